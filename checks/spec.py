@@ -1,0 +1,96 @@
+"""What to check, and what came of it: the two values every probe takes and gives.
+
+Plain Python on purpose: scheduled, first and test checks, and `manage.py probe`, share them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+
+class Verdict(StrEnum):
+    """A monitor's status as one check sees it. `slow` is a pass."""
+
+    UP = "up"
+    SLOW = "slow"
+    DOWN = "down"
+
+
+class RuleType(StrEnum):
+    TEXT_CONTAINS = "text_contains"
+    TEXT_ABSENT = "text_absent"
+    JSON_FIELD = "json_field"
+
+
+class ReasonCode(StrEnum):
+    """Why a check failed, for machines (decision 28)."""
+
+    TIMEOUT = "timeout"
+    DNS_FAILURE = "dns_failure"
+    CONNECTION_FAILURE = "connection_failure"
+    TLS_FAILURE = "tls_failure"
+    HTTP_FAILURE = "http_failure"
+    CONTENT_FAILURE = "content_failure"
+    PARTIAL_RESPONSE = "partial_response"
+    REDIRECT_FAILURE = "redirect_failure"
+    BLOCKED_TARGET = "blocked_target"
+    HEARTBEAT_MISSED = "heartbeat_missed"
+    WORKER_LOST = "worker_lost"
+
+
+@dataclass(frozen=True, slots=True)
+class ContentRule:
+    """One assertion on the body: `value` for the text rules, `path` (and `equals`) for json_field."""
+
+    type: RuleType
+    value: str = ""
+    path: str = ""
+    equals: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CheckSpec:
+    """One http check, complete: nothing else is read while it runs.
+
+    `headers` hold plaintext values, which is why a spec never shows them in its repr.
+    """
+
+    url: str
+    method: str = "HEAD"
+    headers: tuple[tuple[str, str], ...] = ()
+    body: str | None = None
+    timeout_ms: int = 10_000
+    slow_ms: int = 1_500
+    expect_status: int | None = None
+    follow_redirects: bool = False
+    check_ssl: bool = False
+    rules: tuple[ContentRule, ...] = ()
+    only_2xx: bool = False  # a scheduler trigger: 2xx alone is success (decision 26)
+
+    def __repr__(self) -> str:
+        return f"CheckSpec({self.method} {self.url})"
+
+
+@dataclass(frozen=True, slots=True)
+class CheckOutcome:
+    """What one check found. Milliseconds are whole; `detail` and `reason_code` are None unless down or slow.
+
+    `checked_at` is the moment the check ended. The timings are those of decision 20; `connect_ms` and
+    `ttfb_ms` are None where that point was not reached and when redirects were followed.
+    """
+
+    verdict: Verdict
+    checked_at: datetime
+    latency_ms: int | None = None
+    connect_ms: int | None = None
+    ttfb_ms: int | None = None
+    http_status: int | None = None
+    reason_code: ReasonCode | None = None
+    detail: str | None = None
+    cert_expires_at: datetime | None = None
+
+    @property
+    def passed(self) -> bool:
+        return self.verdict is not Verdict.DOWN
