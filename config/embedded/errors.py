@@ -1,0 +1,2 @@
+class EmbeddedError(Exception):
+    """The private servers cannot be had; `str()` is one line for a person."""
