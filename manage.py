@@ -2,12 +2,18 @@
 import os
 import sys
 
+from config.local import EmbeddedError, local_environment
+
 
 def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
-    from django.core.management import execute_from_command_line
+    try:
+        with local_environment(sys.argv):
+            from django.core.management import execute_from_command_line
 
-    execute_from_command_line(sys.argv)
+            execute_from_command_line(sys.argv)
+    except EmbeddedError as error:
+        sys.exit(f"error: {error}")
 
 
 if __name__ == "__main__":

@@ -1,12 +1,13 @@
 """The system account the servers run as.
 
-PostgreSQL refuses to run as root. Started by root it runs as a user of its own, which may be unable to enter
-the folders above DATA_DIR or the virtualenv (a 0700 /root). Those folders are not ours to open, so the servers
-are then given one capability, as little as will do, instead.
+PostgreSQL refuses to run as root. Started by root it runs as a user of its own, which may be unable to
+enter the folders above DATA_DIR or the virtualenv (a 0700 /root). Those folders are not ours to open, so
+the servers are then given one capability, as little as will do, instead.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pwd
 import shutil
@@ -97,6 +98,17 @@ def server_account(folder: DataFolder, programs: Sequence[Path], folders: Sequen
     )
 
 
+def server_uids(folder: DataFolder) -> set[int]:
+    """Whom files of the servers of `folder` may belong to."""
+    uids = {os.geteuid()}
+    if os.geteuid() == 0:
+        with contextlib.suppress(KeyError):
+            uids.add(pwd.getpwnam(SERVER_USER).pw_uid)
+        with contextlib.suppress(FileNotFoundError):
+            uids.add(folder.postgres.stat().st_uid)
+    return uids
+
+
 def _account_under_root(folder: DataFolder) -> ServerAccount:
     # Data made by a normal user stays that user's: root only helps out.
     if (folder.postgres / "PG_VERSION").exists() and (owner := folder.postgres.stat().st_uid) != 0:
@@ -122,7 +134,8 @@ def _add_user() -> None:
         subprocess.run(command, check=True, capture_output=True)  # noqa: S603
     except (OSError, subprocess.CalledProcessError) as error:
         raise EmbeddedError(
-            f"PostgreSQL does not run as root and the user {SERVER_USER} cannot be added: run as a normal user"
+            f"PostgreSQL does not run as root, and the user {SERVER_USER} cannot be added: "
+            "run as a normal user"
         ) from error
 
 

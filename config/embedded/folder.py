@@ -68,7 +68,7 @@ class DataFolder:
         return self.private / f"{name}.log"
 
     def keeper_pid(self) -> int | None:
-        """The pid of the living keeper. The lock says whether it lives: a pid alone may be somebody else's."""
+        """The pid of the living keeper. The lock says if it lives: a pid may be somebody else's."""
         with FileLock(self.keeper) as lock:
             if lock.share():
                 return None

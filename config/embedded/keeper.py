@@ -1,14 +1,15 @@
 """The keeper: one small process per data folder that starts both servers, watches them, and stops them.
 
-It outlives the command that started it and ends when nobody holds the folder any more. Because the kernel drops
-the locks of a killed holder, `kill -9` of every holder still ends in a clean shutdown.
+It outlives the command that started it and ends when nobody holds the folder any more. Because the kernel
+drops the locks of a killed holder, `kill -9` of every holder still ends in a clean shutdown.
 
-Run by config.embedded.session as `python -m config.embedded.keeper`: a request (JSON) on stdin; on stdout one line
-(JSON) when the servers are ready, or why they are not.
+Run by config.embedded.session as `python -m config.embedded.keeper`: a request (JSON) on stdin; on stdout
+one line (JSON) when the servers are ready, or why they are not.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -52,8 +53,9 @@ class Keeper:
             self._write_state()
 
     def stop(self) -> None:
-        for server in reversed(self._servers):
-            server.stop()
+        postgres, valkey = self._servers
+        valkey.stop()
+        postgres.stop()
 
     def watch(self) -> None:
         """Return when the servers are to be stopped."""
@@ -87,10 +89,8 @@ def log(text: str) -> None:
 
 def report(error: str | None) -> None:
     """Tell whoever started us, who may be gone, and let go of the pipe."""
-    try:
+    with contextlib.suppress(BrokenPipeError):
         os.write(1, (json.dumps({"error": error}) + "\n").encode())
-    except BrokenPipeError:
-        pass
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 1)
 

@@ -1,4 +1,4 @@
-"""Kernel file locks: they vanish with their process, however it ends, so no stale owner is ever left to judge."""
+"""Kernel file locks: they vanish with their process, however it ends; no stale owner is left to judge."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
-from config.embedded.account import ServerAccount
+from config.embedded.account import ServerAccount, server_uids
 from config.embedded.errors import EmbeddedError
 from config.embedded.folder import ROLE, SUPERUSER, DataFolder
 from config.embedded.server import find_ours, last_words, stop, trim
@@ -199,8 +199,8 @@ def socket_folder(folder: DataFolder) -> Path:
     except OSError as error:
         raise EmbeddedError(f"cannot use {path} for PostgreSQL's socket: {error.strerror}") from error
     # Others may write to a temporary folder: take nothing over that somebody prepared for us.
-    owners = {os.geteuid()} | ({folder.postgres.stat().st_uid} if folder.postgres.exists() else set())
-    if not stat.S_ISDIR(status.st_mode) or status.st_uid not in owners or status.st_mode & 0o077:
+    ours = server_uids(folder)
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid not in ours or status.st_mode & 0o077:
         raise EmbeddedError(f"{path} is not a private folder of ours: remove it, or set a shorter DATA_DIR")
     return path
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -73,7 +73,7 @@ def _start_keeper(
         "valkey_settings": dict(valkey_settings),
     }
     with folder.keeper_log.open("ab") as log:
-        keeper = subprocess.Popen(  # noqa: S603 - ourselves
+        keeper = subprocess.Popen(
             [sys.executable, "-m", "config.embedded.keeper"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -112,10 +112,8 @@ def _leave(folder: DataFolder, holder: FileLock) -> None:
                 raise EmbeddedError(
                     f"the private servers of {folder.root} do not stop: see {folder.keeper_log}"
                 )
-            try:
+            with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
-            except ProcessLookupError:
-                pass
             time.sleep(POLL_SECONDS)
 
 

@@ -1,0 +1,53 @@
+# Needs Python 3.11 or newer and make. Everything else comes from the hash-pinned locks in requirements/.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+COMPILE := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
+	--no-emit-index-url --no-header --no-annotate --quiet
+
+.PHONY: help up test lock clean
+.DEFAULT_GOAL := help
+
+help:
+	@echo 'make up     start Pulsekeeper on this machine (PORT, DATA_DIR, ADMIN_EMAIL, ADMIN_PASSWORD)'
+	@echo 'make test   all checks and tests'
+	@echo 'make lock   pin the dependencies of pyproject.toml anew (UPGRADE=1: to their newest versions)'
+	@echo 'make clean  remove the virtualenv and caches; the data in .data stays'
+
+# `exec`: make waits for manage.py itself, to which it passes a SIGTERM on.
+up: $(VENV)/.local
+	@exec $(BIN)/python manage.py up
+
+test: $(VENV)/.test
+	@exec $(BIN)/python -m tests.run
+
+# One virtualenv serves both: test.txt holds all of local.txt, in the same versions. So `make up` is content with
+# a virtualenv made for tests, and `make test` only adds to one made for `make up`.
+$(VENV)/.local: requirements/local.txt | $(VENV)/.made
+	@if [ -e $(VENV)/.test ] && [ $(VENV)/.test -nt $< ]; then touch $@; else \
+		echo 'Installing requirements/local.txt' && \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $< && touch $@; fi
+
+$(VENV)/.test: requirements/test.txt | $(VENV)/.made
+	@echo 'Installing requirements/test.txt'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	@touch $@
+
+$(VENV)/.made:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+		|| { echo 'error: Pulsekeeper needs Python 3.11 or newer: PYTHON=python3.12 make ...' >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null \
+		|| { echo 'error: $(PYTHON) lacks venv: install it (Debian, Ubuntu: apt install python3-venv)' >&2; exit 1; }
+	@echo 'Making $(VENV)'
+	@$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+# test.txt first; the smaller ones follow its versions.
+lock: $(VENV)/.test
+	$(COMPILE) $(if $(UPGRADE),--upgrade) --extra local --extra test -o requirements/test.txt
+	$(COMPILE) --extra local -c requirements/test.txt -o requirements/local.txt
+	$(COMPILE) -c requirements/test.txt -o requirements/production.txt
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -1,0 +1,60 @@
+"""Does each process type answer?"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping
+from datetime import datetime
+
+WAIT_SECONDS = 60
+LOOK_SECONDS = 0.2
+
+
+def wait_until_answering(
+    checks: Mapping[str, Callable[[], bool]], ending: threading.Event, *, seconds: float = WAIT_SECONDS
+) -> list[str]:
+    """Names of those that have not answered by then; empty also when `ending` is set first."""
+    open_checks = dict(checks)
+    deadline = time.monotonic() + seconds
+    while open_checks and time.monotonic() < deadline:
+        for name in [name for name, answers in open_checks.items() if answers()]:
+            del open_checks[name]
+        if open_checks and ending.wait(LOOK_SECONDS):
+            return []
+    return list(open_checks)
+
+
+def web_answers(address: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"{address}/healthz", timeout=2) as answer:  # noqa: S310 - our own address
+            return bool(answer.status == 200)
+    except OSError:  # URLError, HTTPError and timeouts are all OSErrors
+        return False
+
+
+def worker_answers(node: str) -> bool:
+    """`node` is what the Procfile's --hostname says before @."""
+    from config import celery_app
+
+    name = f"{node}@{socket.gethostname()}"
+    with celery_app.connection_for_write(os.environ["REDIS_URL"]) as connection:
+        replies = celery_app.control.ping(destination=[name], timeout=1, limit=1, connection=connection)
+    return any(name in reply for reply in replies or [])
+
+
+def beat_answers(since: datetime) -> bool:
+    """A tick went from beat through the broker to a worker and into the database."""
+    from django.db import connection
+
+    from monitors.selectors import last_tick
+
+    try:
+        tick = last_tick()
+    finally:
+        connection.close()  # this thread's own
+    return tick is not None and tick > since
