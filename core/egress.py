@@ -1,0 +1,152 @@
+"""Which addresses Pulsekeeper may open a socket to on behalf of a user (decision 29).
+
+Asked at the moment the socket opens, never only about a name: what a name resolves to changes between the
+question and the connect. Plain Python on purpose, probes and deliveries share it.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from urllib.parse import unquote
+
+Address = IPv4Address | IPv6Address
+Network = IPv4Network | IPv6Network
+
+# `ipaddress.is_private` of Python 3.11 passes 100.64/10, 64:ff9b::/96 and 2002::/16, and changes between
+# patch releases. Hence whole tables of our own, from:
+# https://www.iana.org/assignments/iana-ipv4-special-registry
+# https://www.iana.org/assignments/multicast-addresses
+# Rows that the registry calls globally reachable (AS112, AMT, PCP anycast) are infrastructure, not targets.
+_REFUSED_V4 = tuple(
+    IPv4Network(row)
+    for row in (
+        "0.0.0.0/8",  # this network
+        "10.0.0.0/8",  # private use
+        "100.64.0.0/10",  # carrier-grade NAT
+        "127.0.0.0/8",  # loopback
+        "169.254.0.0/16",  # link-local, cloud metadata
+        "172.16.0.0/12",  # private use
+        "192.0.0.0/24",  # IETF protocol assignments
+        "192.0.2.0/24",  # documentation
+        "192.31.196.0/24",  # AS112
+        "192.52.193.0/24",  # AMT
+        "192.88.99.0/24",  # 6to4 relay anycast
+        "192.168.0.0/16",  # private use
+        "192.175.48.0/24",  # AS112
+        "198.18.0.0/15",  # benchmarking
+        "198.51.100.0/24",  # documentation
+        "203.0.113.0/24",  # documentation
+        "224.0.0.0/4",  # multicast
+        "240.0.0.0/4",  # reserved, limited broadcast
+    )
+)
+
+# https://www.iana.org/assignments/ipv6-address-space: only this block is global unicast. Everything else
+# (::/96, 64:ff9b:1::/48, 100::/64, 5f00::/16, fc00::/7, fe80::/10, fec0::/10, ff00::/8, …) is refused unread.
+_GLOBAL_V6 = IPv6Network("2000::/3")
+
+# https://www.iana.org/assignments/iana-ipv6-special-registry, the rows inside 2000::/3
+_REFUSED_V6 = tuple(
+    IPv6Network(row)
+    for row in (
+        "2001::/23",  # IETF protocol assignments: Teredo, benchmarking, AMT, ORCHID, drone ids
+        "2001:db8::/32",  # documentation
+        "2620:4f:8000::/48",  # AS112
+        "3fff::/20",  # documentation
+    )
+)
+
+_NAT64 = IPv6Network("64:ff9b::/96")  # RFC 6052: the last 32 bits are the IPv4 address
+
+
+def _is_public_v4(address: IPv4Address) -> bool:
+    return not any(address in network for network in _REFUSED_V4)
+
+
+def _embedded_v4(address: IPv6Address) -> IPv4Address | None:
+    """The IPv4 address that a translator or tunnel would make of it: ::ffff/96, 64:ff9b::/96, 2002::/16."""
+    if address in _NAT64:
+        return IPv4Address(int(address) & 0xFFFFFFFF)
+    return address.ipv4_mapped or address.sixtofour
+
+
+def _is_public(address: Address) -> bool:
+    if isinstance(address, IPv4Address):
+        return _is_public_v4(address)
+    embedded = _embedded_v4(address)
+    if embedded is not None:
+        return _is_public_v4(embedded)
+    return address in _GLOBAL_V6 and not any(address in network for network in _REFUSED_V6)
+
+
+@dataclass(frozen=True, slots=True)
+class EgressGuard:
+    """Permits public addresses, and the `allowed` networks. Hashable, so an answer may be cached by guard."""
+
+    allowed: tuple[Network, ...] = ()
+
+    def permits(self, address: Address) -> bool:
+        if any(address in network for network in self.allowed):
+            return True
+        # A dual-stack socket reaches 127.0.0.1 as ::ffff:127.0.0.1 too; the tunnelled forms stay closed.
+        if isinstance(address, IPv6Address) and (mapped := address.ipv4_mapped) is not None:
+            return self.permits(mapped)
+        return _is_public(address)
+
+
+def parse_networks(text: str) -> tuple[Network, ...]:
+    """CIDRs separated by commas, as in `ALLOWED_PRIVATE_NETWORKS`. Raises ValueError that names the bad one."""
+    networks: list[Network] = []
+    for item in text.split(","):
+        if not (cidr := item.strip()):
+            continue
+        try:
+            networks.append(ip_network(cidr))
+        except ValueError as error:
+            raise ValueError(
+                f"{cidr!r} is not a network in CIDR form, like 127.0.0.0/8 or ::1/128: {error}"
+            ) from error
+    return tuple(networks)
+
+
+_IDNA_DOTS = str.maketrans("\u3002", ".")
+_V4_PART = re.compile(r"0x[0-9a-f]*|0[0-7]*|[1-9][0-9]*", re.ASCII)
+
+
+def _parse_loose_v4(host: str) -> IPv4Address | None:
+    """The spellings of inet_aton: one to four parts, each decimal, octal or hex, the last filling the rest."""
+    parts = host.lower().split(".")
+    if len(parts) > 4 or not all(_V4_PART.fullmatch(part) and len(part) <= 32 for part in parts):
+        return None
+    values = [
+        int(part[2:] or "0", 16) if part.startswith("0x") else int(part, 8 if part[0] == "0" else 10)
+        for part in parts
+    ]
+    *leading, last = values
+    if any(value > 255 for value in leading) or last >= 1 << (8 * (4 - len(leading))):
+        return None
+    for position, value in enumerate(leading):
+        last |= value << (8 * (3 - position))
+    return IPv4Address(last)
+
+
+def literal_address(host: str) -> Address | None:
+    """The address a URL's host spells, or None where it is a name that has to be resolved.
+
+    Knows what libcurl and getaddrinfo take for an address: brackets, zone ids, %-escapes, a trailing dot,
+    digits that IDNA folds to ASCII, and inet_aton's 127.1, 0x7f.0.0.1, 017700000001 and 2130706433.
+    """
+    text = host.strip()
+    if text.startswith("[") and text.endswith("]"):
+        text = text[1:-1]
+    # The zone goes first: its % is no escape, and it does not change which address is meant.
+    if ":" in text:
+        text = text.partition("%")[0]
+    text = unicodedata.normalize("NFKC", unquote(text)).translate(_IDNA_DOTS).removesuffix(".")
+    try:
+        return ip_address(text)
+    except ValueError:
+        return _parse_loose_v4(text) if text else None
