@@ -31,7 +31,7 @@ PR_SET_PDEATHSIG = 1
 class Restarting(Process):  # type: ignore[misc]
     """Watches one child from a process of its own; `run` is that process."""
 
-    def run(self, events: Any = None, ignore_signals: bool = False) -> None:  # noqa: FBT001, FBT002, ARG002
+    def run(self, events: Any = None, ignore_signals: bool = False) -> None:  # noqa: FBT001, FBT002
         self._events = events
         self._stopping = threading.Event()
         parent = os.getppid()

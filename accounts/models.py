@@ -1,0 +1,63 @@
+"""Who uses Pulsekeeper, and on which plan."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from django.contrib.auth.base_user import AbstractBaseUser, BaseUserManager
+from django.contrib.auth.models import PermissionsMixin
+from django.core.validators import MinValueValidator
+from django.db import models
+from django.db.models.functions import Lower
+
+from core import ids
+
+
+class Plan(models.Model):
+    """What an account may have. Rows are edited by staff; `free` and `pro` come with a migration."""
+
+    name = models.SlugField(unique=True)
+    min_interval_sec = models.PositiveIntegerField(
+        validators=[MinValueValidator(1)],
+        help_text="Seconds; shorter intervals of monitors are raised to it.",
+    )
+    monitor_limit = models.PositiveIntegerField(help_text="How many monitors an account may own.")
+
+    class Meta:
+        ordering: ClassVar = ["pk"]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class UserManager(BaseUserManager["User"]):
+    def get_by_natural_key(self, username: str | None) -> User:
+        return self.get(email=(username or "").lower())
+
+    def create_superuser(self, email: str, password: str, **extra: Any) -> User:
+        """What Django's `createsuperuser` calls; everything else goes through `accounts.services`."""
+        from accounts.services import create_account
+
+        return create_account(email=email, password=password, plan="pro", is_staff=True, is_superuser=True)
+
+
+class User(AbstractBaseUser, PermissionsMixin):
+    public_id = models.CharField(max_length=40, unique=True, default=ids.user_id, editable=False)
+    email = models.EmailField(unique=True, help_text="Kept in lower case; it is the login name.")
+    plan = models.ForeignKey(Plan, on_delete=models.PROTECT)
+    is_staff = models.BooleanField(default=False)
+    is_active = models.BooleanField(default=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    USERNAME_FIELD = "email"
+    EMAIL_FIELD = "email"
+
+    objects = UserManager()
+
+    class Meta:
+        constraints: ClassVar = [
+            models.CheckConstraint(condition=models.Q(email=Lower("email")), name="user_email_is_lower_case")
+        ]
+
+    def __str__(self) -> str:
+        return self.email

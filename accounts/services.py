@@ -1,0 +1,37 @@
+"""What is done to accounts."""
+
+from __future__ import annotations
+
+from django.contrib.auth.password_validation import validate_password
+from django.core.exceptions import ValidationError
+from django.core.validators import validate_email
+from django.db import IntegrityError, transaction
+
+from accounts.models import Plan, User
+from core.errors import ValidationFailed
+
+
+def create_account(
+    *, email: str, password: str, plan: str = "free", is_staff: bool = False, is_superuser: bool = False
+) -> User:
+    """A new account; raises ValidationFailed for a bad or taken address, a weak password, an unknown plan."""
+    email = email.strip().lower()
+    try:
+        validate_email(email)
+    except ValidationError as error:
+        raise ValidationFailed(" ".join(error.messages), field="email") from None
+    chosen = Plan.objects.filter(name=plan).first()
+    if chosen is None:
+        raise ValidationFailed(f"there is no plan {plan!r}.", field="plan")
+    user = User(email=email, plan=chosen, is_staff=is_staff, is_superuser=is_superuser)
+    try:
+        validate_password(password, user)
+    except ValidationError as error:
+        raise ValidationFailed(" ".join(error.messages), field="password") from None
+    user.set_password(password)
+    try:
+        with transaction.atomic():
+            user.save(force_insert=True)
+    except IntegrityError:
+        raise ValidationFailed("there is an account with this address already.", field="email") from None
+    return user

@@ -1,0 +1,156 @@
+"""Content rules on a response body (decisions 22 and 23). Pure; a hostile body ends in a sentence, never in an error."""
+
+from __future__ import annotations
+
+import codecs
+import json
+import re
+from functools import cached_property
+from typing import NoReturn
+
+from checks.spec import ContentRule, RuleType
+from checks.wording import quote
+
+_CHARSET = re.compile(r"""charset\s*=\s*["']?([A-Za-z0-9._:+-]{1,40})""", re.IGNORECASE)
+# Codecs of Python's own that no server means by `charset`, some of them quadratic on a hostile body.
+_NOT_CHARSETS = frozenset({"idna", "punycode", "undefined", "unicode-escape", "raw-unicode-escape"})
+_BOMS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32"),  # before UTF-16, whose little-endian BOM it starts with
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+
+
+class _Number(str):
+    """A JSON number as the digits that the body holds: 1.10 stays 1.10, and no integer is too long to read."""
+
+    __slots__ = ()
+
+
+class _NotJsonError(ValueError):
+    pass
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise _NotJsonError(name)  # NaN, Infinity and -Infinity are Python's, not JSON's
+
+
+def _declared_charset(content_type: str | None) -> str | None:
+    """The charset of a Content-Type, None where it names none that is known."""
+    match = _CHARSET.search(content_type or "")
+    if match is None:
+        return None
+    try:
+        name = codecs.lookup(match[1]).name
+        b"".decode(name)  # refuses codecs that make no text of bytes, as zlib and rot13
+    except (LookupError, ValueError):
+        return None
+    return None if name.replace("_", "-") in _NOT_CHARSETS else name
+
+
+def decode_body(body: bytes, content_type: str | None) -> str:
+    """The text of a body: charset of the Content-Type, then byte order mark, then UTF-8 with replacement."""
+    charset = _declared_charset(content_type)
+    if charset is None:
+        charset = next((name for mark, name in _BOMS if body.startswith(mark)), "utf-8")
+    try:
+        text = body.decode(charset, "replace")
+    except ValueError:  # a codec that knows no replacement
+        text = body.decode("utf-8", "replace")
+    return text.removeprefix("\ufeff")
+
+
+class _Body:
+    """A body that is decoded and parsed at most once, and only for a rule that asks."""
+
+    def __init__(self, raw: bytes, content_type: str | None) -> None:
+        self._raw = raw
+        self._content_type = content_type
+
+    @cached_property
+    def text(self) -> str:
+        return decode_body(self._raw, self._content_type)
+
+    @cached_property
+    def json(self) -> object:
+        """The parsed body; numbers are _Number. Raises _NotJsonError, or RecursionError where nested too deep."""
+        try:
+            return json.loads(
+                self.text, parse_float=_Number, parse_int=_Number, parse_constant=_refuse_constant
+            )
+        except ValueError as error:
+            raise _NotJsonError(str(error)) from error
+
+
+def _walk(document: object, path: str) -> object:
+    """The value at a dot path: objects by key, arrays by index. Raises LookupError where there is none."""
+    value = document
+    for step in path.split("."):
+        if isinstance(value, dict):
+            value = value[step]
+        elif isinstance(value, list) and step.isascii() and step.isdecimal() and len(step) < 10:
+            value = value[int(step)]
+        else:
+            raise LookupError(step)
+    return value
+
+
+def _comparable(value: object) -> str:
+    """A value as `equals` spells it: a string as it is, everything else as compact JSON in the body's order."""
+    return value if isinstance(value, str) else _compact(value)
+
+
+def _compact(value: object) -> str:
+    if isinstance(value, _Number):
+        return value
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{_compact(key)}:{_compact(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(_compact, value)) + "]"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _check_json(rule: ContentRule, body: _Body) -> str | None:
+    name = quote(rule.path)
+    try:
+        value = _walk(body.json, rule.path)
+        if rule.equals is None:
+            return None
+        found = _comparable(value)
+    except _NotJsonError:
+        return f"The body is not JSON, so its field {name} cannot be read."
+    except LookupError:
+        return f"The JSON of the body has no field {name}."
+    except RecursionError:
+        return f"The JSON of the body is nested too deep to read its field {name}."
+    if found == rule.equals:
+        return None
+    return f"The JSON field {name} holds {quote(found)} instead of {quote(rule.equals)}."
+
+
+def find_broken_rule(
+    rules: tuple[ContentRule, ...], raw: bytes, *, content_type: str | None, over_cap: bool
+) -> str | None:
+    """A sentence on the first rule that the body breaks, None when every rule passes.
+
+    `over_cap` says that `raw` is only the first MiB: text rules look at what came, JSON cannot be read.
+    """
+    body = _Body(raw, content_type)
+    for rule in rules:
+        broken: str | None = None
+        if rule.type is RuleType.TEXT_CONTAINS:
+            if rule.value not in body.text:
+                where = "The first MiB of the body" if over_cap else "The body"
+                broken = f"{where} does not contain {quote(rule.value)}."
+        elif rule.type is RuleType.TEXT_ABSENT:
+            if rule.value in body.text:
+                broken = f"The body contains {quote(rule.value)}, which must be absent."
+        elif over_cap:
+            broken = f"The body is too large (over 1 MiB) to read its JSON field {quote(rule.path)}."
+        else:
+            broken = _check_json(rule, body)
+        if broken is not None:
+            return broken
+    return None

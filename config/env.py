@@ -1,0 +1,93 @@
+"""The environment Pulsekeeper reads, typed. docs/settings.md is the table made of it; a test compares the two."""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Network, IPv6Network
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, field_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from core.egress import parse_networks
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+
+CommaSeparated = Annotated[tuple[str, ...], NoDecode]
+
+
+class Env(BaseSettings):
+    """Every variable has a default that is safe; what production must give is said in its description."""
+
+    model_config = SettingsConfigDict(case_sensitive=False, extra="ignore", env_ignore_empty=True)
+
+    database_url: str | None = Field(
+        default=None,
+        description="PostgreSQL address, `postgresql://user:password@host:5432/name`. Without it `manage.py` "
+        "joins a private PostgreSQL in `DATA_DIR`. Production gives it.",
+    )
+    redis_url: str | None = Field(
+        default=None,
+        description="Valkey or Redis address, `redis://:password@host:6379/0`: broker, cache and throttles. "
+        "Without it `manage.py` joins a private Valkey in `DATA_DIR`. Production gives it.",
+    )
+    secret_key: str | None = Field(
+        default=None,
+        description="Signs cookies and keys the digests of tokens; at least 32 random characters. Changing it "
+        "signs everybody out and revokes every token. Required with `DATABASE_URL`.",
+    )
+    encryption_keys: CommaSeparated = Field(
+        default=(),
+        description="Comma-separated Fernet keys for secrets at rest (values of request headers). The first "
+        "encrypts, all decrypt. Required with `DATABASE_URL`.",
+    )
+    data_dir: Path = Field(
+        default=BASE_DIR / ".data",
+        description="Where the private servers, their generated keys and beat's schedule live.",
+        json_schema_extra={"default_text": "`.data` beside `manage.py`"},
+    )
+    debug: bool = Field(default=False, description="Django's debug pages. Never in production.")
+    allowed_hosts: CommaSeparated = Field(
+        default=("localhost", "127.0.0.1", "[::1]"),
+        description="Comma-separated host names the web server answers for.",
+    )
+    base_url: str = Field(
+        default="http://localhost:8000",
+        description="Public address of this deployment, named in `/openapi.json`.",
+    )
+    staging_url: str = Field(
+        default="http://localhost:8001",
+        description="Public address of the staging deployment, named in `/openapi.json`.",
+    )
+    allowed_private_networks: Annotated[tuple[IPv4Network | IPv6Network, ...], NoDecode] = Field(
+        default=(),
+        description="Comma-separated CIDRs that probes may reach although they are private or reserved. "
+        "`manage.py up` sets the loopback networks when it is not given.",
+    )
+    ssl_cert_file: str | None = Field(
+        default=None,
+        description="PEM file of the certificate authorities that probes trust, instead of the system's.",
+    )
+    throttle_scale: float = Field(
+        default=1.0, ge=0, description="Multiplies every throttle; 0 turns throttling off."
+    )
+    log_level: str = Field(default="INFO", description="Level of Pulsekeeper's own log lines.")
+    port: int = Field(default=8000, ge=1, le=65535, description="Port of the web server under `make up`.")
+    admin_email: str = Field(
+        default="admin@example.com", description="E-mail address of the first account that `make up` creates."
+    )
+    admin_password: str | None = Field(
+        default=None, description="Password of that account. Without it one is generated and printed once."
+    )
+
+    @field_validator("encryption_keys", "allowed_hosts", mode="before")
+    @classmethod
+    def _split(cls, value: object) -> object:
+        if isinstance(value, str):
+            return tuple(part.strip() for part in value.split(",") if part.strip())
+        return value
+
+    @field_validator("allowed_private_networks", mode="before")
+    @classmethod
+    def _networks(cls, value: object) -> object:
+        return parse_networks(value) if isinstance(value, str) else value

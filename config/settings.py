@@ -1,0 +1,164 @@
+"""Django's settings, made of the typed environment in `config.env`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dj_database_url
+import django_stubs_ext
+from cryptography.fernet import Fernet
+from django.core.exceptions import ImproperlyConfigured
+from django.core.management.utils import get_random_secret_key
+from pydantic import ValidationError
+
+from config.env import BASE_DIR, Env
+
+django_stubs_ext.monkeypatch()  # lets ModelAdmin[...] and their like be written where they are used
+
+try:
+    ENV = Env()
+except ValidationError as error:
+    wrong = "; ".join(f"{str(e['loc'][0]).upper()}: {e['msg']}" for e in error.errors())
+    raise ImproperlyConfigured(wrong) from None
+
+SERVERLESS = ENV.database_url is None  # `manage.py probe` and --help: no database, so no secrets either
+
+if SERVERLESS:
+    SECRET_KEY = ENV.secret_key or get_random_secret_key()
+    ENCRYPTION_KEYS = ENV.encryption_keys or (Fernet.generate_key().decode(),)
+    DATABASES: dict[str, Any] = {"default": {"ENGINE": "django.db.backends.dummy"}}
+else:
+    if not ENV.secret_key or not ENV.encryption_keys:
+        raise ImproperlyConfigured("SECRET_KEY and ENCRYPTION_KEYS must be set where DATABASE_URL is")
+    SECRET_KEY, ENCRYPTION_KEYS = ENV.secret_key, ENV.encryption_keys
+    DATABASES = {"default": dict(dj_database_url.parse(ENV.database_url or ""))}
+    # A pool, not a connection per thread: worker threads give theirs back while they wait for the network.
+    DATABASES["default"]["OPTIONS"] = {"pool": {"min_size": 1, "max_size": 16, "timeout": 10}}
+
+REDIS_URL = ENV.redis_url
+ALLOWED_PRIVATE_NETWORKS = ENV.allowed_private_networks
+SSL_CERT_FILE = ENV.ssl_cert_file
+DATA_DIR = ENV.data_dir
+BASE_URL = ENV.base_url.rstrip("/")
+STAGING_URL = ENV.staging_url.rstrip("/")
+THROTTLE_SCALE = ENV.throttle_scale
+
+DEBUG = ENV.debug
+ALLOWED_HOSTS = list(ENV.allowed_hosts)
+ROOT_URLCONF = "config.urls"
+WSGI_APPLICATION = "config.wsgi.application"
+AUTH_USER_MODEL = "accounts.User"
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+USE_TZ = True
+TIME_ZONE = "UTC"
+LANGUAGE_CODE = "en"
+USE_I18N = False
+APPEND_SLASH = False  # the API's paths have none, and a redirected POST would lose its body
+
+INSTALLED_APPS = [
+    "config",
+    "core",
+    "accounts",
+    "projects",
+    "tokens",
+    "checks",
+    "monitors",
+    "rest_framework",
+    "drf_spectacular",
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+]
+
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+]
+
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ]
+        },
+    }
+]
+
+STATIC_URL = "/static/"
+STATIC_ROOT = BASE_DIR / "staticfiles"
+WHITENOISE_USE_FINDERS = True  # serves without a collectstatic step
+
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator"},
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+]
+
+DATA_UPLOAD_MAX_MEMORY_SIZE = 256 * 1024  # the largest valid body is a monitor of about 20 KB
+
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": ["tokens.authentication.BearerAuthentication"],
+    "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
+    "DEFAULT_PARSER_CLASSES": ["core.api.parsers.JsonParser"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_CONTENT_NEGOTIATION_CLASS": "core.api.parsers.AlwaysJson",
+    "DEFAULT_SCHEMA_CLASS": "core.api.schema.PulsekeeperSchema",
+    "EXCEPTION_HANDLER": "core.api.errors.exception_handler",
+    "UNAUTHENTICATED_USER": None,
+}
+
+SPECTACULAR_SETTINGS = {
+    "TITLE": "Pulsekeeper API",
+    "DESCRIPTION": "Monitors, projects and tokens of the Pulsekeeper uptime monitoring service.",
+    "VERSION": "1.0.0",
+    "OAS_VERSION": "3.1.0",
+    "SERVERS": [
+        {"url": BASE_URL, "description": "Production"},
+        {"url": STAGING_URL, "description": "Staging"},
+    ],
+    "SERVE_INCLUDE_SCHEMA": False,
+    "COMPONENT_SPLIT_REQUEST": True,
+    "ENUM_NAME_OVERRIDES": {
+        "MonitorStatus": "checks.spec.Verdict",
+        "MonitorType": "monitors.drafts.MonitorType",
+        "CreatableType": "monitors.drafts.CREATABLE_TYPES",
+        "HeaderType": "monitors.drafts.HEADER_TYPES",
+        "RuleType": "checks.spec.RuleType",
+    },
+}
+
+CACHES = {
+    "default": {
+        "BACKEND": "django.core.cache.backends.redis.RedisCache",
+        "LOCATION": REDIS_URL or "redis://redis-url-is-not-set",
+        "KEY_PREFIX": "pk",
+    }
+}
+
+CLAIM_LEASE_SEC = 90  # outlives the longest timeout (60 s) and the wait in the queue before it
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
+    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["console"], "level": "WARNING"},
+    "loggers": {
+        name: {"level": ENV.log_level}
+        for name in ("config", "core", "accounts", "tokens", "checks", "monitors")
+    },
+}

@@ -1,0 +1,30 @@
+from django.contrib import admin
+from django.http import HttpRequest, HttpResponse
+from django.urls import include, path, re_path
+from drf_spectacular.views import SpectacularJSONAPIView
+from rest_framework.permissions import AllowAny
+
+from core.api.views import UnknownRoute
+
+
+def healthz(request: HttpRequest) -> HttpResponse:
+    """The web process answers. It asks neither database nor broker: their failure is not this process's."""
+    return HttpResponse("ok\n", content_type="text/plain")
+
+
+urlpatterns = [
+    path("admin/", admin.site.urls),
+    path("healthz", healthz),
+    path(
+        "openapi.json",
+        SpectacularJSONAPIView.as_view(authentication_classes=(), permission_classes=(AllowAny,)),
+    ),
+    path("v1/", include("tokens.urls")),
+    path("v1/", include("projects.urls")),
+    path("v1/", include("monitors.urls")),
+    re_path(r"^v1(/.*)?$", UnknownRoute.as_view()),
+]
+
+handler400 = "core.api.errors.json_bad_request"
+handler404 = "core.api.errors.json_not_found"
+handler500 = "core.api.errors.json_server_error"

@@ -1,0 +1,86 @@
+"""Serializer pieces that take a JSON value as it is: `"60"` is not an integer, `true` is not 1 (decision 15)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+
+from core.clock import to_ms
+
+MAX_INT = 2_147_483_647
+
+
+class IntField(serializers.IntegerField):
+    """A whole number, by default one that a 32-bit column holds."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        kwargs.setdefault("min_value", -MAX_INT)
+        kwargs.setdefault("max_value", MAX_INT)
+        super().__init__(**kwargs)
+
+    def to_internal_value(self, data: Any) -> int:
+        if type(data) is not int:
+            raise serializers.ValidationError("must be an integer.")
+        return data
+
+
+class BoolField(serializers.BooleanField):
+    def to_internal_value(self, data: Any) -> bool:
+        if type(data) is not bool:
+            raise serializers.ValidationError("must be true or false.")
+        return data
+
+
+class TextField(serializers.CharField):
+    """A string, kept to the letter: nothing is trimmed."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        kwargs.setdefault("trim_whitespace", False)
+        super().__init__(**kwargs)
+
+    def run_validation(self, data: Any = serializers.empty) -> Any:
+        # Before CharField's own: it lets numbers pass as text.
+        if data is not serializers.empty and data is not None and not isinstance(data, str):
+            raise serializers.ValidationError("must be a string.")
+        return super().run_validation(data)
+
+
+class ChoiceField(serializers.ChoiceField):
+    def to_internal_value(self, data: Any) -> Any:
+        if not isinstance(data, str) or data not in self.choices:
+            raise serializers.ValidationError(f"must be one of {', '.join(map(str, self.choices))}.")
+        return data
+
+
+@extend_schema_field(OpenApiTypes.INT64)
+class EpochMsField(serializers.Field[datetime, Any, int, Any]):
+    """The one place where a time becomes epoch milliseconds."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(read_only=True, **kwargs)
+
+    def to_representation(self, value: datetime) -> int:
+        return to_ms(value)
+
+
+class StrictSerializer(serializers.Serializer[Any]):
+    """A body: an object, each of its fields known, null only where it means something (decisions 12, 41).
+
+    A subclass may name `ignored` fields: read-only ones that a client sends back as it read them.
+    """
+
+    ignored: frozenset[str] = frozenset()
+
+    def to_internal_value(self, data: Any) -> Any:
+        if not isinstance(data, Mapping):
+            raise serializers.ValidationError({"non_field_errors": ["The body must be a JSON object."]})
+        writable = {name for name, field in self.fields.items() if not field.read_only}
+        for name in data:
+            if name not in writable and name not in self.ignored:
+                raise serializers.ValidationError({str(name)[:100]: ["is not a field of this request."]})
+        return super().to_internal_value({k: v for k, v in data.items() if k in writable})

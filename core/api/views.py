@@ -1,0 +1,43 @@
+"""What every view of the API shares."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.permissions import AllowAny
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from core.api.fields import StrictSerializer
+from core.errors import NotFound
+
+
+class OkSerializer(serializers.Serializer[Any]):
+    ok = serializers.BooleanField()
+
+
+OK = {"ok": True}
+
+
+def body_of(request: Request, serializer: type[StrictSerializer]) -> dict[str, Any]:
+    """The body as the serializer's validated fields; raises DRF's ValidationError."""
+    parsed = serializer(data=request.data)
+    parsed.is_valid(raise_exception=True)
+    return dict(parsed.validated_data)
+
+
+@extend_schema(exclude=True)
+class UnknownRoute(APIView):
+    """Any other address below /v1: 404 in the Error shape, whatever the method and the credentials."""
+
+    authentication_classes = ()
+    permission_classes = (AllowAny,)
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        raise NotFound("There is no such address.")
+
+    def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        raise NotFound

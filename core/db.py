@@ -1,0 +1,15 @@
+"""Habits of the database connection."""
+
+from __future__ import annotations
+
+from django.db import connection
+
+
+def release_connection() -> None:
+    """Give the connection back to the pool before waiting for the network.
+
+    A wait inside a transaction would hold its locks for as long, so that is refused.
+    """
+    if connection.in_atomic_block:
+        raise RuntimeError("the network must not be awaited inside a transaction")
+    connection.close()

@@ -1,0 +1,87 @@
+"""Errors that callers of the API can cause or meet: one class per kind, mapped to an answer in one place.
+
+`code` is the stable word in `error`, `reason` a sentence that names the field (decision 16).
+"""
+
+from __future__ import annotations
+
+
+class ApiError(Exception):
+    """Base of every error with an Error body. `limit` is the cap that was met, where there is one."""
+
+    status = 500
+    code = "internal_error"
+    reason: str | None = None
+
+    def __init__(
+        self, reason: str | None = None, *, code: str | None = None, limit: int | None = None
+    ) -> None:
+        self.reason = reason or self.reason
+        self.code = code or self.code
+        self.limit = limit
+        super().__init__(self.reason or self.code)
+
+
+class ValidationFailed(ApiError):
+    """What was sent does not hold. `field` is the top-level field of the body that is to blame, if one is."""
+
+    status = 422
+    code = "validation_error"
+
+    def __init__(self, reason: str, *, field: str | None = None) -> None:
+        self.field = field
+        super().__init__(f"{field}: {reason}" if field else reason)
+
+
+class NotFound(ApiError):
+    status = 404
+    code = "not_found"
+    reason = "There is no such thing, or it is not yours."
+
+
+class Unauthorized(ApiError):
+    status = 401
+    code = "unauthorized"
+    reason = "A valid Bearer token is needed."
+
+
+class InvalidCredentials(ApiError):
+    status = 401
+    code = "invalid_credentials"
+    reason = "The e-mail address and the password do not belong together."
+
+
+class Forbidden(ApiError):
+    status = 403
+    code = "forbidden"
+    reason = "Your role does not allow this."
+
+
+class SessionRequired(ApiError):
+    status = 403
+    code = "session_required"
+    reason = "A project token may not do this; sign in and use a session token."
+
+
+class ProjectRequired(ApiError):
+    status = 400
+    code = "project_required"
+    reason = "project_id: name the project that the token is for."
+
+
+class ProjectForbidden(ApiError):
+    status = 400
+    code = "project_forbidden"
+    reason = "project_id: you are not a member of such a project."
+
+
+class MonitorLimit(ApiError):
+    status = 403
+    code = "monitor_limit"
+    reason = "The plan's number of monitors is reached."
+
+
+class NoWorker(ApiError):
+    status = 503
+    code = "no_worker"
+    reason = "No worker ran the check in time; try again in a moment."

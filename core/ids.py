@@ -1,0 +1,33 @@
+"""Public ids: a short prefix and 128 random bits, URL-safe. A heartbeat's id is the only secret of its URL."""
+
+from __future__ import annotations
+
+import base64
+import secrets
+
+ALPHABET = "abcdefghijklmnopqrstuvwxyz234567"
+
+
+def random_text(nbytes: int) -> str:
+    """Lower-case base32 without padding: safe in URLs and shells, and selected by a double click."""
+    return base64.b32encode(secrets.token_bytes(nbytes)).decode().rstrip("=").lower()
+
+
+def new_id(prefix: str) -> str:
+    return f"{prefix}_{random_text(16)}"
+
+
+def user_id() -> str:
+    return new_id("usr")
+
+
+def project_id() -> str:
+    return new_id("prj")
+
+
+def token_id() -> str:
+    return new_id("tok")
+
+
+def monitor_id() -> str:
+    return new_id("mon")

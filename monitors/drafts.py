@@ -1,0 +1,234 @@
+"""What a monitor may be: defaults, clamps, floors, HEAD -> GET, and what does not go together. Pure.
+
+A draft is the whole of a monitor's configuration. Create makes one from the body and the defaults, PATCH
+from the stored monitor and the body, so both are judged as the merged monitor they would leave (decision 14).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from enum import StrEnum
+from typing import Any
+from urllib.parse import urlsplit
+
+from checks.spec import RuleType
+from core.errors import ValidationFailed
+
+MAX_URL = 2_048
+MAX_BODY = 8_192
+MAX_RULES = 4
+MAX_HEADERS = 4
+MIN_TIMEOUT_MS, MAX_TIMEOUT_MS = 1_000, 60_000
+MAX_INTERVAL_SEC = 2_147_483_647  # what the column holds
+METHODS = ("HEAD", "GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+BODY_METHODS = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+HEADER_TYPES = ("bearer", "apikey", "custom")
+
+
+class MonitorType(StrEnum):
+    HTTP = "http"
+    KEYWORD = "keyword"
+    API = "api"
+    HEARTBEAT = "heartbeat"
+    SCHEDULER = "scheduler"
+    DNS = "dns"
+    PORT = "port"
+    PING = "ping"
+    UDP = "udp"
+
+
+CREATABLE_TYPES = (MonitorType.HTTP,)
+
+# RFC 9110 5.6.2; what is refused belongs to the connection or the framing, which are the prober's own.
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_FORBIDDEN_HEADERS = frozenset(
+    {
+        "connection",
+        "content-length",
+        "expect",
+        "http2-settings",
+        "keep-alive",
+        "proxy-authenticate",
+        "proxy-authorization",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """A request header; `value` is plaintext. `type` is a display hint."""
+
+    name: str
+    value: str = field(repr=False)
+    type: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    type: RuleType
+    value: str | None = None
+    path: str | None = None
+    equals: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A monitor's configuration, with the specification's defaults."""
+
+    interval_sec: int
+    type: MonitorType = MonitorType.HTTP
+    name: str = "Untitled"
+    url: str = ""
+    method: str = "HEAD"
+    grace_sec: int = 60
+    slow_ms: int = 1_500
+    timeout_ms: int = 10_000
+    expect_status: int | None = None
+    follow_redirects: bool = False
+    check_ssl: bool = False
+    check_domain: bool = False
+    content_rules: tuple[Rule, ...] = ()
+    request_headers: tuple[Header, ...] = ()
+    request_body: str | None = None
+    fail_threshold: int = 3
+    recover_threshold: int = 1
+
+
+FIELDS = tuple(f.name for f in fields(Draft))
+
+# A change to one of these makes a result that was under way a result of an older configuration.
+PROBED_FIELDS = frozenset(FIELDS) - {
+    "name",
+    "interval_sec",
+    "grace_sec",
+    "check_domain",
+    "fail_threshold",
+    "recover_threshold",
+}
+
+Permits = Callable[[str], bool]
+"""Whether a host, where it is a literal address, may be reached; names are judged when the socket opens."""
+
+
+def complete(given: Mapping[str, Any], *, floor_sec: int, permits_host: Permits) -> Draft:
+    """A new monitor's draft from the given fields; raises ValidationFailed. Floor in seconds, of the plan."""
+    return settle(
+        replace(Draft(interval_sec=floor_sec), **_plain(given, stored=())),
+        floor_sec=floor_sec,
+        permits_host=permits_host,
+    )
+
+
+def patch(stored: Draft, given: Mapping[str, Any], *, floor_sec: int, permits_host: Permits) -> Draft:
+    """The merged draft that a PATCH would leave; raises ValidationFailed."""
+    merged = replace(stored, **_plain(given, stored=stored.request_headers))
+    if merged.type != stored.type:
+        raise ValidationFailed(f"a {stored.type} monitor cannot become {merged.type}.", field="type")
+    return settle(merged, floor_sec=floor_sec, permits_host=permits_host)
+
+
+def _plain(given: Mapping[str, Any], *, stored: Sequence[Header]) -> dict[str, Any]:
+    """The given fields of the API as fields of a Draft."""
+    taken = {name: given[name] for name in FIELDS if name in given}
+    if "content_rules" in taken:
+        taken["content_rules"] = tuple(
+            Rule(RuleType(r["type"]), r.get("value"), r.get("path"), r.get("equals"))
+            for r in taken["content_rules"]
+        )
+    if "request_headers" in taken:
+        kept = {header.name.lower(): header.value for header in stored}
+        taken["request_headers"] = tuple(
+            Header(h["name"], h.get("value", kept.get(h["name"].lower(), "")), h.get("type"))
+            for h in taken["request_headers"]
+        )
+    return taken
+
+
+def settle(draft: Draft, *, floor_sec: int, permits_host: Permits) -> Draft:
+    """The draft with clamps, floors and forced methods applied, once everything about it holds."""
+    _check_url(draft, permits_host)
+    _check_rules(draft)
+    _check_headers(draft)
+    method = "GET" if draft.content_rules and draft.method == "HEAD" else draft.method
+    if draft.request_body is not None:
+        if len(draft.request_body) > MAX_BODY:
+            raise ValidationFailed(f"must be at most {MAX_BODY} characters.", field="request_body")
+        if method not in BODY_METHODS:
+            raise ValidationFailed(f"cannot be sent with {method}.", field="request_body")
+    return replace(
+        draft,
+        method=method,
+        interval_sec=min(max(draft.interval_sec, floor_sec), MAX_INTERVAL_SEC),
+        timeout_ms=min(max(draft.timeout_ms, MIN_TIMEOUT_MS), MAX_TIMEOUT_MS),
+        expect_status=draft.expect_status or None,
+    )
+
+
+def _check_url(draft: Draft, permits_host: Permits) -> None:
+    url = draft.url
+
+    def fail(reason: str) -> ValidationFailed:
+        return ValidationFailed(reason, field="url")
+
+    if not url:
+        raise fail(f"is required for a monitor of type {draft.type}.")
+    if len(url) > MAX_URL:
+        raise fail(f"must be at most {MAX_URL} characters.")
+    if _CONTROL.search(url) or any(c.isspace() for c in url) or "\\" in url:
+        raise fail("must hold no blanks, backslashes or control characters.")
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        raise fail("is not a valid address.") from None
+    if parts.scheme not in {"http", "https"}:
+        raise fail("must begin with http:// or https://.")
+    if not host or port == 0:
+        raise fail("must name a host.")
+    if "@" in parts.netloc:
+        raise fail("must hold no user name or password; use a request header.")
+    try:
+        host.encode("idna")
+    except UnicodeError:
+        if ":" not in host:
+            raise fail("does not name a valid host.") from None
+    if not permits_host(host):
+        raise fail("is a private or reserved address, which Pulsekeeper does not probe.")
+
+
+def _check_rules(draft: Draft) -> None:
+    if len(draft.content_rules) > MAX_RULES:
+        raise ValidationFailed(f"at most {MAX_RULES} rules.", field="content_rules")
+    for index, rule in enumerate(draft.content_rules):
+        where = f"content_rules[{index}]"
+        if rule.type is RuleType.JSON_FIELD:
+            if not rule.path:
+                raise ValidationFailed("is required for json_field.", field=f"{where}.path")
+        elif not rule.value:
+            raise ValidationFailed(f"is required for {rule.type}.", field=f"{where}.value")
+
+
+def _check_headers(draft: Draft) -> None:
+    if len(draft.request_headers) > MAX_HEADERS:
+        raise ValidationFailed(f"at most {MAX_HEADERS} headers.", field="request_headers")
+    seen: set[str] = set()
+    for index, header in enumerate(draft.request_headers):
+        where = f"request_headers[{index}]"
+        name = header.name.lower()
+        if not _TOKEN.fullmatch(header.name):
+            raise ValidationFailed("is not a valid header name.", field=f"{where}.name")
+        if name in _FORBIDDEN_HEADERS:
+            raise ValidationFailed(f"{header.name} is set by the prober itself.", field=f"{where}.name")
+        if name in seen:
+            raise ValidationFailed(f"{header.name} is named twice.", field=f"{where}.name")
+        seen.add(name)
+        if _CONTROL.search(header.value):
+            raise ValidationFailed("must hold no control characters.", field=f"{where}.value")

@@ -1,0 +1,242 @@
+"""What is checked (Monitor), when and what came of it (MonitorState), and each transition (StatusChange)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, ClassVar
+
+from django.conf import settings
+from django.db import models
+
+from checks.spec import CheckSpec, ContentRule, ReasonCode, RuleType, Verdict
+from core import ids
+from core.crypto import seal, unseal
+from monitors.drafts import FIELDS, Draft, Header, MonitorType, Rule
+from monitors.state import Policy, Status
+from projects.models import Project
+
+STATUS_CHOICES = [(v.value, v.value) for v in Verdict]
+REASON_CHOICES = [(r.value, r.value) for r in ReasonCode]
+
+
+class Monitor(models.Model):
+    """The configuration of one monitor. `owner` is the account it counts against: its project's owner, if any."""
+
+    public_id = models.CharField(max_length=40, unique=True, default=ids.monitor_id, editable=False)
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="monitors")
+    project = models.ForeignKey(Project, null=True, on_delete=models.SET_NULL, related_name="monitors")
+    created_at = models.DateTimeField()
+    enabled = models.BooleanField(default=True)
+    muted_until = models.DateTimeField(null=True)
+    config_version = models.IntegerField(
+        default=1,
+        help_text="Raised by every change of what is probed: older results no longer move the state.",
+    )
+
+    type = models.CharField(max_length=10, choices=[(t.value, t.value) for t in MonitorType])
+    name = models.CharField(max_length=200)
+    url = models.TextField()
+    method = models.CharField(max_length=7)
+    interval_sec = models.IntegerField()
+    grace_sec = models.IntegerField()
+    slow_ms = models.IntegerField()
+    timeout_ms = models.IntegerField()
+    expect_status = models.IntegerField(null=True)
+    follow_redirects = models.BooleanField()
+    check_ssl = models.BooleanField()
+    check_domain = models.BooleanField()
+    content_rules = models.JSONField(default=list, help_text="List of {type, value, path, equals}.")
+    request_headers = models.JSONField(default=list, help_text="List of {name, type}; never the values.")
+    sealed_header_values = models.TextField(
+        default="", editable=False, help_text="Encrypted, in their order."
+    )
+    request_body = models.TextField(null=True)
+    fail_threshold = models.IntegerField()
+    recover_threshold = models.IntegerField()
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.public_id})"
+
+    @property
+    def draft(self) -> Draft:
+        plain = {name: getattr(self, name) for name in FIELDS}
+        plain["type"] = MonitorType(self.type)
+        plain["content_rules"] = tuple(
+            Rule(RuleType(rule["type"]), rule.get("value"), rule.get("path"), rule.get("equals"))
+            for rule in self.content_rules
+        )
+        plain["request_headers"] = tuple(
+            Header(header["name"], value, header["type"])
+            for header, value in zip(self.request_headers, self._header_values(), strict=True)
+        )
+        return Draft(**plain)
+
+    @draft.setter
+    def draft(self, draft: Draft) -> None:
+        for name, value in draft_columns(draft).items():
+            setattr(self, name, value)
+
+    def _header_values(self) -> list[str]:
+        values: list[str] = json.loads(unseal(self.sealed_header_values)) if self.sealed_header_values else []
+        return values
+
+
+def draft_columns(draft: Draft) -> dict[str, Any]:
+    """A draft as columns of Monitor, header values sealed."""
+    columns: dict[str, Any] = {name: getattr(draft, name) for name in FIELDS}
+    columns["type"] = draft.type.value
+    columns["content_rules"] = [
+        {
+            name: value
+            for name, value in (
+                ("type", rule.type.value),
+                ("value", rule.value),
+                ("path", rule.path),
+                ("equals", rule.equals),
+            )
+            if value is not None
+        }
+        for rule in draft.content_rules
+    ]
+    columns["request_headers"] = [{"name": h.name, "type": h.type} for h in draft.request_headers]
+    values = [h.value for h in draft.request_headers]
+    columns["sealed_header_values"] = seal(json.dumps(values)) if values else ""
+    return columns
+
+
+def spec_of(draft: Draft) -> CheckSpec:
+    """What a probe needs of a draft."""
+    return CheckSpec(
+        url=draft.url,
+        method=draft.method,
+        headers=tuple((header.name, header.value) for header in draft.request_headers),
+        body=draft.request_body,
+        timeout_ms=draft.timeout_ms,
+        slow_ms=draft.slow_ms,
+        expect_status=draft.expect_status,
+        follow_redirects=draft.follow_redirects,
+        check_ssl=draft.check_ssl,
+        rules=tuple(
+            ContentRule(rule.type, rule.value or "", rule.path or "", rule.equals)
+            for rule in draft.content_rules
+        ),
+    )
+
+
+class MonitorState(models.Model):
+    """The hot row of a monitor: its status, its last result, and when it is due.
+
+    `claim` counts up with each check that is handed out; (monitor, claim) names a result. Between claim and
+    result `next_due_at` is the end of the lease and `claimed_at` is set: a result that never comes frees
+    the monitor then. `slot_at` is the due time that the open claim is for. Paused: `next_due_at` is null.
+    """
+
+    monitor = models.OneToOneField(
+        Monitor, on_delete=models.CASCADE, primary_key=True, related_name="state", db_index=True
+    )
+    next_due_at = models.DateTimeField(null=True)
+    slot_at = models.DateTimeField(null=True)
+    claim = models.BigIntegerField(default=0)
+    claimed_at = models.DateTimeField(null=True)
+    applied_claim = models.BigIntegerField(default=0)
+
+    status = models.CharField(max_length=4, null=True, choices=STATUS_CHOICES)
+    status_since = models.DateTimeField(null=True)
+    fresh = models.BooleanField(default=True)
+    failures = models.IntegerField(default=0)
+    passes = models.IntegerField(default=0)
+    failing_since = models.DateTimeField(null=True)
+
+    last_checked_at = models.DateTimeField(null=True)
+    last_latency_ms = models.IntegerField(null=True)
+    last_connect_ms = models.IntegerField(null=True)
+    last_ttfb_ms = models.IntegerField(null=True)
+    last_ping_at = models.DateTimeField(null=True)
+    cert_expires_at = models.DateTimeField(null=True)
+    domain_expires_at = models.DateTimeField(null=True)
+
+    class Meta:
+        indexes: ClassVar = [
+            models.Index(
+                fields=["next_due_at"], name="state_due", condition=models.Q(next_due_at__isnull=False)
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"state of {self.monitor_id}"
+
+    @property
+    def value(self) -> Status:
+        return Status(
+            status=None if self.status is None else Verdict(self.status),
+            since=self.status_since,
+            fresh=self.fresh,
+            failures=self.failures,
+            passes=self.passes,
+            failing_since=self.failing_since,
+        )
+
+    @value.setter
+    def value(self, value: Status) -> None:
+        self.status = None if value.status is None else value.status.value
+        self.status_since = value.since
+        self.fresh = value.fresh
+        self.failures = value.failures
+        self.passes = value.passes
+        self.failing_since = value.failing_since
+
+
+def policy_of(monitor: Monitor) -> Policy:
+    return Policy(monitor.fail_threshold, monitor.recover_threshold, monitor.muted_until)
+
+
+class StatusChange(models.Model):
+    """A transition of a monitor. The row is the outbox too: incidents consume those without `processed_at`.
+
+    Pausing and resuming keep the status; they are kept here because observed time is counted by them.
+    """
+
+    class Kind(models.TextChoices):
+        STATUS = "status"
+        PAUSED = "paused"
+        RESUMED = "resumed"
+
+    monitor = models.ForeignKey(Monitor, on_delete=models.CASCADE, related_name="changes")
+    kind = models.CharField(max_length=7, choices=Kind.choices, default=Kind.STATUS)
+    at = models.DateTimeField()
+    before = models.CharField(max_length=4, null=True, choices=STATUS_CHOICES)
+    after = models.CharField(max_length=4, null=True, choices=STATUS_CHOICES)
+    claim = models.BigIntegerField(null=True, help_text="The result that brought it about.")
+    failing_since = models.DateTimeField(null=True, help_text="Down: the first failure of the run.")
+    reason_code = models.CharField(max_length=20, null=True, choices=REASON_CHOICES)
+    detail = models.TextField(null=True)
+    processed_at = models.DateTimeField(null=True)
+
+    class Meta:
+        indexes: ClassVar = [
+            models.Index(fields=["monitor", "at"], name="change_history"),
+            models.Index(fields=["id"], name="change_outbox", condition=models.Q(processed_at=None)),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.before} -> {self.after}"
+
+
+class SchedulerTick(models.Model):
+    """One row: when the scheduler last ran. A long step between two ticks is a time of our own stop."""
+
+    id = models.SmallIntegerField(primary_key=True, default=1)
+    at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"last tick at {self.at}"
+
+
+class SchedulerGap(models.Model):
+    """A time in which Pulsekeeper itself was stopped: nothing was observed (decisions 35, 36)."""
+
+    started_at = models.DateTimeField()
+    ended_at = models.DateTimeField(db_index=True)
+
+    def __str__(self) -> str:
+        return f"{self.started_at} to {self.ended_at}"

@@ -1,0 +1,154 @@
+"""What is done to monitors. Each function is one transaction; who may, is settled by `projects.access`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.conf import settings
+from django.db import transaction
+
+from accounts.models import User
+from checks.guard import guard
+from checks.models import CheckResult
+from core.egress import literal_address
+from core.errors import ApiError, MonitorLimit, NotFound, ValidationFailed
+from monitors import drafts
+from monitors.drafts import PROBED_FIELDS, Draft
+from monitors.models import Monitor, MonitorState, StatusChange, draft_columns
+from monitors.selectors import get_monitor
+from projects import access
+from projects.access import Caller
+from projects.models import Project
+
+FIRST_CLAIM = 1
+
+
+def permits_host(host: str) -> bool:
+    """Whether probes may go to this host, where it is a literal address; names are judged at the socket."""
+    address = literal_address(host)
+    return address is None or guard().permits(address)
+
+
+def draft_of(caller: Caller, given: Mapping[str, Any]) -> Draft:
+    """The draft that creating from `given` would store, for a test run."""
+    _, owner = _place(caller, given)
+    return drafts.complete(given, floor_sec=owner.plan.min_interval_sec, permits_host=permits_host)
+
+
+def create_monitor(caller: Caller, given: Mapping[str, Any], *, now: datetime) -> Monitor:
+    """A new monitor whose first check is claimed already, as FIRST_CLAIM, by whoever asks for it.
+
+    If that check never comes, the lease runs out and the monitor is due like any other.
+    """
+    project, owner = _place(caller, given)
+    draft = drafts.complete(given, floor_sec=owner.plan.min_interval_sec, permits_host=permits_host)
+    with transaction.atomic():
+        _take_room(owner)
+        monitor = Monitor.objects.create(owner=owner, project=project, created_at=now, **draft_columns(draft))
+        MonitorState.objects.create(
+            monitor=monitor,
+            claim=FIRST_CLAIM,
+            claimed_at=now,
+            slot_at=now,
+            next_due_at=now + timedelta(seconds=settings.CLAIM_LEASE_SEC),
+        )
+    return monitor
+
+
+def update_monitor(caller: Caller, public_id: str, given: Mapping[str, Any], *, now: datetime) -> Monitor:
+    """Change what is given, judged as the merged monitor that it leaves."""
+    with transaction.atomic():
+        monitor, state = _lock(caller, public_id)
+        project, owner = (monitor.project, monitor.owner)
+        if "project_id" in given:
+            project, owner = _place(caller, given, keeping=monitor)
+            if owner.pk != monitor.owner_id:
+                _take_room(owner)
+        before = monitor.draft
+        after = drafts.patch(before, given, floor_sec=owner.plan.min_interval_sec, permits_host=permits_host)
+        enabled = given.get("enabled", monitor.enabled)
+        probed_anew = any(getattr(before, name) != getattr(after, name) for name in PROBED_FIELDS)
+        if enabled != monitor.enabled:
+            _pause_or_resume(monitor, state, enabled=enabled, now=now)
+            monitor.config_version += 1
+        elif probed_anew:
+            monitor.config_version += 1
+            if enabled:
+                _make_due(state, now)
+        elif enabled and after.interval_sec < before.interval_sec and state.claimed_at is None:
+            soonest = now + timedelta(seconds=after.interval_sec)
+            state.next_due_at = min(state.next_due_at or soonest, soonest)
+        monitor.draft = after
+        monitor.enabled, monitor.project, monitor.owner = enabled, project, owner
+        monitor.save(update_fields=["enabled", "project", "owner", "config_version", *draft_columns(after)])
+        state.save(
+            update_fields=["next_due_at", "claimed_at", "fresh", "failures", "passes", "failing_since"]
+        )
+    monitor.state = state
+    return monitor
+
+
+def delete_monitor(caller: Caller, public_id: str) -> None:
+    with transaction.atomic():
+        monitor, _ = _lock(caller, public_id)
+        CheckResult.objects.filter(monitor_id=monitor.pk).delete()
+        monitor.delete()
+
+
+def _lock(caller: Caller, public_id: str) -> tuple[Monitor, MonitorState]:
+    """The monitor, held: its state row is the lock for PATCH, recording and deletion alike.
+
+    The configuration is read after the lock, or two PATCHes at once would each undo what the other changed.
+    """
+    state = MonitorState.objects.select_for_update().filter(pk=get_monitor(caller, public_id).pk).first()
+    if state is None:
+        raise NotFound
+    return get_monitor(caller, public_id), state
+
+
+def _place(
+    caller: Caller, given: Mapping[str, Any], *, keeping: Monitor | None = None
+) -> tuple[Project | None, User]:
+    """The project a monitor goes into, and the account it counts against (decisions 5 and 43)."""
+    wanted = given.get("project_id")
+    if caller.project is not None:
+        if "project_id" in given and wanted != caller.project.public_id:
+            raise ValidationFailed("a project token works in its own project only.", field="project_id")
+        return caller.project, access.owner_of(caller.project)
+    if wanted is None:
+        return None, caller.user if keeping is None else keeping.owner
+    try:
+        project = access.get_project(caller, wanted)
+    except ApiError:
+        raise ValidationFailed("you have no such project.", field="project_id") from None
+    return project, access.owner_of(project)
+
+
+def _take_room(owner: User) -> None:
+    """Hold the owner's row, so that the cap is met by one creation after the other; raises MonitorLimit."""
+    User.objects.select_for_update(no_key=True).get(pk=owner.pk)
+    if Monitor.objects.filter(owner=owner).count() >= owner.plan.monitor_limit:
+        raise MonitorLimit(limit=owner.plan.monitor_limit)
+
+
+def _pause_or_resume(monitor: Monitor, state: MonitorState, *, enabled: bool, now: datetime) -> None:
+    """Pausing keeps the status; after resuming the next result sets it, as a first check does (decision 32)."""
+    if enabled:
+        state.fresh, state.failures, state.passes, state.failing_since = True, 0, 0, None
+        _make_due(state, now)
+    else:
+        state.next_due_at = state.claimed_at = None
+    StatusChange.objects.create(
+        monitor=monitor,
+        kind=StatusChange.Kind.RESUMED if enabled else StatusChange.Kind.PAUSED,
+        at=now,
+        before=state.status,
+        after=state.status,
+    )
+
+
+def _make_due(state: MonitorState, now: datetime) -> None:
+    """Due at once; a check that is under way no longer holds the claim."""
+    state.next_due_at, state.claimed_at = now, None

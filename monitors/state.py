@@ -1,0 +1,69 @@
+"""What a check's outcome does to a monitor's status (decisions 30 to 32). Pure: nothing is read or written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from checks.spec import CheckOutcome, Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The settings of a monitor that its state moves by."""
+
+    fail_threshold: int = 3
+    recover_threshold: int = 1
+    muted_until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """Where a monitor stands. `fresh`: the next outcome sets the status at once, as the first one does."""
+
+    status: Verdict | None = None
+    since: datetime | None = None
+    fresh: bool = True
+    failures: int = 0  # consecutive, while not down
+    passes: int = 0  # consecutive, while down
+    failing_since: datetime | None = None  # the first of those failures, or of those that led to down
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A transition, and when it came about."""
+
+    before: Verdict | None
+    after: Verdict
+    at: datetime
+    failing_since: datetime | None = None
+
+
+def advance(status: Status, outcome: CheckOutcome, policy: Policy) -> tuple[Status, Change | None]:
+    """The status after `outcome`, and the change that this is, if it is one.
+
+    Time is the outcome's own: a check made under a mute is muted however late it is recorded.
+    """
+    at = outcome.checked_at
+    if not outcome.passed:
+        if policy.muted_until is not None and at < policy.muted_until:
+            # Not counted; but a run of passes that it interrupts is no longer consecutive.
+            return replace(status, passes=0), None
+        failures = 0 if status.status is Verdict.DOWN else status.failures + 1
+        failing_since = status.failing_since or at
+        failed = replace(status, failures=failures, passes=0, failing_since=failing_since)
+        if status.fresh or failures >= policy.fail_threshold:
+            return _enter(failed, Verdict.DOWN, at)
+        return failed, None
+
+    passes = status.passes + 1 if status.status is Verdict.DOWN else 0
+    if not status.fresh and status.status is Verdict.DOWN and passes < policy.recover_threshold:
+        return replace(status, passes=passes), None
+    return _enter(replace(status, failing_since=None), outcome.verdict, at)
+
+
+def _enter(status: Status, after: Verdict, at: datetime) -> tuple[Status, Change | None]:
+    settled = replace(status, status=after, fresh=False, failures=0, passes=0)
+    if status.status is after:
+        return settled, None
+    return replace(settled, since=at), Change(status.status, after, at, status.failing_since)

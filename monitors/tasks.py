@@ -1,0 +1,102 @@
+"""What workers do. A message carries ids and claims; everything else is read when it is worked on."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Iterator, Sequence
+
+from celery import shared_task
+
+from checks import mailbox
+from checks.engine import probe_engine
+from checks.spec import CheckOutcome
+from core.clock import utc_now
+from core.db import release_connection
+from monitors import interactive, scheduling
+from monitors.recording import Reading, record
+from monitors.selectors import Assignment, load_assignments
+
+logger = logging.getLogger(__name__)
+
+BATCH = 100
+CLAIMS_PER_TICK = 2_000
+LINGER_SEC = 0.05  # results that come this close together are recorded together
+MOST_AT_ONCE = 200
+
+
+@shared_task(name="monitors.tasks.dispatch_due")
+def dispatch_due() -> None:
+    """One tick of the scheduler: claim what is due and hand it out in batches."""
+    now = utc_now()
+    scheduling.tick(now)
+    claims = scheduling.claim_due(now, limit=CLAIMS_PER_TICK)
+    for start in range(0, len(claims), BATCH):
+        batch = claims[start : start + BATCH]
+        # A message that outlives its claims is of no use: by then they have been claimed anew.
+        probe_batch.apply_async(
+            ([(claim.monitor_id, claim.number) for claim in batch],), expires=scheduling.lease_end(now)
+        )
+
+
+@shared_task(name="monitors.tasks.probe_batch")
+def probe_batch(claims: list[tuple[int, int]]) -> None:
+    """Probe all of a batch at once and record results as they come: a target that hangs delays only itself."""
+    assignments = load_assignments(claims)
+    release_connection()
+    for readings in _gather(assignments):
+        record(readings, now=utc_now())
+        release_connection()
+
+
+@shared_task(name="monitors.tasks.first_check")
+def first_check(monitor_id: int, claim: int, reply_to: str) -> None:
+    """The check of a new monitor, which its creator waits for. The answer says only that it is recorded."""
+    probe_batch([(monitor_id, claim)])
+    mailbox.post(reply_to, True)  # noqa: FBT003
+
+
+@shared_task(name="monitors.tasks.check_draft")
+def check_draft(sealed_spec: str, reply_to: str) -> None:
+    """The check of a draft that is stored nowhere."""
+    outcome = probe_engine().check(interactive.load_spec(sealed_spec))
+    mailbox.post(reply_to, interactive.as_check_result(outcome))
+
+
+def _gather(assignments: Sequence[Assignment]) -> Iterator[list[Reading]]:
+    """Readings in the order they come about, in groups that are worth a transaction.
+
+    The probes run in a thread of their own: were recording to hold their loop up, its time would be
+    counted as the targets' latency.
+    """
+    done: queue.SimpleQueue[Reading | None] = queue.SimpleQueue()
+
+    def finish(assignment: Assignment, outcome: CheckOutcome) -> None:
+        done.put(Reading(assignment.monitor_id, assignment.claim, assignment.config_version, outcome))
+
+    def run() -> None:
+        try:
+            probe_engine().run(((assignment, assignment.spec) for assignment in assignments), finish)
+        finally:
+            done.put(None)
+
+    prober = threading.Thread(target=run, name="probes")
+    prober.start()
+    open_ended = True
+    while open_ended:
+        group: list[Reading] = []
+        reading = done.get()
+        while reading is not None:
+            group.append(reading)
+            if len(group) == len(assignments) or len(group) == MOST_AT_ONCE:
+                break
+            try:
+                reading = done.get(timeout=LINGER_SEC)
+            except queue.Empty:
+                break
+        else:
+            open_ended = False
+        if group:
+            yield group
+    prober.join()

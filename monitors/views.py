@@ -1,0 +1,92 @@
+"""Endpoints of monitors. Views read the request and answer; services decide and write."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from drf_spectacular.utils import extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from core.api.pagination import Page, page_parameters
+from core.api.schema import ErrorSerializer
+from core.api.views import OK, OkSerializer, body_of
+from core.clock import utc_now
+from monitors import interactive, selectors, services
+from monitors.models import Monitor, spec_of
+from monitors.serializers import (
+    CheckResultSerializer,
+    MonitorInputSerializer,
+    MonitorPatchSerializer,
+    MonitorSerializer,
+)
+from projects.access import caller_of
+
+
+def _shown(monitors: Sequence[Monitor]) -> list[Any]:
+    statistics = selectors.statistics(monitors, now=utc_now())
+    return list(MonitorSerializer(monitors, many=True, context={"statistics": statistics}).data)
+
+
+class MonitorList(APIView):
+    @extend_schema(
+        operation_id="list_monitors",
+        summary="List monitors",
+        parameters=page_parameters(),
+        responses=MonitorSerializer(many=True),
+    )
+    def get(self, request: Request) -> Response:
+        page = Page(request, selectors.list_monitors(caller_of(request)))
+        return page.response(_shown(page.rows))
+
+    @extend_schema(
+        operation_id="create_monitor",
+        summary="Create a monitor",
+        description="Answers once a worker made the first check, or, where none did in time, with null status.",
+        request=MonitorInputSerializer,
+        responses={201: MonitorSerializer, 403: ErrorSerializer},
+    )
+    def post(self, request: Request) -> Response:
+        caller = caller_of(request)
+        given = body_of(request, MonitorInputSerializer)
+        monitor = services.create_monitor(caller, given, now=utc_now())
+        interactive.first_check(monitor, claim=services.FIRST_CLAIM)
+        return Response(_shown([selectors.get_monitor(caller, monitor.public_id)])[0], status=201)
+
+
+class MonitorTest(APIView):
+    @extend_schema(
+        operation_id="test_monitor",
+        summary="Check a draft once, saving nothing",
+        request=MonitorInputSerializer,
+        responses={200: CheckResultSerializer, 503: ErrorSerializer},
+    )
+    def post(self, request: Request) -> Response:
+        draft = services.draft_of(caller_of(request), body_of(request, MonitorInputSerializer))
+        return Response(interactive.check_draft(spec_of(draft)))
+
+
+class MonitorDetail(APIView):
+    @extend_schema(operation_id="get_monitor", summary="Read a monitor", responses=MonitorSerializer)
+    def get(self, request: Request, monitor_id: str) -> Response:
+        return Response(_shown([selectors.get_monitor(caller_of(request), monitor_id)])[0])
+
+    @extend_schema(
+        operation_id="update_monitor",
+        summary="Change a monitor",
+        request=MonitorPatchSerializer,
+        responses={200: MonitorSerializer, 403: ErrorSerializer},
+    )
+    def patch(self, request: Request, monitor_id: str) -> Response:
+        caller = caller_of(request)
+        selectors.get_monitor(caller, monitor_id)  # not found goes before what is wrong with the body
+        given = body_of(request, MonitorPatchSerializer)
+        monitor = services.update_monitor(caller, monitor_id, given, now=utc_now())
+        return Response(_shown([monitor])[0])
+
+    @extend_schema(operation_id="delete_monitor", summary="Delete a monitor", responses=OkSerializer)
+    def delete(self, request: Request, monitor_id: str) -> Response:
+        services.delete_monitor(caller_of(request), monitor_id)
+        return Response(OK)

@@ -1,0 +1,74 @@
+"""The one door to anything that belongs to a tenant. Somebody else's row is NotFound, as if it were not there."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import TypeVar
+
+from django.db.models import Model, Q, QuerySet
+from rest_framework.request import Request
+
+from accounts.models import User
+from core.errors import Forbidden, NotFound, SessionRequired, Unauthorized
+from projects.models import Membership, Project, Role
+
+M = TypeVar("M", bound=Model)
+
+EVERY_ROLE: Collection[str] = tuple(Role.values)
+MANAGERS: Collection[str] = (Role.OWNER, Role.ADMIN)
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks: a person with a session, or a project token that acts in `project` only."""
+
+    user: User
+    project: Project | None = None
+
+    # What DRF's IsAuthenticated looks at.
+    is_authenticated = True
+    is_active = True
+
+    def require_session(self) -> None:
+        if self.project is not None:
+            raise SessionRequired
+
+
+def caller_of(request: Request) -> Caller:
+    """The caller that authentication found; a view without one is closed to everybody."""
+    caller: object = request.user
+    if not isinstance(caller, Caller):
+        raise Unauthorized
+    return caller
+
+
+def _projects_of(user: User) -> QuerySet[Membership]:
+    return Membership.objects.filter(user=user)
+
+
+def accessible(caller: Caller, queryset: QuerySet[M]) -> QuerySet[M]:
+    """Of rows with `owner` and `project`: the caller's own and those in projects where the caller has a role."""
+    if caller.project is not None:
+        return queryset.filter(project=caller.project)
+    return queryset.filter(Q(owner=caller.user) | Q(project__in=_projects_of(caller.user).values("project")))
+
+
+def accessible_projects(caller: Caller) -> QuerySet[Project]:
+    if caller.project is not None:
+        return Project.objects.filter(pk=caller.project.pk)
+    return Project.objects.filter(pk__in=_projects_of(caller.user).values("project"))
+
+
+def get_project(caller: Caller, public_id: str, *, roles: Collection[str] = EVERY_ROLE) -> Project:
+    """The project, for a caller with one of `roles` in it; Forbidden with another role, else NotFound."""
+    project = accessible_projects(caller).filter(public_id=public_id).first()
+    if project is None:
+        raise NotFound
+    if not Membership.objects.filter(project=project, user=caller.user, role__in=roles).exists():
+        raise Forbidden
+    return project
+
+
+def owner_of(project: Project) -> User:
+    return User.objects.select_related("plan").get(memberships__project=project, memberships__role=Role.OWNER)

@@ -1,0 +1,29 @@
+"""Reading projects."""
+
+from __future__ import annotations
+
+from django.db.models import Count, Q, QuerySet
+
+from projects import access
+from projects.access import Caller
+from projects.models import Project
+
+
+def list_projects(caller: Caller) -> QuerySet[Project]:
+    """The caller's projects, each with the number of its monitors in all and by status.
+
+    Counted over the relations that upper floors hang on Project, without importing them.
+    """
+    caller.require_session()
+
+    def count(status: str | None) -> Count:
+        condition = Q(monitors__state__status=status) if status else Q(monitors__state__status__isnull=True)
+        return Count("monitors", filter=condition & Q(monitors__isnull=False))
+
+    return access.accessible_projects(caller).annotate(
+        monitor_count=Count("monitors"),
+        up=count("up"),
+        slow=count("slow"),
+        down=count("down"),
+        unknown=count(None),
+    )

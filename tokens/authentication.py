@@ -1,0 +1,26 @@
+"""DRF's side of Bearer tokens: `request.user` is a Caller, `request.auth` the plaintext that was sent."""
+
+from __future__ import annotations
+
+from rest_framework.authentication import BaseAuthentication, get_authorization_header
+from rest_framework.request import Request
+
+from core.clock import utc_now
+from core.errors import Unauthorized
+from projects.access import Caller
+from tokens.services import caller_for
+
+
+class BearerAuthentication(BaseAuthentication):
+    def authenticate(self, request: Request) -> tuple[Caller, str]:
+        scheme, _, credential = get_authorization_header(request).partition(b" ")
+        if scheme.lower() != b"bearer":
+            raise Unauthorized
+        plaintext = credential.strip().decode("latin-1")
+        caller = caller_for(plaintext, now=utc_now())
+        if caller is None:
+            raise Unauthorized
+        return caller, plaintext
+
+    def authenticate_header(self, request: Request) -> str:
+        return "Bearer"

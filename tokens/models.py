@@ -1,0 +1,44 @@
+"""Credentials of the API. Only a lookup key and a keyed digest are stored; the plaintext is shown once."""
+
+from __future__ import annotations
+
+from django.conf import settings
+from django.db import models
+
+from core import ids
+from projects.models import Project
+
+
+class Credential(models.Model):
+    lookup = models.CharField(max_length=20, unique=True, editable=False)
+    digest = models.BinaryField(max_length=32, editable=False)
+    created_at = models.DateTimeField()
+    last_used_at = models.DateTimeField(null=True)
+    expires_at = models.DateTimeField(null=True)
+
+    class Meta:
+        abstract = True
+
+
+class Session(Credential):
+    """A person who signed in, for 14 days."""
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="api_sessions")
+    password_hash = models.CharField(
+        max_length=64, help_text="Digest of the password it was opened with: another password ends it."
+    )
+
+    def __str__(self) -> str:
+        return f"session {self.lookup}"
+
+
+class ProjectToken(Credential):
+    """Reads and writes one project's monitors, as the person who made it."""
+
+    public_id = models.CharField(max_length=40, unique=True, default=ids.token_id, editable=False)
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="tokens")
+    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    name = models.CharField(max_length=200, null=True)
+
+    def __str__(self) -> str:
+        return f"token {self.lookup}"

@@ -1,0 +1,47 @@
+"""How a token looks and what of it is kept: `svc_<lookup><secret>`, 256 random bits in the secret."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+
+from django.utils.crypto import salted_hmac
+
+from core.ids import ALPHABET, random_text
+
+LOOKUP_LENGTH = 16  # 80 bits in base32: no two alike
+SECRET_LENGTH = 52  # 256 bits in base32
+
+
+@dataclass(frozen=True, slots=True)
+class Issued:
+    """A new token; `plaintext` is given to the caller once and never stored."""
+
+    plaintext: str
+    lookup: str
+    digest: bytes
+
+    def __repr__(self) -> str:
+        return f"Issued(lookup={self.lookup!r})"
+
+
+def digest(plaintext: str) -> bytes:
+    return salted_hmac("pulsekeeper.tokens", plaintext, algorithm="sha256").digest()
+
+
+def issue(prefix: str) -> Issued:
+    lookup = random_text(10)
+    plaintext = prefix + lookup + random_text(32)
+    return Issued(plaintext, lookup, digest(plaintext))
+
+
+def lookup_of(plaintext: str, *, prefix: str) -> str | None:
+    """The lookup key, or None for what cannot be a token of ours."""
+    rest = plaintext.removeprefix(prefix)
+    if rest == plaintext or len(rest) != LOOKUP_LENGTH + SECRET_LENGTH or not set(rest) <= set(ALPHABET):
+        return None
+    return rest[:LOOKUP_LENGTH]
+
+
+def matches(plaintext: str, stored: bytes | memoryview) -> bool:
+    return secrets.compare_digest(digest(plaintext), bytes(stored))

@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+from typing import Any
+
+from rest_framework import serializers
+
+from core.api.fields import EpochMsField, IntField, StrictSerializer, TextField
+
+MIN_TTL_SEC, MAX_TTL_SEC = 60, 7_776_000
+
+
+class SessionInputSerializer(StrictSerializer):
+    email = TextField(max_length=254)
+    password = TextField(max_length=1024, style={"input_type": "password"})
+
+
+class SessionUserSerializer(serializers.Serializer[Any]):
+    id = serializers.CharField(source="public_id")
+    email = serializers.EmailField()
+    plan = serializers.CharField(source="plan.name")
+
+
+class SessionCreatedSerializer(serializers.Serializer[Any]):
+    token = serializers.CharField(help_text="The session token; shown once.")
+    expires_at = EpochMsField()
+    user = SessionUserSerializer()
+
+
+class TokenInputSerializer(StrictSerializer):
+    project_id = TextField(max_length=64, help_text="The single project the token is for.")
+    name = TextField(max_length=200)
+    ttl_seconds = IntField(
+        required=False, min_value=MIN_TTL_SEC, max_value=MAX_TTL_SEC, help_text="Without it: never expires."
+    )
+
+
+class TokenSerializer(serializers.Serializer[Any]):
+    id = serializers.CharField(source="public_id")
+    project_id = serializers.CharField(source="project.public_id")
+    name = serializers.CharField(allow_null=True)
+    created_at = EpochMsField()
+    last_used_at = EpochMsField(allow_null=True)
+    expires_at = EpochMsField(allow_null=True, help_text="null: never.")
+
+
+class TokenCreatedSerializer(TokenSerializer):
+    token = serializers.CharField(help_text="The plaintext; shown once.")

@@ -1,0 +1,115 @@
+"""Signing in and out, project tokens, and what a Bearer token stands for."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from hmac import compare_digest
+from typing import TypeVar
+
+from django.contrib.auth import authenticate
+from django.db.models import Q, QuerySet
+
+from accounts.models import User
+from core.errors import InvalidCredentials, NotFound, ProjectForbidden
+from projects import access
+from projects.access import Caller
+from tokens import secrets
+from tokens.models import Credential, ProjectToken, Session
+
+SESSION_PREFIX = "ses_"
+TOKEN_PREFIX = "svc_"  # noqa: S105  (a prefix, not a password)
+SESSION_LIFETIME = timedelta(days=14)
+USE_NOTED_EVERY = timedelta(minutes=1)
+
+C = TypeVar("C", bound=Credential)
+
+
+def sign_in(*, email: str, password: str, now: datetime) -> tuple[Session, str]:
+    """A new session and its plaintext; raises InvalidCredentials, telling unknown from wrong to nobody."""
+    user = authenticate(email=email.strip().lower(), password=password)
+    if not isinstance(user, User):
+        raise InvalidCredentials
+    issued = secrets.issue(SESSION_PREFIX)
+    session = Session.objects.create(
+        user=user,
+        password_hash=user.get_session_auth_hash(),
+        lookup=issued.lookup,
+        digest=issued.digest,
+        created_at=now,
+        expires_at=now + SESSION_LIFETIME,
+    )
+    return session, issued.plaintext
+
+
+def sign_out(plaintext: str) -> None:
+    Session.objects.filter(lookup=secrets.lookup_of(plaintext, prefix=SESSION_PREFIX)).delete()
+
+
+def create_token(
+    caller: Caller, *, project_id: str, name: str, ttl_seconds: int | None, now: datetime
+) -> tuple[ProjectToken, str]:
+    try:
+        project = access.get_project(caller, project_id)
+    except NotFound:
+        raise ProjectForbidden from None
+    issued = secrets.issue(TOKEN_PREFIX)
+    token = ProjectToken.objects.create(
+        project=project,
+        created_by=caller.user,
+        name=name,
+        lookup=issued.lookup,
+        digest=issued.digest,
+        created_at=now,
+        expires_at=None if ttl_seconds is None else now + timedelta(seconds=ttl_seconds),
+    )
+    return token, issued.plaintext
+
+
+def list_tokens(caller: Caller) -> QuerySet[ProjectToken]:
+    return ProjectToken.objects.filter(project__in=access.accessible_projects(caller)).select_related(
+        "project"
+    )
+
+
+def revoke_token(caller: Caller, public_id: str) -> None:
+    deleted, _ = list_tokens(caller).filter(public_id=public_id).delete()
+    if not deleted:
+        raise NotFound
+
+
+def caller_for(plaintext: str, *, now: datetime) -> Caller | None:
+    """Who a Bearer token stands for; None where it is malformed, unknown, revoked, expired or of an inactive user."""
+    session = _find(Session.objects.select_related("user__plan"), plaintext, prefix=SESSION_PREFIX, now=now)
+    if session is not None:
+        unchanged = compare_digest(session.password_hash, session.user.get_session_auth_hash())
+        return Caller(session.user) if session.user.is_active and unchanged else None
+    token = _find(
+        ProjectToken.objects.select_related("created_by__plan", "project"),
+        plaintext,
+        prefix=TOKEN_PREFIX,
+        now=now,
+    )
+    if token is not None and token.created_by.is_active:
+        return Caller(token.created_by, token.project)
+    return None
+
+
+def _find(credentials: QuerySet[C], plaintext: str, *, prefix: str, now: datetime) -> C | None:
+    lookup = secrets.lookup_of(plaintext, prefix=prefix)
+    if lookup is None:
+        return None
+    found = credentials.filter(Q(expires_at=None) | Q(expires_at__gt=now), lookup=lookup).first()
+    if found is None or not secrets.matches(plaintext, found.digest):
+        return None
+    _note_use(credentials.model, found, now=now)
+    return found
+
+
+def _note_use(model: type[C], credential: C, *, now: datetime) -> None:
+    """At most one write a minute, decided by the database where two requests come at once."""
+    noted = credential.last_used_at
+    if noted is not None and noted > now - USE_NOTED_EVERY:
+        return
+    model._default_manager.filter(
+        Q(last_used_at=None) | Q(last_used_at__lte=now - USE_NOTED_EVERY), pk=credential.pk
+    ).update(last_used_at=now)
