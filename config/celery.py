@@ -1,8 +1,4 @@
-"""Celery: its queues, and beat's table.
-
-The broker carries wake-ups only (ids and claims): PostgreSQL is the truth, so messages are acknowledged
-early, results are not kept, and a flushed broker costs a lease at most.
-"""
+"""The Celery application. Its settings, queues and beat table are in `config.celeryconfig`."""
 
 from __future__ import annotations
 
@@ -13,33 +9,6 @@ from celery import Celery
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 
 app = Celery("pulsekeeper")
-app.conf.update(
-    broker_url=os.environ.get("REDIS_URL"),
-    broker_connection_retry_on_startup=True,
-    broker_connection_timeout=3,
-    broker_transport_options={"socket_connect_timeout": 3, "socket_timeout": 30},
-    task_publish_retry_policy={"max_retries": 1, "interval_start": 0.1},
-    task_ignore_result=True,
-    task_serializer="json",
-    accept_content=["json"],
-    task_default_queue="dispatch",
-    task_routes={
-        "monitors.tasks.dispatch_due": {"queue": "dispatch"},
-        "monitors.tasks.probe_batch": {"queue": "probes"},
-        "monitors.tasks.first_check": {"queue": "interactive"},
-        "monitors.tasks.check_draft": {"queue": "interactive"},
-    },
-    worker_prefetch_multiplier=1,
-    worker_hijack_root_logger=False,
-    worker_send_task_events=False,
-    beat_max_loop_interval=1,
-    beat_schedule={
-        "dispatch-due": {
-            "task": "monitors.tasks.dispatch_due",
-            "schedule": 1.0,
-            "options": {"expires": 5},  # after a stall the ticks that waited are not worth running
-        },
-    },
-    timezone="UTC",
-)
+# By name: read when it is first needed, after `manage.py` has found out where the broker is.
+app.config_from_object("config.celeryconfig")
 app.autodiscover_tasks(["monitors"])

@@ -131,7 +131,8 @@ SPECTACULAR_SETTINGS = {
         {"url": STAGING_URL, "description": "Staging"},
     ],
     "SERVE_INCLUDE_SCHEMA": False,
-    "COMPONENT_SPLIT_REQUEST": True,
+    "COMPONENT_SPLIT_PATCH": False,
+    "ENUM_GENERATE_CHOICE_DESCRIPTION": False,
     "ENUM_NAME_OVERRIDES": {
         "MonitorStatus": "checks.spec.Verdict",
         "MonitorType": "monitors.drafts.MonitorType",

@@ -86,7 +86,7 @@ class MonitorDetail(APIView):
         monitor = services.update_monitor(caller, monitor_id, given, now=utc_now())
         return Response(_shown([monitor])[0])
 
-    @extend_schema(operation_id="delete_monitor", summary="Delete a monitor", responses=OkSerializer)
+    @extend_schema(operation_id="delete_monitor", summary="Delete a monitor", responses={200: OkSerializer})
     def delete(self, request: Request, monitor_id: str) -> Response:
         services.delete_monitor(caller_of(request), monitor_id)
         return Response(OK)
