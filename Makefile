@@ -20,7 +20,7 @@ up: $(VENV)/.local
 	@exec $(BIN)/python manage.py up
 
 test: $(VENV)/.test
-	@exec $(BIN)/python -m tests.run
+	@exec $(BIN)/python tests/run.py
 
 # One virtualenv serves both: test.txt holds all of local.txt, in the same versions. So `make up` is content with
 # a virtualenv made for tests, and `make test` only adds to one made for `make up`.

@@ -67,10 +67,6 @@ def _join(stack: ExitStack, data_dir: Path) -> None:
         if not os.environ.get(name):
             os.environ[name] = value
     _joined = True
-    # config/__init__ made the Celery app before the broker's address was known.
-    from config import celery_app
-
-    celery_app.conf.update(broker_url=os.environ["REDIS_URL"])
 
 
 @contextmanager

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import threading
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -39,22 +37,29 @@ def web_answers(address: str) -> bool:
 
 def worker_answers(node: str) -> bool:
     """`node` is what the Procfile's --hostname says before @."""
+    from kombu.exceptions import OperationalError
+    from redis import RedisError
+
     from config import celery_app
 
     name = f"{node}@{socket.gethostname()}"
-    with celery_app.connection_for_write(os.environ["REDIS_URL"]) as connection:
-        replies = celery_app.control.ping(destination=[name], timeout=1, limit=1, connection=connection)
+    try:
+        replies = celery_app.control.ping(destination=[name], timeout=1, limit=1)
+    except (OperationalError, RedisError, OSError):  # the broker is away; the next look may find it
+        return False
     return any(name in reply for reply in replies or [])
 
 
 def beat_answers(since: datetime) -> bool:
     """A tick went from beat through the broker to a worker and into the database."""
-    from django.db import connection
+    from django.db import DatabaseError, connection
 
     from monitors.selectors import last_tick
 
     try:
         tick = last_tick()
+    except DatabaseError:  # away; the next look may find it
+        return False
     finally:
         connection.close()  # this thread's own
     return tick is not None and tick > since

@@ -116,6 +116,7 @@ class Supervisor(Manager):  # type: ignore[misc]
         self._watch = watch
         self.ending = threading.Event()
         self.failure: str | None = None
+        self._watcher: threading.Thread | None = None
         for name, command in commands.items():
             self.add_process(name, command, env={**os.environ, "PYTHONUNBUFFERED": "1"})
 
@@ -126,6 +127,8 @@ class Supervisor(Manager):  # type: ignore[misc]
             self.loop()
         finally:
             self.ending.set()
+            if self._watcher is not None:
+                self._watcher.join(timeout=GRACE_SECONDS)
             self._killall(force=True)  # whoever is left after an exception; multiprocessing would wait for it
         gave_up = [name for name, entry in self._processes.items() if entry.get("gave_up")]
         if self.failure is None and gave_up:
@@ -149,7 +152,14 @@ class Supervisor(Manager):  # type: ignore[misc]
         super()._start()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, MANAGED_SIGNALS)
         # Threads come last: a fork copies locks that other threads hold.
-        threading.Thread(target=self._watch, args=(self,), daemon=True).start()
+        self._watcher = threading.Thread(target=self._watch_or_fail, daemon=True)
+        self._watcher.start()
+
+    def _watch_or_fail(self) -> None:
+        try:
+            self._watch(self)
+        except Exception as error:  # noqa: BLE001 - whatever it is, going on unwatched would hide the next one
+            self.fail(f"watching failed: {error!r}")
 
     def _any_stopped(self) -> bool:
         stopped: bool = super()._any_stopped()

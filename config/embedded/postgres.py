@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import signal
 import stat
 import subprocess
 import tempfile
@@ -17,7 +16,7 @@ from pathlib import Path
 from config.embedded.account import ServerAccount, server_uids
 from config.embedded.errors import EmbeddedError
 from config.embedded.folder import ROLE, SUPERUSER, DataFolder
-from config.embedded.server import find_ours, last_words, stop, trim
+from config.embedded.server import POSTGRES_STOP, last_words, stop, stop_orphan, trim
 
 
 def _programs() -> Path:
@@ -34,7 +33,6 @@ PROGRAMS = (INITDB, POSTGRES)
 SETTINGS = {"max_connections": "200", "shared_buffers": "128MB"}
 START_SECONDS = 60  # recovery after a crash can take a while
 LONGEST_SOCKET_PATH = 107
-STOP_STEPS = ((signal.SIGINT, 5.0), (signal.SIGQUIT, 2.0))  # fast shutdown, then immediate
 
 
 class Postgres:
@@ -72,13 +70,11 @@ class Postgres:
 
     def stop(self) -> None:
         if self._process is not None:
-            stop(self._process, STOP_STEPS)
+            stop(self._process, POSTGRES_STOP)
 
     def stop_orphan(self) -> None:
-        """End a server whose keeper was killed: nobody would watch it."""
-        pid = self._pid_in_file()
-        if pid and (process := find_ours(pid, self._folder.postgres)):
-            stop(process, STOP_STEPS)
+        if pid := self._pid_in_file():
+            stop_orphan(pid, self._folder.postgres, POSTGRES_STOP)
 
     def _create_cluster(self) -> None:
         # Made aside and renamed when whole: a killed initdb must not leave something that looks finished.

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import subprocess
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import psutil
 
+Steps = Sequence[tuple[signal.Signals, float]]
+
+# Signals with the seconds each may take. For PostgreSQL its fast shutdown, then its immediate one.
+POSTGRES_STOP: Steps = ((signal.SIGINT, 5.0), (signal.SIGQUIT, 2.0))
+VALKEY_STOP: Steps = ((signal.SIGTERM, 3.0),)
+LAST_STEP = (signal.SIGKILL, 5.0)
 LOG_LIMIT = 10 * 1024 * 1024
 
 
@@ -23,19 +31,30 @@ def find_ours(pid: int, data: Path) -> psutil.Process | None:
     return None
 
 
-def stop(
-    process: psutil.Process | subprocess.Popen[bytes], steps: Sequence[tuple[signal.Signals, float]]
-) -> None:
+def stop(process: subprocess.Popen[bytes], steps: Steps) -> None:
     """Send one signal after the other, each with its seconds to work, until the process is gone."""
-    for number, seconds in [*steps, (signal.SIGKILL, 5)]:
-        try:
-            process.send_signal(number)
+    for number, seconds in [*steps, LAST_STEP]:
+        process.send_signal(number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(seconds)
-        except psutil.NoSuchProcess:
             return
-        except (psutil.TimeoutExpired, subprocess.TimeoutExpired):
-            continue
-        return
+
+
+def stop_orphan(pid: int, data: Path, steps: Steps) -> None:
+    """The same for a server that is not our child: its keeper was killed, and nobody would watch it."""
+    for number, seconds in [*steps, LAST_STEP]:
+        deadline = time.monotonic() + seconds
+        process = find_ours(pid, data)
+        if process is not None:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.send_signal(number)
+        # Not process.wait(): in a container whose first process reaps nobody, the dead stay as zombies.
+        while find_ours(pid, data) is not None:
+            if time.monotonic() > deadline:
+                break
+            time.sleep(0.05)
+        else:
+            return
 
 
 def trim(log: Path) -> None:

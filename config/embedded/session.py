@@ -23,6 +23,9 @@ BASE_DIR = Path(__file__).resolve().parents[2]
 # Longer than the servers' own limits, which then say more exactly what was slow.
 JOIN_SECONDS, STOP_SECONDS = 90, 15
 
+# Keepers we started: as their parent we have to reap them.
+_keepers: list[subprocess.Popen[bytes]] = []
+
 
 @dataclass(frozen=True)
 class Servers:
@@ -95,6 +98,7 @@ def _start_keeper(
 def _talk(keeper: subprocess.Popen[bytes], request: bytes) -> tuple[bytes, int]:
     assert keeper.stdin is not None
     assert keeper.stdout is not None
+    _keepers.append(keeper)
     with keeper.stdin as stdin, keeper.stdout as stdout:
         stdin.write(request)
         stdin.close()
@@ -115,6 +119,18 @@ def _leave(folder: DataFolder, holder: FileLock) -> None:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
             time.sleep(POLL_SECONDS)
+        _keepers[:] = [keeper for keeper in _keepers if keeper.poll() is None]
+        _stop_orphans(folder)
+
+
+def _stop_orphans(folder: DataFolder) -> None:
+    """Nothing to do, unless the keeper itself was killed."""
+    from config.embedded.server import POSTGRES_STOP, VALKEY_STOP, stop_orphan
+
+    stops = {"postgres": (folder.postgres, POSTGRES_STOP), "valkey": (folder.valkey, VALKEY_STOP)}
+    for name, entry in folder.read_state().items():
+        if isinstance(entry, dict) and isinstance(entry.get("pid"), int):
+            stop_orphan(entry["pid"], *stops[name])
 
 
 def _ensure_database(folder: DataFolder, database: str) -> Servers:

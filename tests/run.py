@@ -1,0 +1,93 @@
+"""Every check of this repository, as `make test` runs them. Exit code 1 when any of them fails.
+
+The quick ones run side by side and print when they are done; pytest comes last, with its output live. None
+stops the others: one run shows all there is to mend.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+BIN = Path(sys.executable).parent
+# What a developer has exported for `make up` must not leak into the checks.
+OURS = (
+    "ADMIN_",
+    "ALLOWED_",
+    "DATABASE_URL",
+    "DATA_DIR",
+    "DEBUG",
+    "ENCRYPTION_KEYS",
+    "PG",
+    "PORT",
+    "REDIS_URL",
+)
+ENVIRONMENT = {
+    name: value for name, value in os.environ.items() if not name.startswith((*OURS, "SECRET_KEY"))
+}
+
+
+def checks() -> dict[str, list[str]]:
+    python, manage = str(BIN / "python"), "manage.py"
+    steps = {
+        "mypy": [str(BIN / "mypy"), "."],
+        "ruff check": [str(BIN / "ruff"), "check", "."],
+        "ruff format": [str(BIN / "ruff"), "format", "--check", "."],
+        "import-linter": [str(BIN / "lint-imports"), "--no-logo"],
+        "migrations": [python, manage, "makemigrations", "--check", "--dry-run"],
+        "API schema": [python, manage, "spectacular", "--validate", "--fail-on-warn", "--file", os.devnull],
+        "django check": [python, manage, "check", "--fail-level", "WARNING"],
+    }
+    templates = [
+        str(path.relative_to(ROOT)) for path in ROOT.glob("*/**/*.html") if "templates" in path.parts
+    ]
+    if templates:
+        steps["templates"] = [str(BIN / "djade"), "--target-version", "5.2", "--check", *sorted(templates)]
+    return steps
+
+
+def run(command: list[str]) -> tuple[bool, str, float]:
+    start = time.monotonic()
+    done = subprocess.run(
+        command,
+        cwd=ROOT,
+        env=ENVIRONMENT,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    return done.returncode == 0, done.stdout.strip(), time.monotonic() - start
+
+
+def say(text: str) -> None:
+    print(text, flush=True)  # noqa: T201
+
+
+def main() -> int:
+    failed = []
+    with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+        running = {pool.submit(run, command): name for name, command in checks().items()}
+        for future in as_completed(running):
+            passed, output, seconds = future.result()
+            say(f"{'ok  ' if passed else 'FAIL'} {running[future]} ({seconds:.1f} s)")
+            if not passed:
+                failed.append(running[future])
+                say(output)
+    # loadgroup: the tests that start whole process trees share one worker, since they fill the machine.
+    pytest = [str(BIN / "python"), "-m", "pytest", "--numprocesses=auto", "--dist=loadgroup", *sys.argv[1:]]
+    say(f"running {' '.join(pytest[1:])}")
+    if subprocess.run(pytest, cwd=ROOT, env=ENVIRONMENT, stdin=subprocess.DEVNULL, check=False).returncode:
+        failed.append("pytest")
+    say(f"FAILED: {', '.join(failed)}" if failed else "all checks passed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
