@@ -2,7 +2,8 @@
 import os
 import sys
 
-from config.local import EmbeddedError, local_environment
+from config.embedded import EmbeddedError
+from config.local import local_environment
 
 
 def main() -> None:

@@ -199,7 +199,8 @@ def test_sigterm_ends_all_and_a_second_start_carries_on(start: Start) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_make_and_all_below_it(start: Start, number: signal.Signals) -> None:
-    up = start("make", "up", ADMIN_EMAIL="root@example.org", ADMIN_PASSWORD="a long password of mine")
+    # -o: the virtualenv is this one, whoever made it.
+    up = start("make", "-o", ".venv/.local", "up", ADMIN_EMAIL="root@example.org", ADMIN_PASSWORD="a long password of mine")
     up.wait_until_up()
     assert "a long password of mine" not in up.output
     assert sign_in(up.port, "root@example.org", "a long password of mine") == 201
