@@ -44,7 +44,6 @@ class Env(BaseSettings):
     data_dir: Path = Field(
         default=BASE_DIR / ".data",
         description="Where the private servers, their generated keys and beat's schedule live.",
-        json_schema_extra={"default_text": "`.data` beside `manage.py`"},
     )
     debug: bool = Field(default=False, description="Django's debug pages. Never in production.")
     allowed_hosts: CommaSeparated = Field(

@@ -100,7 +100,6 @@ TEMPLATES = [
 ]
 
 STATIC_URL = "/static/"
-STATIC_ROOT = BASE_DIR / "staticfiles"
 WHITENOISE_USE_FINDERS = True  # serves without a collectstatic step
 
 AUTH_PASSWORD_VALIDATORS = [
@@ -161,5 +160,6 @@ LOGGING = {
     "loggers": {
         name: {"level": ENV.log_level}
         for name in ("config", "core", "accounts", "tokens", "checks", "monitors")
-    },
+    }
+    | {"django.request": {"level": "ERROR"}},  # a caller's 4xx is no news of ours
 }

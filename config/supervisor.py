@@ -71,9 +71,13 @@ class Restarting(Process):  # type: ignore[misc]
         self._child = self._child_ctor(self.cmd, env=self.env, cwd=self.cwd, preexec_fn=_die_with_parent)
         if self._stopping.is_set():  # asked between the fork and the line above
             self._signal_group(signal.SIGTERM)
-        self._send_message({"pid": self._child.pid}, type="start")
         reader = threading.Thread(target=self._pass_output_on)
+        # Threads (the first message starts one, too) must not take signals: of two that come together the
+        # kernel may give one to a thread, and the main thread, waiting below, would not wake for it.
+        signal.pthread_sigmask(signal.SIG_BLOCK, MANAGED_SIGNALS)
+        self._send_message({"pid": self._child.pid}, type="start")
         reader.start()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, MANAGED_SIGNALS)
         # What the child started may outlive it and keep its port or its output open. Its group is named after
         # it, so it must not be reaped before the group is gone.
         os.waitid(os.P_PID, self._child.pid, os.WEXITED | os.WNOWAIT)
@@ -188,7 +192,7 @@ class Supervisor(Manager):  # type: ignore[misc]
             entry.setdefault("returncode", -signal.SIGKILL)
 
 
-MANAGED_SIGNALS = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
+MANAGED_SIGNALS = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGALRM}
 _libc = ctypes.CDLL(None)
 
 

@@ -33,6 +33,12 @@ class ValidationFailed(ApiError):
         super().__init__(f"{field}: {reason}" if field else reason)
 
 
+class BodyTooLarge(ApiError):
+    status = 413
+    code = "body_too_large"
+    reason = "The body is larger than any valid one."
+
+
 class NotFound(ApiError):
     status = 404
     code = "not_found"

@@ -1,8 +1,9 @@
 from django.urls import path
 
+import core.api.converters  # noqa: F401  (registers <id:…>)
 from projects import views
 
 urlpatterns = [
     path("projects", views.ProjectList.as_view()),
-    path("projects/<str:project_id>", views.ProjectDetail.as_view()),
+    path("projects/<id:project_id>", views.ProjectDetail.as_view()),
 ]

@@ -25,7 +25,7 @@ POSTGRES_SETTINGS = {"fsync": "off", "synchronous_commit": "off", "full_page_wri
 VALKEY_DATABASES = 64
 
 
-def pytest_configure() -> None:
+def _configure() -> None:
     worker = os.environ.get("PYTEST_XDIST_WORKER")
     if worker is None:
         _start_servers()
@@ -52,6 +52,11 @@ def _start_servers() -> None:
         REDIS_URL=servers.redis_url,
         ALLOWED_PRIVATE_NETWORKS="127.0.0.0/8,::1/128",
     )
+
+
+# While this file is imported, not in a hook: the conftest files of the folders below, which pytest reads right
+# after this one and before any hook of theirs runs, import models.
+_configure()
 
 
 def pytest_unconfigure() -> None:

@@ -1,10 +1,11 @@
 from django.urls import path
 
+import core.api.converters  # noqa: F401  (registers <id:…>)
 from tokens import views
 
 urlpatterns = [
     path("sessions", views.SessionList.as_view()),
     path("sessions/current", views.CurrentSession.as_view()),
     path("tokens", views.TokenList.as_view()),
-    path("tokens/<str:token_id>", views.TokenDetail.as_view()),
+    path("tokens/<id:token_id>", views.TokenDetail.as_view()),
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from django.core.exceptions import PermissionDenied, RequestDataTooBig
+from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, JsonResponse
 from rest_framework import exceptions, status
 from rest_framework.response import Response
@@ -71,11 +71,6 @@ def exception_handler(error: Exception, context: dict[str, Any]) -> Response:
             code, answer = 404, error_body(NotFound.code, NotFound.reason)
         case PermissionDenied() | exceptions.PermissionDenied():
             code, answer = 403, error_body("forbidden", "Your role does not allow this.")
-        case RequestDataTooBig():
-            code, answer = (
-                status.HTTP_413_REQUEST_ENTITY_TOO_LARGE,
-                error_body("body_too_large", "The body is larger than any valid one."),
-            )
         case _:
             logger.error("unhandled error in %s", type(context.get("view")).__name__, exc_info=error)
             code, answer = (

@@ -6,11 +6,14 @@ import json
 from collections.abc import Mapping
 from typing import IO, Any
 
+from django.conf import settings
 from rest_framework.exceptions import ParseError
 from rest_framework.negotiation import BaseContentNegotiation
 from rest_framework.parsers import BaseParser
 from rest_framework.renderers import BaseRenderer, JSONRenderer
 from rest_framework.request import Request
+
+from core.errors import BodyTooLarge
 
 
 def _refuse_constant(name: str) -> float:
@@ -35,9 +38,12 @@ class JsonParser(BaseParser):
         media_type: str | None = None,
         parser_context: Mapping[str, Any] | None = None,
     ) -> Any:
+        limit = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
+        body = stream.read(limit + 1)
+        if len(body) > limit:
+            raise BodyTooLarge(limit=limit)
         try:
-            text = stream.read().decode("utf-8")
-            value = json.loads(text, parse_constant=_refuse_constant, parse_int=_whole)
+            value = json.loads(body.decode("utf-8"), parse_constant=_refuse_constant, parse_int=_whole)
             # "\ud800" passes json.loads but can be stored nowhere: the encoder finds it wherever it hides.
             json.dumps(value, ensure_ascii=False).encode("utf-8")
         except (ValueError, RecursionError) as error:

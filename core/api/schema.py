@@ -24,6 +24,7 @@ class PulsekeeperSchema(AutoSchema):
             shared = {"422": "Validation error"} | ({} if public else {"401": "Missing or invalid token"})
             if "{" in self.path:
                 shared["404"] = "Not found"
+            shared["default"] = "Any other error"
             for code, description in shared.items():
                 if code not in bodies:
                     body: dict[str, Any] = self._get_response_for_code(ErrorSerializer, code)  # type: ignore[no-untyped-call]

@@ -1,0 +1,103 @@
+"""A caller of the API that checks every answer against openapi.json."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from django.test import Client
+from jsonschema import Draft202012Validator
+
+from accounts.models import User
+from core.clock import utc_now
+from projects.access import Caller
+from projects.models import Project
+from tests.makers import PASSWORD
+from tokens.services import create_token, sign_in
+
+SCHEMA = Path(__file__).parents[2] / "docs" / "openapi.json"
+
+
+@cache
+def _document() -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(SCHEMA.read_text())
+    return document
+
+
+def _schema_of(method: str, path: str, status: int) -> dict[str, Any] | None:
+    """The schema of an answer; None where the document has no such path (404s of unknown addresses)."""
+    for template, operations in _document()["paths"].items():
+        pattern, given = template.split("/"), path.split("?")[0].split("/")
+        fits = len(pattern) == len(given) and all(
+            part == word or (part.startswith("{") and word != "test")
+            for part, word in zip(pattern, given, strict=True)
+        )
+        if fits and method in operations:
+            answers = operations[method]["responses"]
+            assert str(status) in answers or status >= 400, f"{method} {template}: {status} is not documented"
+            answer = answers.get(str(status)) or answers["default"]
+            schema: dict[str, Any] = answer["content"]["application/json"]["schema"]
+            return schema | {"components": _document()["components"]}
+    return None
+
+
+class Answer:
+    def __init__(self, response: Any) -> None:
+        self.status = response.status_code
+        self.headers = response.headers
+        self.text = response.content.decode()
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.text)
+
+    @property
+    def error(self) -> str:
+        """The code of an Error, its reason behind it: `validation_error url: must …`."""
+        return " ".join(filter(None, [self.json["error"], self.json.get("reason")]))
+
+
+class Api:
+    """Requests with one credential, or with none."""
+
+    def __init__(self, token: str | None = None) -> None:
+        self.token = token
+        self._client = Client(raise_request_exception=False)
+
+    @classmethod
+    def signed_in(cls, user: User) -> Api:
+        return cls(sign_in(email=user.email, password=PASSWORD, now=utc_now())[1])
+
+    @classmethod
+    def with_token(cls, user: User, project: Project) -> Api:
+        caller = Caller(user)
+        return cls(
+            create_token(caller, project_id=project.public_id, name="t", ttl_seconds=None, now=utc_now())[1]
+        )
+
+    def send(
+        self, method: str, path: str, body: Any = None, *, content_type: str = "application/json"
+    ) -> Answer:
+        data = body if isinstance(body, str | bytes) else "" if body is None else json.dumps(body)
+        headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
+        answer = Answer(
+            self._client.generic(method.upper(), path, data, content_type=content_type, headers=headers)
+        )
+        schema = _schema_of(method, path, answer.status)
+        if schema is not None:
+            Draft202012Validator(schema).validate(answer.json)
+        return answer
+
+    def get(self, path: str) -> Answer:
+        return self.send("get", path)
+
+    def post(self, path: str, body: Any = None) -> Answer:
+        return self.send("post", path, body)
+
+    def patch(self, path: str, body: Any = None) -> Answer:
+        return self.send("patch", path, body)
+
+    def delete(self, path: str) -> Answer:
+        return self.send("delete", path)

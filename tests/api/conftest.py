@@ -1,0 +1,52 @@
+"""Callers of the API, and a worker for the endpoints that wait for one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+from celery.contrib.testing.worker import start_worker
+from pytest_django.fixtures import Settings
+
+from accounts.models import User
+from config.celery import app
+from tests.api.client import Api
+from tests.makers import make_user
+
+
+@pytest.fixture(autouse=True)
+def _cheap_and_unthrottled(settings: Settings) -> None:
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+    settings.THROTTLE_SCALE = 0
+
+
+@pytest.fixture
+def user(db: None) -> User:
+    return make_user()
+
+
+@pytest.fixture
+def api(user: User) -> Api:
+    return Api.signed_in(user)
+
+
+@pytest.fixture(scope="session")
+def _worker_thread() -> Iterator[None]:
+    """A real worker on the real broker, in a thread of this process."""
+    with ExitStack() as stack:
+        stack.enter_context(
+            start_worker(
+                app,
+                pool="threads",
+                concurrency=4,
+                perform_ping_check=False,
+                queues=["interactive", "probes", "dispatch"],
+            )
+        )
+        yield
+
+
+@pytest.fixture
+def worker(transactional_db: None, _worker_thread: None) -> None:
+    """For tests whose rows a worker must see: they commit."""

@@ -1,0 +1,359 @@
+"""Monitors over the API, with a real worker where an answer waits for one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from accounts.models import User
+from checks.models import CheckResult
+from checks.spec import Verdict
+from core.clock import to_ms, utc_now
+from core.errors import MonitorLimit
+from monitors.models import Monitor
+from monitors.services import create_monitor, delete_monitor
+from projects.access import Caller
+from tests.api.client import Api
+from tests.makers import NOON, at_once, make_monitor, make_plan, make_project, make_user, state_of
+from tests.targets import Target
+
+FIELDS = [
+    *("id", "name", "type", "url", "method", "interval_sec", "slow_ms", "timeout_ms", "expect_status"),
+    *("follow_redirects", "check_ssl", "check_domain", "domain_expires_at", "cert_expires_at"),
+    *("content_rules", "request_headers", "request_body", "fail_threshold", "recover_threshold"),
+    *("grace_sec", "last_ping_at", "muted_until", "enabled", "project_id", "status", "status_since"),
+    *(
+        "last_latency_ms",
+        "last_connect_ms",
+        "last_ttfb_ms",
+        "uptime_24h",
+        "avg_latency_24h",
+        "last_checked_at",
+    ),
+]
+
+
+def test_creation_answers_with_the_first_check(worker: None, target: Target) -> None:
+    api = Api.signed_in(make_user())
+    before = to_ms(utc_now())
+    made = api.post("/v1/monitors", {"url": target.url("/ok"), "name": "Shop", "interval_sec": 60})
+    assert made.status == 201
+    monitor = made.json
+    assert sorted(monitor) == sorted(FIELDS)
+    assert (monitor["status"], monitor["name"], monitor["enabled"]) == ("up", "Shop", True)
+    assert before <= monitor["status_since"] == monitor["last_checked_at"] <= to_ms(utc_now())
+    assert monitor["last_latency_ms"] >= monitor["last_ttfb_ms"] >= monitor["last_connect_ms"] >= 0
+    assert monitor["avg_latency_24h"] == monitor["last_latency_ms"]
+    assert CheckResult.objects.get().verdict == "up"
+    assert api.get(f"/v1/monitors/{monitor['id']}").json["status"] == "up"
+
+
+def test_a_first_check_that_fails_is_down_at_once(worker: None, target: Target) -> None:
+    api = Api.signed_in(make_user())
+    monitor = api.post("/v1/monitors", {"url": target.url("/status/500")}).json
+    assert (monitor["status"], monitor["fail_threshold"]) == ("down", 3)
+    assert CheckResult.objects.get().reason_code == "http_failure"
+
+
+def test_every_field_comes_back_as_it_was_given(worker: None, target: Target) -> None:
+    api = Api.signed_in(make_user())
+    given: dict[str, Any] = {
+        "url": target.url("/echo"),
+        "name": "Naïve ☃",
+        "type": "http",
+        "method": "POST",
+        "interval_sec": 90,
+        "grace_sec": 5,
+        "slow_ms": 900,
+        "timeout_ms": 5000,
+        "expect_status": 200,
+        "follow_redirects": True,
+        "check_ssl": True,
+        "check_domain": True,
+        "content_rules": [
+            {"type": "text_contains", "value": "hunter2"},
+            {"type": "json_field", "path": "method", "equals": "POST"},
+            {"type": "json_field", "path": "body"},
+        ],
+        "request_headers": [
+            {"name": "X-Key", "value": "hunter2", "type": "apikey"},
+            {"name": "X-Plain", "value": "p"},
+        ],
+        "request_body": '{"a": 1}',
+        "fail_threshold": 2,
+        "recover_threshold": 4,
+    }
+    made = api.post("/v1/monitors", given)
+    assert made.status == 201
+    shown = given | {"request_headers": [{"name": "X-Key", "type": "apikey"}, {"name": "X-Plain"}]}
+    assert {name: made.json[name] for name in given} == shown
+    assert made.json["status"] == "up", (
+        "the header and the body reached the target, or its echo would not match"
+    )
+    again = api.patch(f"/v1/monitors/{made.json['id']}", made.json | {"name": "Other"})
+    assert (again.status, again.json["name"]) == (200, "Other")
+    assert Monitor.objects.get().draft.request_headers[0].value == "hunter2", (
+        "sent back without values, they stay"
+    )
+
+
+def test_values_of_headers_are_neither_stored_in_clear_nor_answered(worker: None, target: Target) -> None:
+    api = Api.signed_in(make_user())
+    headers = [{"name": "Authorization", "value": "Bearer hunter2", "type": "bearer"}]
+    made = api.post("/v1/monitors", {"url": target.url("/ok"), "request_headers": headers})
+    listed = api.get("/v1/monitors")
+    assert "hunter2" not in made.text + listed.text
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT monitor::text FROM monitors_monitor AS monitor")
+        assert "hunter2" not in cursor.fetchone()[0]
+
+
+def test_a_draft_is_tested_and_nothing_is_saved(worker: None, target: Target) -> None:
+    api = Api.signed_in(make_user())
+    up = api.post(
+        "/v1/monitors/test", {"url": target.url("/ok"), "request_headers": [{"name": "X", "value": "y"}]}
+    )
+    assert (up.status, up.json["status"], up.json["http_status"], up.json["detail"]) == (200, "up", 200, None)
+    down = api.post("/v1/monitors/test", {"url": target.url("/status/503")})
+    assert (down.json["status"], down.json["http_status"]) == ("down", 503)
+    assert "503" in down.json["detail"]
+    assert not Monitor.objects.exists()
+    assert not CheckResult.objects.exists()
+
+
+BAD_BODIES = [
+    ({}, "url"),
+    ([], ""),
+    ("text", ""),
+    ({"url": 5}, "url"),
+    ({"url": None}, "url"),
+    ({"url": "http://169.254.169.254/latest"}, "url"),
+    ({"url": "http://[::ffff:10.0.0.1]/"}, "url"),
+    ({"url": "http://0xa000001/"}, "url"),
+    ({"interval_sec": "60"}, "interval_sec"),
+    ({"interval_sec": 60.0}, "interval_sec"),
+    ({"interval_sec": True}, "interval_sec"),
+    ({"interval_sec": None}, "interval_sec"),
+    ({"timeout_ms": "1000"}, "timeout_ms"),
+    ({"slow_ms": -1}, "slow_ms"),
+    ({"slow_ms": 2**31}, "slow_ms"),
+    ({"slow_ms": 2**70}, "slow_ms"),
+    ({"grace_sec": -1}, "grace_sec"),
+    ({"fail_threshold": 0}, "fail_threshold"),
+    ({"recover_threshold": 0}, "recover_threshold"),
+    ({"expect_status": "200"}, "expect_status"),
+    ({"expect_status": -1}, "expect_status"),
+    ({"follow_redirects": 1}, "follow_redirects"),
+    ({"check_ssl": "true"}, "check_ssl"),
+    ({"name": 5}, "name"),
+    ({"name": "a\x00b"}, "name"),
+    ({"name": "a" * 201}, "name"),
+    ({"type": "dns"}, "type"),
+    ({"type": ["http"]}, "type"),
+    ({"method": "TRACE"}, "method"),
+    ({"method": "get"}, "method"),
+    ({"content_rules": {}}, "content_rules"),
+    ({"content_rules": [5]}, "content_rules[0]"),
+    ({"content_rules": [{"type": "regex", "value": "x"}]}, "content_rules[0].type"),
+    ({"content_rules": [{"type": "text_contains", "value": "x" * 257}]}, "content_rules[0].value"),
+    ({"content_rules": [{"type": "json_field", "path": "x" * 129}]}, "content_rules[0].path"),
+    ({"content_rules": [{"type": "json_field", "path": "a", "equals": 5}]}, "content_rules[0].equals"),
+    ({"content_rules": [{"type": "json_field", "path": "a", "wanted": "5"}]}, "content_rules[0].wanted"),
+    ({"request_headers": [{"value": "x"}]}, "request_headers[0].name"),
+    ({"request_headers": [{"name": "Host", "type": "cookie"}]}, "request_headers[0].type"),
+    ({"request_body": {"a": 1}, "method": "POST"}, "request_body"),
+    ({"request_body": "x"}, "request_body"),
+    ({"project_id": "prj_nothere"}, "project_id"),
+    ({"project_id": 5}, "project_id"),
+    ({"enabled": True}, "enabled"),
+    ({"status": "up"}, "status"),
+    ({"colour": "red"}, "colour"),
+]
+
+
+@pytest.mark.parametrize("path", ["/v1/monitors", "/v1/monitors/test"])
+@pytest.mark.parametrize(("body", "field"), BAD_BODIES, ids=lambda value: str(value)[:40])
+def test_bad_input_is_422_and_names_the_field(api: Api, path: str, body: Any, field: str) -> None:
+    if isinstance(body, dict) and body:
+        body = {"url": "http://shop.example/"} | body
+    answer = api.post(path, body)
+    assert answer.status == 422
+    assert answer.error.startswith(f"validation_error {field}")
+    assert not Monitor.objects.exists()
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"",
+        b"{",
+        b'{"url": NaN}',
+        b'{"name": "\\ud800"}',
+        b"\xff\xfe",
+        b"[" * 5000,
+        b'{"slow_ms": ' + b"9" * 5000 + b"}",
+    ],
+    ids=["empty", "cut short", "NaN", "lone surrogate", "not UTF-8", "deep nesting", "endless number"],
+)
+def test_what_is_not_json_is_422(api: Api, raw: bytes) -> None:
+    assert api.send("post", "/v1/monitors", raw).status == 422
+
+
+def test_patch_changes_what_is_given_and_nothing_else(api: Api, user: User) -> None:
+    monitor = make_monitor(user, first=Verdict.UP, name="Old", slow_ms=700)
+    answer = api.patch(f"/v1/monitors/{monitor.public_id}", {"name": "New"})
+    assert (answer.status, answer.json["name"], answer.json["slow_ms"], answer.json["status"]) == (
+        200,
+        "New",
+        700,
+        "up",
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"interval_sec": None}, "interval_sec"),
+        ({"url": ""}, "url"),
+        ({"method": "HEAD", "request_body": "x"}, "request_body"),
+        ({"type": "heartbeat"}, "type"),
+        ({"enabled": None}, "enabled"),
+        ({"enabled": "false"}, "enabled"),
+        ({"nope": 1}, "nope"),
+    ],
+)
+def test_bad_patch_changes_nothing(api: Api, user: User, given: dict[str, Any], field: str) -> None:
+    monitor = make_monitor(user, first=Verdict.UP)
+    answer = api.patch(f"/v1/monitors/{monitor.public_id}", {"name": "New"} | given)
+    assert answer.status == 422
+    assert field in answer.error
+    assert Monitor.objects.get().name == "Untitled"
+
+
+def test_pause_and_resume(api: Api, user: User) -> None:
+    monitor = make_monitor(user, first=Verdict.UP)
+    path = f"/v1/monitors/{monitor.public_id}"
+    paused = api.patch(path, {"enabled": False})
+    assert (paused.json["enabled"], paused.json["status"]) == (False, "up")
+    assert state_of(monitor).next_due_at is None
+    assert api.patch(path, {"enabled": True}).json["enabled"] is True
+    due = state_of(monitor).next_due_at
+    assert due is not None
+    assert due <= utc_now()
+
+
+def test_delete(api: Api, user: User) -> None:
+    monitor = make_monitor(user, first=Verdict.UP)
+    path = f"/v1/monitors/{monitor.public_id}"
+    assert api.delete(path).json == {"ok": True}
+    assert api.delete(path).status == api.get(path).status == api.patch(path, {"name": "x"}).status == 404
+
+
+@pytest.mark.django_db(transaction=True)
+def test_deleted_by_two_at_once_is_found_by_one() -> None:
+    user = make_user()
+    monitor = make_monitor(user, first=Verdict.UP)
+    outcomes = at_once(*[lambda: delete_monitor(Caller(user), monitor.public_id)] * 2)
+    assert sorted(str(type(outcome).__name__) for outcome in outcomes) == ["NoneType", "NotFound"]
+
+
+def test_lists_own_monitors_and_those_of_projects(user: User) -> None:
+    owner, stranger = make_user(), make_user()
+    shared = make_project(owner, member=user)
+    mine = make_monitor(user)
+    make_monitor(owner)
+    in_project = make_monitor(owner, project_id=shared.public_id)
+    listed = Api.signed_in(user).get("/v1/monitors").json
+    assert [m["id"] for m in listed] == [mine.public_id, in_project.public_id]
+    assert listed[1]["project_id"] == shared.public_id
+    by_token = Api.with_token(user, shared).get("/v1/monitors").json
+    assert [m["id"] for m in by_token] == [in_project.public_id]
+    assert Api.signed_in(stranger).get("/v1/monitors").json == []
+
+
+def test_somebody_elses_monitor_is_not_there(user: User) -> None:
+    monitor = make_monitor(make_user())
+    outside = make_monitor(user)
+    token = Api.with_token(user, make_project(user))
+    for caller, other in ((Api.signed_in(user), monitor), (token, monitor), (token, outside)):
+        path = f"/v1/monitors/{other.public_id}"
+        assert [
+            caller.get(path).status,
+            caller.patch(path, {"bad": 1}).status,
+            caller.delete(path).status,
+        ] == [404] * 3
+
+
+def test_project_token_creates_in_its_project_only(worker: None, target: Target) -> None:
+    owner = make_user()
+    project, other = make_project(owner), make_project(owner)
+    token = Api.with_token(owner, project)
+    made = token.post("/v1/monitors", {"url": target.url("/ok")})
+    assert (made.status, made.json["project_id"]) == (201, project.public_id)
+    assert token.post("/v1/monitors", {"url": target.url("/ok"), "project_id": other.public_id}).status == 422
+    assert token.patch(f"/v1/monitors/{made.json['id']}", {"project_id": None}).status == 422
+
+
+def test_floor_is_that_of_the_project_owners_plan(api: Api, user: User) -> None:
+    project = make_project(make_user(plan="free"), member=user)
+    monitor = make_monitor(user)
+    path = f"/v1/monitors/{monitor.public_id}"
+    assert api.patch(path, {"interval_sec": 1}).json["interval_sec"] == 60
+    assert api.patch(path, {"project_id": project.public_id}).json["interval_sec"] == 300
+
+
+def test_monitor_limit(api: Api, user: User) -> None:
+    user.plan = make_plan(monitor_limit=1)
+    user.save(update_fields=["plan"])
+    make_monitor(user)
+    answer = api.post("/v1/monitors", {"url": "http://shop.example/"})
+    assert (answer.status, answer.json["error"], answer.json["limit"]) == (403, "monitor_limit", 1)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_cap_holds_under_concurrent_creation() -> None:
+    user = make_user()
+    user.plan = make_plan(monitor_limit=3)
+    user.save(update_fields=["plan"])
+    outcomes = at_once(*[lambda: create_monitor(Caller(user), {"url": "http://shop.example/"}, now=NOON)] * 8)
+    assert sum(isinstance(outcome, MonitorLimit) for outcome in outcomes) == 5
+    assert Monitor.objects.count() == 3
+
+
+def test_pages(api: Api, user: User) -> None:
+    ids = [make_monitor(user).public_id for _ in range(5)]
+    path, seen = "/v1/monitors?limit=2", []
+    while path:
+        page = api.get(path)
+        seen.append([m["id"] for m in page.json])
+        link = page.headers.get("Link", "")
+        assert not link or link.endswith('>; rel="next"')
+        path = link.removesuffix('>; rel="next"').removeprefix("<http://testserver")
+    assert seen == [ids[:2], ids[2:4], ids[4:]]
+
+
+@pytest.mark.parametrize(
+    "query", ["limit=0", "limit=x", "limit=1001", "limit=٣", "cursor=x", "cursor=LTE=", "cursor=é"]
+)
+def test_bad_page(api: Api, query: str) -> None:
+    answer = api.get(f"/v1/monitors?{query}")
+    assert answer.status == 422
+    assert query.split("=")[0] in answer.error
+
+
+def test_the_list_takes_as_many_queries_for_thirty_as_for_one(api: Api, user: User) -> None:
+    def queries() -> int:
+        with CaptureQueriesContext(connection) as captured:
+            assert api.get("/v1/monitors").status == 200
+        return len(captured)
+
+    make_monitor(user, first=Verdict.UP)
+    queries()  # notes the session's use
+    one = queries()
+    project = make_project(user)
+    for _ in range(29):
+        make_monitor(user, first=Verdict.UP, project_id=project.public_id)
+    assert queries() == one <= 6

@@ -1,0 +1,111 @@
+"""What tests start from, made through the services that production uses."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from django.db import connection
+
+from accounts.models import Plan, User
+from accounts.services import create_account
+from checks.spec import CheckOutcome, ReasonCode, Verdict
+from core.errors import ApiError
+from monitors.models import Monitor, MonitorState
+from monitors.recording import Reading, record
+from monitors.services import FIRST_CLAIM, create_monitor
+from projects.access import Caller
+from projects.models import Membership, Project, Role
+from projects.services import create_project
+
+PASSWORD = "a fine long password"
+NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+
+_numbers = itertools.count(1)
+
+
+PLANS = {"free": (300, 50), "pro": (60, 1000)}
+
+
+def make_user(*, plan: str = "pro", email: str | None = None) -> User:
+    if plan in PLANS:  # a test of transactions empties the tables behind itself, those of migrations too
+        floor, limit = PLANS[plan]
+        Plan.objects.get_or_create(name=plan, defaults={"min_interval_sec": floor, "monitor_limit": limit})
+    return create_account(email=email or f"user{next(_numbers)}@example.com", password=PASSWORD, plan=plan)
+
+
+def make_plan(*, min_interval_sec: int = 60, monitor_limit: int = 1000) -> Plan:
+    return Plan.objects.create(
+        name=f"plan-{next(_numbers)}", min_interval_sec=min_interval_sec, monitor_limit=monitor_limit
+    )
+
+
+def make_project(owner: User, *, name: str = "Shop", **roles: User) -> Project:
+    """A project of `owner`; `admin=user` and `member=user` add people."""
+    project = create_project(Caller(owner), name=name, now=NOON)
+    for role, user in roles.items():
+        Membership.objects.create(project=project, user=user, role=Role(role))
+    return project
+
+
+def make_monitor(owner: User, *, now: datetime = NOON, first: Verdict | None = None, **given: Any) -> Monitor:
+    """A monitor as POST leaves it before its first check; `first` records one with that verdict."""
+    given.setdefault("url", "http://127.0.0.1:9/")
+    monitor = create_monitor(Caller(owner), given, now=now)
+    if first is not None:
+        record([reading(monitor, claim=FIRST_CLAIM, verdict=first, at=now)], now=now)
+    return monitor
+
+
+def outcome(verdict: Verdict, *, at: datetime = NOON, latency_ms: int = 20) -> CheckOutcome:
+    if verdict is Verdict.DOWN:
+        return CheckOutcome(
+            verdict=verdict, checked_at=at, reason_code=ReasonCode.HTTP_FAILURE, detail="Answered 500."
+        )
+    return CheckOutcome(verdict=verdict, checked_at=at, latency_ms=latency_ms, http_status=200)
+
+
+def reading(
+    monitor: Monitor, *, claim: int, verdict: Verdict, at: datetime, config_version: int = 1
+) -> Reading:
+    return Reading(monitor.pk, claim, config_version, outcome(verdict, at=at))
+
+
+def state_of(monitor: Monitor) -> MonitorState:
+    return MonitorState.objects.get(pk=monitor.pk)
+
+
+def minutes(count: float) -> timedelta:
+    return timedelta(minutes=count)
+
+
+def at_once(*actions: Callable[[], object]) -> list[object]:
+    """Run all in threads that start together; what each returned or raised, in their order.
+
+    An AssertionError or a database error is raised here; errors that the API knows are outcomes.
+    """
+    barrier = threading.Barrier(len(actions))
+    outcomes: list[object] = [None] * len(actions)
+
+    def run(index: int, action: Callable[[], object]) -> None:
+        try:
+            barrier.wait(timeout=10)
+            outcomes[index] = action()
+        except BaseException as error:  # noqa: BLE001  (a thread's error has to reach the test)
+            outcomes[index] = error
+        finally:
+            connection.close()
+
+    threads = [threading.Thread(target=run, args=pair) for pair in enumerate(actions)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=30)
+        assert not thread.is_alive(), "a race did not end: a deadlock?"
+    for result in outcomes:
+        if isinstance(result, BaseException) and not isinstance(result, ApiError):
+            raise result
+    return outcomes

@@ -1,0 +1,146 @@
+"""Defaults, clamps, floors and refusals of a monitor's configuration."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from core.errors import ValidationFailed
+from monitors.drafts import Draft, Header, complete, patch
+
+URL = "https://shop.example/health"
+
+
+def new(given: dict[str, Any] | None = None, *, floor_sec: int = 60) -> Draft:
+    return complete(
+        {"url": URL} | (given or {}), floor_sec=floor_sec, permits_host=lambda host: host != "10.0.0.1"
+    )
+
+
+def changed(stored: Draft, given: dict[str, Any]) -> Draft:
+    return patch(stored, given, floor_sec=60, permits_host=lambda _: True)
+
+
+def test_defaults_of_the_specification() -> None:
+    assert new() == Draft(
+        interval_sec=60,
+        name="Untitled",
+        url=URL,
+        method="HEAD",
+        grace_sec=60,
+        slow_ms=1500,
+        timeout_ms=10_000,
+        expect_status=None,
+        follow_redirects=False,
+        check_ssl=False,
+        check_domain=False,
+        fail_threshold=3,
+        recover_threshold=1,
+    )
+
+
+RULE = {"type": "text_contains", "value": "ok"}
+
+
+@pytest.mark.parametrize(
+    ("given", "field", "settled"),
+    [
+        ({"interval_sec": 5}, "interval_sec", 300),
+        ({"interval_sec": -5}, "interval_sec", 300),
+        ({"interval_sec": 10**15}, "interval_sec", 2_147_483_647),
+        ({"interval_sec": 301}, "interval_sec", 301),
+        ({}, "interval_sec", 300),
+        ({"timeout_ms": 1}, "timeout_ms", 1000),
+        ({"timeout_ms": 10**9}, "timeout_ms", 60_000),
+        ({"expect_status": 0}, "expect_status", None),
+        ({"expect_status": 204}, "expect_status", 204),
+        ({"content_rules": [RULE]}, "method", "GET"),
+        ({"content_rules": [RULE], "method": "HEAD"}, "method", "GET"),
+        ({"content_rules": [RULE], "method": "POST"}, "method", "POST"),
+    ],
+)
+def test_settled_value(given: dict[str, Any], field: str, settled: object) -> None:
+    assert getattr(new(given, floor_sec=300), field) == settled
+
+
+def header(name: str, value: str = "x") -> dict[str, Any]:
+    return {"request_headers": [{"name": name, "value": value}]}
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"url": ""}, "url"),
+        ({"url": "shop.example"}, "url"),
+        ({"url": "ftp://shop.example/"}, "url"),
+        ({"url": "http://"}, "url"),
+        ({"url": "http:///path"}, "url"),
+        ({"url": "http://user:secret@shop.example/"}, "url"),
+        ({"url": "http://user@shop.example/"}, "url"),
+        ({"url": "http://shop.example:99999/"}, "url"),
+        ({"url": "http://shop.example:0/"}, "url"),
+        ({"url": "http://shop .example/"}, "url"),
+        ({"url": "http://shop.example/\r\nHost: x"}, "url"),
+        ({"url": "http://shop.example\\@10.0.0.1/"}, "url"),
+        ({"url": "http://[::1/"}, "url"),
+        ({"url": "http://a..b/"}, "url"),
+        ({"url": "http://10.0.0.1/"}, "url"),
+        ({"url": "http://shop.example/" + "a" * 2048}, "url"),
+        ({"content_rules": [RULE] * 5}, "content_rules"),
+        ({"content_rules": [{"type": "text_contains"}]}, "content_rules[0].value"),
+        ({"content_rules": [RULE, {"type": "json_field"}]}, "content_rules[1].path"),
+        ({"request_body": "{}"}, "request_body"),
+        ({"request_body": "{}", "method": "GET"}, "request_body"),
+        ({"request_body": "{}", "method": "OPTIONS"}, "request_body"),
+        ({"request_body": "a" * 8193, "method": "POST"}, "request_body"),
+        (header("Content-Length"), "request_headers[0].name"),
+        (header("transfer-encoding"), "request_headers[0].name"),
+        (header("Connection"), "request_headers[0].name"),
+        (header("X Y"), "request_headers[0].name"),
+        (header("X\r\nY"), "request_headers[0].name"),
+        (header("X", "a\r\nb"), "request_headers[0].value"),
+        ({"request_headers": [{"name": "A", "value": ""}, {"name": "a"}]}, "request_headers[1].name"),
+        ({"request_headers": [{"name": c, "value": ""} for c in "abcde"]}, "request_headers"),
+    ],
+)
+def test_refused(given: dict[str, Any], field: str) -> None:
+    with pytest.raises(ValidationFailed) as caught:
+        new(given)
+    assert caught.value.field == field
+    assert field in str(caught.value)
+
+
+def test_host_header_and_equals_may_be_set() -> None:
+    draft = new(
+        header("Host", "other.example")
+        | {"content_rules": [{"type": "json_field", "path": "a.b", "equals": ""}]}
+    )
+    assert draft.request_headers[0].name == "Host"
+    assert draft.content_rules[0].equals == ""
+
+
+def test_patch_keeps_header_values_by_name_whatever_the_case() -> None:
+    stored = new({"request_headers": [{"name": "X-Key", "value": "secret"}, {"name": "X-Old", "value": "o"}]})
+    merged = changed(stored, {"request_headers": [{"name": "x-key", "type": "apikey"}, {"name": "X-New"}]})
+    assert merged.request_headers == (Header("x-key", "secret", "apikey"), Header("X-New", "", None))
+
+
+def test_patch_is_judged_as_the_merged_monitor() -> None:
+    stored = new({"method": "POST", "request_body": "{}"})
+    with pytest.raises(ValidationFailed) as caught:
+        changed(stored, {"method": "GET"})
+    assert caught.value.field == "request_body"
+    assert changed(stored, {"method": "GET", "request_body": None}).request_body is None
+
+
+def test_removing_the_rules_does_not_turn_get_back_into_head() -> None:
+    stored = new({"content_rules": [RULE]})
+    assert changed(stored, {"content_rules": []}).method == "GET"
+    assert changed(stored, {"method": "HEAD"}).method == "GET"
+
+
+def test_values_of_headers_stay_out_of_the_repr() -> None:
+    draft = replace(new(), request_headers=(Header("X-Key", "hunter2"),))
+    assert "hunter2" not in repr(draft)

@@ -1,0 +1,92 @@
+"""Claims: each due monitor to one of many, freed by the end of a lease, in slots that do not drift."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.conf import settings
+
+from checks.spec import Verdict
+from monitors.models import MonitorState, SchedulerGap
+from monitors.recording import record
+from monitors.scheduling import Claim, claim_due, next_slot, tick
+from monitors.selectors import last_tick, load_assignments
+from tests.makers import NOON, at_once, make_monitor, make_user, minutes, reading, state_of
+
+LEASE = timedelta(seconds=settings.CLAIM_LEASE_SEC)
+
+
+@pytest.mark.parametrize(
+    ("late_sec", "next_sec"),
+    [(0, 60), (1, 60), (59, 60), (60, 120), (61, 120), (3599, 3600), (3600, 3660)],
+)
+def test_next_slot_keeps_its_phase_and_makes_nothing_up(late_sec: int, next_sec: int) -> None:
+    now = NOON + timedelta(seconds=late_sec)
+    assert next_slot(NOON, interval_sec=60, now=now) == NOON + timedelta(seconds=next_sec)
+
+
+@pytest.mark.django_db
+def test_due_monitor_is_claimed_once_and_again_after_its_lease() -> None:
+    monitor = make_monitor(make_user(), first=Verdict.UP)
+    assert claim_due(NOON + timedelta(seconds=59), limit=10) == []
+    due = NOON + timedelta(seconds=60)
+    assert claim_due(due, limit=10) == [Claim(monitor.pk, 2)]
+    assert claim_due(due + LEASE - timedelta(seconds=1), limit=10) == []
+    assert claim_due(due + LEASE, limit=10) == [Claim(monitor.pk, 3)]
+    assert state_of(monitor).slot_at == due, "the slot stays that of the first try"
+
+
+@pytest.mark.django_db
+def test_after_a_lost_claim_the_next_slot_is_still_in_phase() -> None:
+    monitor = make_monitor(make_user(), first=Verdict.UP)
+    claim_due(NOON + minutes(1), limit=10)
+    late = NOON + minutes(1) + LEASE
+    claim_due(late, limit=10)
+    record([reading(monitor, claim=3, verdict=Verdict.UP, at=late)], now=late)
+    assert state_of(monitor).next_due_at == NOON + minutes(3)
+
+
+@pytest.mark.django_db
+def test_longest_overdue_goes_first() -> None:
+    user = make_user()
+    later = make_monitor(user, now=NOON + minutes(1), first=Verdict.UP)
+    earlier = make_monitor(user, now=NOON, first=Verdict.UP)
+    assert [claim.monitor_id for claim in claim_due(NOON + minutes(9), limit=1)] == [earlier.pk]
+    assert [claim.monitor_id for claim in claim_due(NOON + minutes(9), limit=1)] == [later.pk]
+
+
+@pytest.mark.django_db
+def test_assignment_of_an_old_claim_is_not_loaded() -> None:
+    monitor = make_monitor(make_user(), first=Verdict.UP)
+    (claim,) = claim_due(NOON + minutes(1), limit=10)
+    assert [a.claim for a in load_assignments([(claim.monitor_id, claim.number)])] == [2]
+    claim_due(NOON + minutes(1) + LEASE, limit=10)
+    assert load_assignments([(claim.monitor_id, claim.number)]) == []
+    record([reading(monitor, claim=3, verdict=Verdict.UP, at=NOON)], now=NOON + minutes(4))
+    assert load_assignments([(claim.monitor_id, 3)]) == [], "its result is in: nothing is left to do"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_many_beats_at_once_claim_each_monitor_once() -> None:
+    user = make_user()
+    monitors = [make_monitor(user, first=Verdict.UP) for _ in range(60)]
+
+    def beat() -> list[Claim]:
+        return [claim for _ in range(4) for claim in claim_due(NOON + minutes(1), limit=7)]
+
+    taken = [claim for claims in at_once(*[beat] * 6) for claim in claims]  # type: ignore[attr-defined]
+    assert sorted(taken, key=lambda c: c.monitor_id) == [Claim(monitor.pk, 2) for monitor in monitors]
+    assert not MonitorState.objects.exclude(claim=2).exists()
+
+
+@pytest.mark.django_db
+def test_a_long_step_between_ticks_is_a_gap() -> None:
+    assert last_tick() is None
+    for second in (0, 1, 2, 20, 300, 301):
+        tick(NOON + timedelta(seconds=second))
+    assert last_tick() == NOON + timedelta(seconds=301)
+    gap = SchedulerGap.objects.get()
+    assert (gap.started_at, gap.ended_at) == (NOON + timedelta(seconds=20), NOON + timedelta(seconds=300))
+    tick(NOON)
+    assert last_tick() == NOON + timedelta(seconds=301), "an older tick of another beat moves nothing back"

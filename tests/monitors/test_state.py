@@ -1,0 +1,92 @@
+"""Decisions 30 to 32 as tables: a run of outcomes, and the status after each."""
+
+from __future__ import annotations
+
+import pytest
+
+from checks.spec import Verdict
+from monitors.state import Policy, Status, advance
+from tests.makers import NOON, minutes, outcome
+
+LETTERS = {"u": Verdict.UP, "s": Verdict.SLOW, "d": Verdict.DOWN}
+SHOWN = {None: "-", Verdict.UP: "u", Verdict.SLOW: "s", Verdict.DOWN: "d"}
+
+
+def run(outcomes: str, policy: Policy, start: Status | None = None) -> tuple[str, list[str], Status]:
+    """The status after each outcome, one a minute, and the changes as 'before>after@minute'."""
+    status, shown, changes = start or Status(), "", []
+    for minute, letter in enumerate(outcomes):
+        status, change = advance(status, outcome(LETTERS[letter], at=NOON + minutes(minute)), policy)
+        shown += SHOWN[status.status]
+        if change is not None:
+            changes.append(f"{SHOWN[change.before]}>{SHOWN[change.after]}@{(change.at - NOON).seconds // 60}")
+    return shown, changes, status
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "fail", "recover", "statuses", "changes"),
+    [
+        pytest.param("u", 3, 1, "u", ["->u@0"], id="first up"),
+        pytest.param("s", 3, 1, "s", ["->s@0"], id="first slow"),
+        pytest.param("d", 3, 1, "d", ["->d@0"], id="a first failure is down whatever the threshold"),
+        pytest.param("uddd", 3, 1, "uuud", ["->u@0", "u>d@3"], id="down at the threshold"),
+        pytest.param("uddudd", 3, 1, "uuuuuu", ["->u@0"], id="a pass breaks the run"),
+        pytest.param("uddsddd", 3, 1, "uuusssd", ["->u@0", "u>s@3", "s>d@6"], id="a slow pass breaks it too"),
+        pytest.param("ud", 1, 1, "ud", ["->u@0", "u>d@1"], id="threshold one"),
+        pytest.param("du", 3, 1, "du", ["->d@0", "d>u@1"], id="recovery at once"),
+        pytest.param("duu", 3, 2, "ddu", ["->d@0", "d>u@2"], id="recovery at its threshold"),
+        pytest.param("dudu", 3, 2, "dddd", ["->d@0"], id="a failure breaks the run of passes"),
+        pytest.param("dus", 3, 2, "dds", ["->d@0", "d>s@2"], id="recovers to slow as the last one was"),
+        pytest.param("dsu", 3, 2, "ddu", ["->d@0", "d>u@2"], id="recovers to up as the last one was"),
+        pytest.param("usu", 3, 1, "usu", ["->u@0", "u>s@1", "s>u@2"], id="up and slow by each check"),
+        pytest.param("uddduddd", 3, 1, "uuuduuud", ["->u@0", "u>d@3", "d>u@4", "u>d@7"], id="twice"),
+        pytest.param("ddddd", 3, 1, "ddddd", ["->d@0"], id="staying down is no change"),
+    ],
+)
+def test_run_of_outcomes(outcomes: str, fail: int, recover: int, statuses: str, changes: list[str]) -> None:
+    shown, seen, _ = run(outcomes, Policy(fail_threshold=fail, recover_threshold=recover))
+    assert (shown, seen) == (statuses, changes)
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "muted_minutes", "statuses"),
+    [
+        pytest.param("udddd", 99, "uuuuu", id="failures under a mute lead nowhere"),
+        pytest.param("udddddd", 3, "uuuuudd", id="and count from the end of the mute on"),
+        pytest.param("du", 99, "-u", id="a muted first failure sets no status, a pass does"),
+    ],
+)
+def test_mute(outcomes: str, muted_minutes: int, statuses: str) -> None:
+    policy = Policy(fail_threshold=3, muted_until=NOON + minutes(muted_minutes))
+    assert run(outcomes, policy)[0] == statuses
+
+
+def test_muted_monitor_recovers() -> None:
+    down = Status(status=Verdict.DOWN, since=NOON, fresh=False)
+    assert run("u", Policy(muted_until=NOON + minutes(99)), down)[0] == "u"
+
+
+def test_muted_failure_breaks_a_run_of_passes() -> None:
+    down = Status(status=Verdict.DOWN, since=NOON, fresh=False)
+    policy = Policy(recover_threshold=2, muted_until=NOON + minutes(99))
+    assert run("uduu", policy, down)[0] == "dddu"
+
+
+def test_after_resuming_the_next_outcome_sets_the_status() -> None:
+    resumed = Status(status=Verdict.UP, since=NOON, fresh=True)
+    assert run("d", Policy(fail_threshold=5), resumed)[:2] == ("d", ["u>d@0"])
+    resumed = Status(status=Verdict.DOWN, since=NOON, fresh=True)
+    assert run("u", Policy(recover_threshold=5), resumed)[:2] == ("u", ["d>u@0"])
+
+
+def test_down_names_the_first_failure_of_the_run() -> None:
+    _, _, status = run("udd", Policy(fail_threshold=3))
+    assert status.failing_since == NOON + minutes(1)
+    _, change = advance(status, outcome(Verdict.DOWN, at=NOON + minutes(3)), Policy(fail_threshold=3))
+    assert change is not None
+    assert (change.at, change.failing_since) == (NOON + minutes(3), NOON + minutes(1))
+
+
+def test_status_since_stays_while_the_status_does() -> None:
+    _, _, status = run("uuu", Policy())
+    assert status.since == NOON

@@ -1,0 +1,46 @@
+"""The floors of the house hold, and their check bites."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+FLOORS = ("config", "core", "accounts", "projects", "tokens", "checks", "monitors")
+
+
+def lint(folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(Path(sys.executable).parent / "lint-imports"), "--no-logo", "--no-cache"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
+@pytest.mark.parametrize(
+    ("module", "line"),
+    [
+        pytest.param("checks/selectors.py", "from monitors.models import Monitor", id="a higher floor"),
+        pytest.param("monitors/services.py", "from monitors import views", id="upwards within an app"),
+        pytest.param(
+            "checks/verdict.py", "from django.conf import settings", id="a framework in a pure module"
+        ),
+    ],
+)
+def test_a_forbidden_import_fails(tmp_path: Path, module: str, line: str) -> None:
+    for floor in FLOORS:
+        shutil.copytree(ROOT / floor, tmp_path / floor, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    assert lint(tmp_path).returncode == 0
+    source = tmp_path / module
+    source.write_text(source.read_text() + f"\n{line}\n")
+    broken = lint(tmp_path)
+    assert broken.returncode != 0
+    assert module.removesuffix(".py").replace("/", ".") in broken.stdout
