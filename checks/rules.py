@@ -1,4 +1,7 @@
-"""Content rules on a response body (decisions 22 and 23). Pure; a hostile body ends in a sentence, never in an error."""
+"""Content rules on a response body (decisions 22 and 23).
+
+Pure. A hostile body ends in a sentence, never in an error.
+"""
 
 from __future__ import annotations
 

@@ -7,7 +7,9 @@ import re
 DETAIL_CHARS = 300
 
 # Controls, line and paragraph separators, bidirectional overrides, and lone surrogates, which no database takes.
-_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]+")
+_UNPRINTABLE = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]+"
+)
 
 
 def shorten(text: str, *, limit: int) -> str:

@@ -1,0 +1,161 @@
+"""What went wrong on the way to a response, in our terms: libcurl's result code to reason code and sentence."""
+
+from __future__ import annotations
+
+import errno
+import os
+from datetime import UTC, datetime
+from functools import lru_cache
+from ssl import cert_time_to_seconds
+
+import pycurl
+
+from checks.probes.transfer import Hop, Transfer
+from checks.spec import CheckSpec, ReasonCode
+from checks.verdict import Failure
+
+# X509_V_ERR_… of OpenSSL's x509_vfy.h, as CURLINFO_SSL_VERIFYRESULT gives them.
+_CERTIFICATE_FAULTS = {
+    9: "the certificate is not valid yet; check its dates and the server's",
+    10: "the certificate has expired; renew it",
+    18: "the certificate is self-signed, so nobody vouches for it",
+    19: "the certificate comes from a self-signed authority that is not trusted",
+    20: "the certificate's issuer is unknown, or the server leaves out an intermediate certificate",
+    21: "the certificate's issuer is unknown, or the server leaves out an intermediate certificate",
+    23: "the certificate was revoked",
+    62: "the certificate was issued for another host name",
+    64: "the certificate was issued for another address",
+    66: "the certificate's key is too weak",
+    68: "the certificate's signature is too weak",
+}
+_TLS_CODES = frozenset(
+    {
+        pycurl.E_PEER_FAILED_VERIFICATION,
+        pycurl.E_SSL_CERTPROBLEM,
+        pycurl.E_SSL_CIPHER,
+        pycurl.E_SSL_CONNECT_ERROR,
+        pycurl.E_SSL_INVALIDCERTSTATUS,
+        pycurl.E_SSL_ISSUER_ERROR,
+    }
+)
+# Results that pycurl has no name for.
+_WEIRD_SERVER_REPLY = 8
+_TOO_LARGE = 100
+_NOT_HTTP_CODES = frozenset({pycurl.E_UNSUPPORTED_PROTOCOL, _WEIRD_SERVER_REPLY, _TOO_LARGE})
+_CONTENT_CODES = frozenset({pycurl.E_BAD_CONTENT_ENCODING, pycurl.E_WRITE_ERROR})
+# What says something about this worker and nothing about the target.
+_OWN_CODES = frozenset({pycurl.E_OUT_OF_MEMORY, pycurl.E_FAILED_INIT, pycurl.E_SSL_CACERT_BADFILE})
+
+_CONNECT_FAULTS = {
+    errno.ECONNREFUSED: "the connection was refused; nothing seems to listen on that port",
+    errno.ECONNRESET: "the connection was reset",
+    errno.EHOSTUNREACH: "the host cannot be reached",
+    errno.ENETUNREACH: "its network cannot be reached",
+    errno.ETIMEDOUT: "the connection attempt got no answer",
+}
+
+
+@lru_cache(maxsize=4096)
+def parse_certificate_end(text: str) -> datetime | None:
+    """`Jan  5 09:34:43 2018 GMT` to a time; None for what no certificate should say."""
+    try:
+        return datetime.fromtimestamp(cert_time_to_seconds(text), UTC)
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def timed_out(spec: CheckSpec, doing: str) -> Failure:
+    return Failure(ReasonCode.TIMEOUT, f"No result within {spec.timeout_ms} ms: {doing}.")
+
+
+def own_fault(what: str) -> Failure:
+    """The check could not be made, and the target is not to blame."""
+    return Failure(ReasonCode.WORKER_LOST, f"Pulsekeeper could not run this check: {what}.")
+
+
+def _phase(hop: Hop, transfer: Transfer) -> str:
+    if not hop.connect_us:
+        return "the connection was not established"
+    if transfer.https and not transfer.tls_stood():
+        return "the TLS handshake did not finish"
+    if not hop.ttfb_us:
+        return "the server accepted the request but did not answer"
+    if not hop.headers_ended:
+        return "the response headers did not end"
+    return f"the response (status {hop.status}) did not end"
+
+
+def _tls_fault(hop: Hop, transfer: Transfer) -> str:
+    if hop.code == pycurl.E_PEER_FAILED_VERIFICATION:
+        fault = _CERTIFICATE_FAULTS.get(transfer.verify_result())
+        if fault is not None:
+            return fault
+        if "subject name" in hop.message or "does not match" in hop.message:
+            return "the certificate was issued for another host name"
+        return "the certificate could not be verified"
+    message = hop.message.lower()
+    if "wrong version number" in message or "packet length" in message:
+        return "the server does not speak TLS on this port"
+    if "protocol version" in message or "unsupported protocol" in message:
+        return "the server offers no TLS version from 1.2 on"
+    if "handshake failure" in message or "no shared cipher" in message:
+        return "the server and Pulsekeeper share no way of encryption"
+    return "the TLS handshake failed"
+
+
+def _explain_connect(transfer: Transfer) -> Failure:
+    if transfer.refused_address and not transfer.opened_socket and transfer.socket_error is None:
+        return Failure(
+            ReasonCode.BLOCKED_TARGET,
+            "The target's address is private or reserved, and Pulsekeeper does not open connections to such.",
+        )
+    if transfer.socket_error is not None and not transfer.opened_socket:
+        if transfer.socket_error.errno in {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}:
+            return own_fault(os.strerror(transfer.socket_error.errno))
+        return Failure(
+            ReasonCode.CONNECTION_FAILURE, "No connection: its kind of address is not supported here."
+        )
+    fault = _CONNECT_FAULTS.get(transfer.os_errno(), "the connection failed")
+    return Failure(ReasonCode.CONNECTION_FAILURE, f"No connection: {fault}.")
+
+
+def _explain_broken(hop: Hop) -> Failure:
+    """A connection that broke after it stood."""
+    if hop.status and hop.ttfb_us and hop.headers_ended:
+        return Failure(
+            ReasonCode.PARTIAL_RESPONSE,
+            f"The response (status {hop.status}) was cut short: the connection ended before the body did.",
+        )
+    if hop.ttfb_us and hop.status >= 200:
+        return Failure(ReasonCode.PARTIAL_RESPONSE, "The response was cut short amid its headers.")
+    return Failure(ReasonCode.CONNECTION_FAILURE, "The server closed the connection without an answer.")
+
+
+def explain(spec: CheckSpec, hop: Hop, transfer: Transfer) -> Failure | None:
+    """Why this hop gave no whole response, None when it gave one."""
+    code = hop.code
+    if code == pycurl.E_OK:
+        return None if hop.headers_ended else _explain_broken(hop)
+    if code == pycurl.E_OPERATION_TIMEDOUT:
+        return timed_out(spec, _phase(hop, transfer))
+    if code == pycurl.E_COULDNT_CONNECT:
+        return _explain_connect(transfer)
+    if code == pycurl.E_COULDNT_RESOLVE_HOST:
+        return Failure(ReasonCode.DNS_FAILURE, "The name of the target could not be resolved; check its DNS.")
+    if code in _TLS_CODES:
+        fault = _tls_fault(hop, transfer)
+        if spec.check_ssl:
+            return Failure(ReasonCode.TLS_FAILURE, f"SSL problem: {fault}.")
+        return Failure(ReasonCode.CONNECTION_FAILURE, f"No secure connection: {fault}.")
+    if code in _NOT_HTTP_CODES:
+        return Failure(ReasonCode.CONNECTION_FAILURE, "The server's answer is not valid HTTP.")
+    if code in _CONTENT_CODES:
+        return Failure(
+            ReasonCode.CONTENT_FAILURE,
+            "The body cannot be decoded: it is not in the Content-Encoding that the response declares.",
+        )
+    if code == pycurl.E_URL_MALFORMAT:
+        return Failure(ReasonCode.CONNECTION_FAILURE, "The URL cannot be used.")
+    if code in _OWN_CODES:
+        return own_fault(pycurl.easy_strerror(code))
+    return _explain_broken(hop)

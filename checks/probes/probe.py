@@ -1,0 +1,127 @@
+"""One check under way: which request comes next, and what all of them together say."""
+
+from __future__ import annotations
+
+from checks.probes.failures import explain, parse_certificate_end, timed_out
+from checks.probes.request import BadRequestError, Request, as_get, first_request, redirected
+from checks.probes.transfer import Hop, Transfer
+from checks.spec import CheckSpec, ReasonCode
+from checks.verdict import Exchange, Failure
+
+MAX_REDIRECTS = 10
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_HEAD_REFUSED = frozenset({405, 501})
+
+
+class Probe:
+    """The state of one check. `deadline` is in seconds of the monotonic clock.
+
+    `request` is what to send next, None once `exchange` says how it ended.
+    """
+
+    __slots__ = (
+        "_connect_us",
+        "_elapsed_us",
+        "_redirects",
+        "_seen",
+        "deadline",
+        "exchange",
+        "request",
+        "spec",
+    )
+
+    def __init__(self, spec: CheckSpec, *, now: float) -> None:
+        self.spec = spec
+        self.deadline = now + spec.timeout_ms / 1000
+        self.exchange = Exchange()
+        self.request: Request | None = None
+        self._elapsed_us = 0  # spent on earlier requests and on names
+        self._connect_us = 0
+        self._redirects = 0
+        self._seen: set[tuple[str, str]] | None = None
+        try:
+            self.request = first_request(spec)
+        except BadRequestError as error:
+            self.fail(Failure(ReasonCode.CONNECTION_FAILURE, str(error)))
+
+    def remaining_ms(self, now: float) -> int:
+        """Whole milliseconds until the deadline, never negative."""
+        return max(0, round((self.deadline - now) * 1000))
+
+    def spend(self, seconds: float) -> None:
+        """Count time that libcurl does not see: the wait for a name."""
+        self._elapsed_us += int(seconds * 1_000_000)
+
+    def fail(self, failure: Failure) -> None:
+        self.request = None
+        self.exchange.failure = failure
+
+    def run_out(self, doing: str) -> None:
+        self.fail(timed_out(self.spec, doing))
+
+    def advance(self, hop: Hop, transfer: Transfer) -> None:
+        """Take in how the current request ended: another one follows, or the exchange is complete."""
+        request = self.request
+        if request is None:
+            return
+        if hop.connect_us and not self._connect_us:
+            self._connect_us = self._elapsed_us + hop.connect_us
+        failure = explain(self.spec, hop, transfer)
+        status = hop.status
+        if failure is None:
+            if request.method == "HEAD" and status in _HEAD_REFUSED and self.spec.expect_status != status:
+                self._elapsed_us += hop.total_us
+                self.request = as_get(request)
+                return
+            if self.spec.follow_redirects and status in _REDIRECTS:
+                failure = self._follow(request, hop)
+                if failure is None:
+                    return
+        self._complete(hop, transfer, failure)
+
+    def _follow(self, request: Request, hop: Hop) -> Failure | None:
+        """Set the request that a redirect asks for, or say why there is none."""
+        if self._redirects == MAX_REDIRECTS:
+            return _redirect_failure(f"more than {MAX_REDIRECTS} redirects in a row")
+        if not hop.location:
+            return _redirect_failure(f"status {hop.status} without a Location")
+        try:
+            following = redirected(
+                request,
+                self.spec,
+                status=hop.status,
+                location=hop.location.decode("utf-8", "surrogateescape"),
+            )
+        except BadRequestError as error:
+            return _redirect_failure(f"status {hop.status} leads nowhere ({error})")
+        if self._seen is None:
+            self._seen = {(request.method, request.target.url)}
+        if (following.method, following.target.url) in self._seen:
+            return _redirect_failure("the redirects go in a circle")
+        self._seen.add((following.method, following.target.url))
+        self._redirects += 1
+        self._elapsed_us += hop.total_us
+        self.request = following
+        return None
+
+    def _complete(self, hop: Hop, transfer: Transfer, failure: Failure | None) -> None:
+        exchange = self.exchange
+        exchange.failure = failure
+        exchange.http_status = hop.status or None
+        if self._connect_us:
+            exchange.connect_ms = self._connect_us // 1000
+        if hop.ttfb_us:
+            exchange.ttfb_ms = (self._elapsed_us + hop.ttfb_us) // 1000
+        if failure is None or failure.reason_code is ReasonCode.REDIRECT_FAILURE:
+            exchange.latency_ms = (self._elapsed_us + hop.total_us) // 1000
+        if self.spec.rules and failure is None:
+            exchange.content_type = transfer.content_type()
+            exchange.body = transfer.body or b""
+            exchange.over_cap = transfer.over_cap
+        if transfer.https and (text := transfer.certificate_end()) is not None:
+            exchange.cert_expires_at = parse_certificate_end(text)
+        self.request = None
+
+
+def _redirect_failure(what: str) -> Failure:
+    return Failure(ReasonCode.REDIRECT_FAILURE, f"The redirect cannot be followed: {what}.")

@@ -1,0 +1,114 @@
+"""A libcurl multi handle and the wait for its sockets.
+
+Driven by epoll and libcurl's socket interface: `CurlMulti.select` cannot watch a descriptor above 1023, which
+a worker with many threads reaches. epoll makes the probes a matter of Linux, where workers run.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import select
+import time
+import weakref
+
+import pycurl
+
+logger = logging.getLogger(__name__)
+
+_EVENTS = {
+    pycurl.POLL_IN: select.EPOLLIN,
+    pycurl.POLL_OUT: select.EPOLLOUT,
+    pycurl.POLL_INOUT: select.EPOLLIN | select.EPOLLOUT,
+}
+_READABLE = select.EPOLLIN | select.EPOLLHUP
+
+Finished = tuple[pycurl.Curl, int, str]
+
+
+class Reactor:
+    """For one thread at a time. Only `ring` may be called from another."""
+
+    def __init__(self) -> None:
+        self._poll = select.epoll()
+        self._watched: set[int] = set()
+        self._timer: float | None = None  # when libcurl wants to be called, in monotonic seconds
+        self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        weakref.finalize(self, os.close, self._bell)
+        self._poll.register(self._bell, select.EPOLLIN)
+        self._multi = pycurl.CurlMulti()
+        self._multi.setopt(pycurl.M_SOCKETFUNCTION, self._watch)
+        self._multi.setopt(pycurl.M_TIMERFUNCTION, self._set_timer)
+
+    def add(self, easy: pycurl.Curl) -> None:
+        """Raises pycurl.error where libcurl refuses the handle."""
+        self._multi.add_handle(easy)
+
+    def remove(self, easy: pycurl.Curl) -> None:
+        self._multi.remove_handle(easy)
+
+    def ring(self) -> None:
+        """End the current wait, or the next."""
+        os.eventfd_write(self._bell, 1)
+
+    def turn(self, timeout: float) -> list[Finished]:
+        """Wait at most `timeout` seconds for something to do, do it, and return the transfers that ended."""
+        now = time.monotonic()
+        if self._timer is not None:
+            timeout = min(timeout, max(0.0, self._timer - now))
+        ready = self._poll.poll(timeout)
+        if self._timer is not None and self._timer <= time.monotonic():
+            self._timer = None
+            self._act(pycurl.SOCKET_TIMEOUT, 0)
+        for fd, events in ready:
+            if fd == self._bell:
+                os.eventfd_read(fd)
+                continue
+            action = pycurl.CSELECT_IN if events & _READABLE else 0
+            if events & select.EPOLLOUT:
+                action |= pycurl.CSELECT_OUT
+            if events & select.EPOLLERR:
+                action |= pycurl.CSELECT_ERR
+            self._act(fd, action)
+        return self._collect()
+
+    def _act(self, fd: int, action: int) -> None:
+        try:
+            self._multi.socket_action(fd, action)
+        except pycurl.error:
+            # A socket that libcurl has closed meanwhile. Should it be worse, the batch's own watch ends the
+            # transfers at their deadlines.
+            logger.debug("libcurl refused an event on a socket", exc_info=True)
+
+    def _collect(self) -> list[Finished]:
+        finished: list[Finished] = []
+        while True:
+            queued, succeeded, failed = self._multi.info_read()
+            finished += [(easy, pycurl.E_OK, "") for easy in succeeded]
+            finished += failed
+            if not queued:
+                return finished
+
+    def _watch(self, what: int, fd: int, _multi: pycurl.CurlMulti, _data: object) -> None:
+        # Called by libcurl, so it must not raise. The kernel forgets a closed descriptor by itself and may give
+        # its number to the next socket before libcurl tells us, hence the second tries.
+        try:
+            if what == pycurl.POLL_REMOVE:
+                self._watched.discard(fd)
+                self._poll.unregister(fd)
+            elif fd in self._watched:
+                try:
+                    self._poll.modify(fd, _EVENTS[what])
+                except FileNotFoundError:
+                    self._poll.register(fd, _EVENTS[what])
+            else:
+                self._watched.add(fd)
+                try:
+                    self._poll.register(fd, _EVENTS[what])
+                except FileExistsError:
+                    self._poll.modify(fd, _EVENTS[what])
+        except OSError:
+            logger.debug("a socket could not be watched", exc_info=True)
+
+    def _set_timer(self, timeout_ms: int) -> None:
+        self._timer = None if timeout_ms < 0 else time.monotonic() + timeout_ms / 1000

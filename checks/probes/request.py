@@ -1,0 +1,160 @@
+"""What is asked of a target: the first request of a check, and what a redirect or a HEAD fallback makes of it. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from urllib.parse import SplitResult, quote, urljoin, urlsplit, urlunsplit
+
+from checks.spec import CheckSpec
+from core.egress import literal_address
+
+METHODS = frozenset({"HEAD", "GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+_TAKES_CONTENT = frozenset({"POST", "PUT", "PATCH"})  # an empty body is announced as empty (RFC 9110, 8.6)
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_ENDS_LINE = re.compile(r"[\r\n\0]")
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f]")
+# What may stand in a path or query as it is: RFC 3986, and % because what is escaped stays escaped.
+_URL_SAFE = "!$%&'()*+,-./:;=?@[]_~|^\\"
+
+
+class BadRequestError(ValueError):
+    """The request cannot be made of these values. The text is a sentence without any header's value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A URL as libcurl takes it: ASCII, host in IDNA form, no fragment. `host` is None for a literal address."""
+
+    url: str
+    scheme: str
+    host: str | None
+    origin: tuple[str, str, int]
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request. `lines` are header lines in libcurl's spelling, beside those that libcurl adds itself."""
+
+    target: Target
+    method: str
+    lines: tuple[bytes, ...] = ()
+    body: bytes | None = None
+
+
+def _ascii_host(host: str) -> str:
+    """The host as DNS knows it. This libcurl is built without IDN, so names are encoded here."""
+    if host.isascii():
+        return host
+    try:
+        return host.encode("idna").decode("ascii")
+    except UnicodeError as error:
+        raise BadRequestError("The URL cannot be used: its host is no valid domain name.") from error
+
+
+def _ascii_netloc(parts: SplitResult) -> str:
+    userinfo, at, rest = parts.netloc.rpartition("@")
+    if rest.isascii():
+        return parts.netloc
+    host, colon, port = rest.rpartition(":") if not rest.endswith("]") and ":" in rest else (rest, "", "")
+    return f"{userinfo}{at}{_ascii_host(host)}{colon}{port}"
+
+
+# A worker meets the same few thousand URLs again every minute.
+@lru_cache(maxsize=16_384)
+def parse_target(url: str) -> Target:
+    """Raises BadRequestError for what is no http(s) URL."""
+    if _CONTROLS.search(url):
+        raise BadRequestError("The URL cannot be used: it holds a control character.")
+    try:
+        parts = urlsplit(url.strip())
+        port = parts.port
+        host = parts.hostname
+    except ValueError as error:
+        raise BadRequestError(f"The URL cannot be used: {error}.") from error
+    if parts.scheme not in _DEFAULT_PORTS:
+        raise BadRequestError("The URL cannot be used: only http and https are supported.")
+    if not host:
+        raise BadRequestError("The URL cannot be used: it names no host.")
+    if any(blank in parts.netloc for blank in " \\"):
+        raise BadRequestError("The URL cannot be used: its host holds a blank or a backslash.")
+    netloc = _ascii_netloc(parts)
+    path = quote(parts.path or "/", safe=_URL_SAFE, errors="surrogateescape")
+    query = quote(parts.query, safe=_URL_SAFE, errors="surrogateescape")
+    port = _DEFAULT_PORTS[parts.scheme] if port is None else port
+    host = _ascii_host(host)
+    return Target(
+        url=urlunsplit((parts.scheme, netloc, path, query, "")),
+        scheme=parts.scheme,
+        host=None if literal_address(host) is not None else host,
+        origin=(parts.scheme, host, port),
+        port=port,
+    )
+
+
+def _header_lines(headers: tuple[tuple[str, str], ...], method: str, body: bytes | None) -> tuple[bytes, ...]:
+    lines: list[str] = []
+    names: set[str] = set()
+    for name, value in headers:
+        if not _TOKEN.fullmatch(name) or _ENDS_LINE.search(value):
+            raise BadRequestError(
+                "A request header cannot be sent: its name or value holds a forbidden character."
+            )
+        names.add(name.lower())
+        # libcurl reads "Name:" as "leave it out" and "Name;" as "send it empty".
+        lines.append(f"{name}: {value}" if value.strip() else f"{name};")
+    if body is not None:
+        if "content-type" not in names:
+            lines.append("Content-Type: application/json")
+        if "expect" not in names:
+            lines.append("Expect:")  # never wait for 100 Continue: it costs a round trip or a second
+    elif method in _TAKES_CONTENT and "content-type" not in names:
+        lines.append("Content-Type:")  # libcurl would claim a form
+    try:
+        return tuple(line.encode() for line in lines)
+    except UnicodeEncodeError as error:
+        raise BadRequestError("A request header cannot be sent: its value is no valid text.") from error
+
+
+def _body_of(spec: CheckSpec) -> bytes | None:
+    return None if spec.body is None else spec.body.encode("utf-8", "replace")
+
+
+def first_request(spec: CheckSpec) -> Request:
+    """Raises BadRequestError where the spec cannot be sent."""
+    method = "GET" if spec.rules and spec.method == "HEAD" else spec.method
+    if method not in METHODS:
+        raise BadRequestError("The request cannot be made: its method is unknown.")
+    body = _body_of(spec)
+    if not spec.headers and body is None and method not in _TAKES_CONTENT:
+        return Request(parse_target(spec.url), method)
+    return Request(parse_target(spec.url), method, _header_lines(spec.headers, method, body), body)
+
+
+def as_get(request: Request) -> Request:
+    """The repetition of a HEAD that the server does not do (decision 25)."""
+    return replace(request, method="GET")
+
+
+def redirected(request: Request, spec: CheckSpec, *, status: int, location: str) -> Request:
+    """The request that follows a redirect (decision 24). Raises BadRequestError for where it cannot lead.
+
+    Headers of the monitor go to its own origin alone. 303, and 301 and 302 after POST, become a GET without body.
+    """
+    try:
+        target = parse_target(urljoin(request.target.url, location.strip()))
+    except ValueError as error:
+        text = str(error) if isinstance(error, BadRequestError) else "The URL cannot be used."
+        raise BadRequestError(text.replace("The URL", "Its Location", 1)) from error
+    method, body = request.method, request.body
+    if method != "HEAD" and (status == 303 or (status in {301, 302} and method == "POST")):
+        method, body = "GET", None
+    home = parse_target(spec.url).origin
+    headers = spec.headers if target.origin == home else ()
+    if body is None:
+        headers = tuple(item for item in headers if item[0].lower() != "content-type")
+    return Request(target, method, _header_lines(headers, method, body), body)

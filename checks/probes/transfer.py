@@ -1,0 +1,210 @@
+"""One libcurl easy handle: sends one request at a time and says what came back."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pycurl
+
+from checks.probes.request import Request
+
+BODY_CAP = 1024 * 1024
+
+_NO_BYTES_TAKEN = 0  # what a write callback returns to end the transfer
+_USER_AGENT_PRODUCT = "Pulsekeeper"
+
+
+@dataclass(slots=True)
+class Hop:
+    """What one request met. Times are microseconds since its start; 0 where that point was not reached.
+
+    `code` is libcurl's result, 0 also where we ended the transfer ourselves because we had seen enough.
+    `headers_ended` is False where the connection closed amid them, which libcurl lets pass.
+    """
+
+    code: int
+    message: str
+    status: int
+    total_us: int
+    connect_us: int
+    ttfb_us: int
+    headers_ended: bool = True
+    location: bytes | None = None
+
+
+class Transfer:
+    """An easy handle with its callbacks, reused for one request after another.
+
+    libcurl calls back in the thread that drives the loop. A callback must not raise: pycurl would print it.
+    """
+
+    def __init__(self, *, permits: Callable[[str], bool], ca_file: str | None, version: str) -> None:
+        self.easy = pycurl.Curl()
+        self._permits = permits
+        self._ca_file = ca_file
+        self._user_agent = f"{_USER_AGENT_PRODUCT}/{version}"
+        self._altered = False
+        self.https = False
+        self._keep_body = False
+        self._follow = False
+        self._forget()
+        self._prepare()
+
+    def _forget(self) -> None:
+        self.body: bytearray | None = None
+        self.over_cap = False
+        self.refused_address = False  # the guard refused at least one
+        self.opened_socket = False
+        self.socket_error: OSError | None = None
+        self._received = 0
+        self._answered = False
+        self._headers_ended = False
+        self._status_line = b""
+        self._location: bytes | None = None
+
+    def _prepare(self) -> None:
+        """Set what holds for every request."""
+        setopt = self.easy.setopt
+        setopt(pycurl.NOSIGNAL, 1)  # we are one thread of many
+        setopt(pycurl.PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS)
+        # HTTP/1.1: a connection serves one request, so HTTP/2 would add a negotiation and share nothing.
+        setopt(pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_1_1)
+        setopt(pycurl.HTTP09_ALLOWED, 0)
+        setopt(pycurl.FRESH_CONNECT, 1)
+        setopt(pycurl.FORBID_REUSE, 1)
+        # Decision 21: nothing from the environment.
+        setopt(pycurl.PROXY, "")
+        setopt(pycurl.NETRC, pycurl.NETRC_IGNORED)
+        setopt(pycurl.USERAGENT, self._user_agent)
+        setopt(pycurl.ACCEPT_ENCODING, "")  # every coding that libcurl can undo
+        setopt(pycurl.SSLVERSION, pycurl.SSLVERSION_TLSv1_2)
+        setopt(pycurl.SSL_SESSIONID_CACHE, 0)
+        setopt(pycurl.OPT_CERTINFO, 1)
+        if self._ca_file is not None:
+            setopt(pycurl.CAINFO, self._ca_file)
+            # Without a folder beside it, the multi handle parses the file once and keeps it.
+            setopt(pycurl.CAPATH, None)
+        setopt(pycurl.HEADERFUNCTION, self._take_header)
+        setopt(pycurl.WRITEFUNCTION, self._take_body)
+        setopt(pycurl.OPENSOCKETFUNCTION, self._open_socket)
+        self._altered = False
+
+    def start(
+        self, request: Request, *, timeout_ms: int, addresses: str | None, keep_body: bool, follow: bool
+    ) -> None:
+        """Make the handle ready to be added to a multi handle. Raises pycurl.error where libcurl refuses.
+
+        `addresses` are those of the target's host, None where the host is an address itself.
+        """
+        if self._altered:
+            self.easy.reset()
+            self._prepare()
+        self._forget()
+        self._keep_body, self._follow = keep_body, follow
+        self.https = request.target.scheme == "https"
+        setopt = self.easy.setopt
+        # Whatever the monitor asks for beyond a plain GET or HEAD leaves options behind, so it is reset after.
+        self._altered = bool(request.lines) or addresses is not None
+        setopt(pycurl.URL, request.target.url)
+        setopt(pycurl.TIMEOUT_MS, timeout_ms)
+        if request.method == "HEAD":
+            setopt(pycurl.NOBODY, 1)
+        elif request.method == "GET" and request.body is None:
+            setopt(pycurl.HTTPGET, 1)  # also takes NOBODY back
+        else:
+            self._altered = True
+            setopt(pycurl.CUSTOMREQUEST, request.method)
+            if request.body is not None or request.method in {"POST", "PUT", "PATCH"}:
+                setopt(pycurl.POST, 1)
+                setopt(pycurl.POSTFIELDS, request.body or b"")
+        if request.lines:
+            setopt(pycurl.HTTPHEADER, request.lines)
+        if addresses is not None:
+            # The plus lets the entry age out of libcurl's own cache; ours replaces it with every request.
+            setopt(pycurl.RESOLVE, [f"+{request.target.host}:{request.target.port}:{addresses}"])
+
+    def finish(self, code: int, message: str) -> Hop:
+        """What came of the request, once libcurl has said `code` of it."""
+        getinfo = self.easy.getinfo
+        if code == pycurl.E_WRITE_ERROR and (self.over_cap or self._location is not None):
+            code = pycurl.E_OK  # we hung up, having seen enough
+        return Hop(
+            code=code,
+            message=message,
+            status=getinfo(pycurl.RESPONSE_CODE),
+            total_us=getinfo(pycurl.TOTAL_TIME_T),
+            connect_us=getinfo(pycurl.CONNECT_TIME_T),
+            # libcurl sets this time also where a transfer ended without an answer.
+            ttfb_us=getinfo(pycurl.STARTTRANSFER_TIME_T) if self._answered else 0,
+            headers_ended=self._headers_ended,
+            location=self._location,
+        )
+
+    def content_type(self) -> str | None:
+        raw: bytes | None = self.easy.getinfo_raw(pycurl.CONTENT_TYPE)
+        return None if raw is None else raw.decode("latin-1")
+
+    def tls_stood(self) -> bool:
+        return bool(self.easy.getinfo(pycurl.APPCONNECT_TIME_T))
+
+    def verify_result(self) -> int:
+        """OpenSSL's X509_V_ERR_… of the server's certificate."""
+        return int(self.easy.getinfo(pycurl.SSL_VERIFYRESULT))
+
+    def os_errno(self) -> int:
+        return int(self.easy.getinfo(pycurl.OS_ERRNO))
+
+    def certificate_end(self) -> str | None:
+        """`notAfter` of the server's certificate, as OpenSSL prints it; libcurl has it of a refused one too."""
+        if not self.https:
+            return None
+        chain: list[tuple[tuple[bytes, bytes], ...]] = self.easy.getinfo_raw(pycurl.INFO_CERTINFO)
+        for name, value in chain[0] if chain else ():
+            if name == b"Expire date":
+                return value.decode("latin-1")
+        return None
+
+    def _open_socket(self, _purpose: int, address: pycurl.CurlSockAddr) -> socket.socket | int:
+        host = address.addr[0]
+        if not isinstance(host, str) or not self._permits(host):
+            self.refused_address = True
+            return pycurl.SOCKET_BAD
+        try:
+            opened = socket.socket(address.family, address.socktype, address.protocol)
+        except OSError as error:  # out of descriptors, or no such address family on this machine
+            self.socket_error = error
+            return pycurl.SOCKET_BAD
+        self.opened_socket = True
+        return opened
+
+    def _take_body(self, chunk: bytes) -> int | None:
+        if self._location is not None:
+            return _NO_BYTES_TAKEN  # nobody reads what a redirect says besides its Location
+        room = BODY_CAP - self._received
+        size = len(chunk)
+        if self._keep_body:
+            if self.body is None:
+                self.body = bytearray()
+            self.body += chunk if size <= room else chunk[:room]
+        if size > room:
+            self.over_cap = True
+            return _NO_BYTES_TAKEN
+        self._received += size
+        return None
+
+    def _take_header(self, line: bytes) -> None:
+        self._answered = True
+        if len(line) < 3:  # the blank line
+            self._headers_ended = True
+        elif not self._follow:
+            return
+        elif line.startswith(b"HTTP/"):
+            self._status_line, self._location = line, None  # a final answer after an interim one
+        elif self._location is None and line[:9].lower() == b"location:" and self._redirects():
+            self._location = line[9:].strip()
+
+    def _redirects(self) -> bool:
+        fields = self._status_line.split(maxsplit=2)
+        return len(fields) > 1 and fields[1] in {b"301", b"302", b"303", b"307", b"308"}
