@@ -149,8 +149,6 @@ CACHES = {
     }
 }
 
-CLAIM_LEASE_SEC = 90  # outlives the longest timeout (60 s) and the wait in the queue before it
-
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,

@@ -26,11 +26,12 @@ logger = logging.getLogger(__name__)
 PATIENCE_SEC = 5.0  # what the queue may take on top of the check's own timeout
 
 
-def first_check(monitor: Monitor, *, claim: int) -> None:
-    """Have a new monitor checked, and wait for the result to be recorded, or for long enough."""
+def first_check(monitor: Monitor, *, claim: int) -> bool:
+    """Have a new monitor checked, and wait for the result to be recorded; False where none came in time."""
     answer = _ask("monitors.tasks.first_check", [monitor.pk, claim], timeout_ms=monitor.timeout_ms)
     if answer is None:
         logger.warning("no worker made the first check of %s in time", monitor.public_id)
+    return answer is not None
 
 
 def check_draft(spec: CheckSpec) -> dict[str, Any]:

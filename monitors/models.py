@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from typing import Any, ClassVar
 
 from django.conf import settings
@@ -121,6 +122,10 @@ def spec_of(draft: Draft) -> CheckSpec:
             for rule in draft.content_rules
         ),
     )
+
+
+# A claim's lease is the check's own timeout and this much for waiting in the queue and being recorded.
+LEASE_MARGIN = timedelta(seconds=30)
 
 
 class MonitorState(models.Model):

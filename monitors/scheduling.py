@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from django.conf import settings
 from django.db import connection, transaction
 
-from monitors.models import SchedulerGap, SchedulerTick
+from monitors.models import LEASE_MARGIN, SchedulerGap, SchedulerTick
 
 STOPPED_AFTER = timedelta(seconds=30)
 
@@ -28,8 +27,8 @@ _CLAIM = """
        SET claim = state.claim + 1,
            slot_at = CASE WHEN state.claimed_at IS NULL THEN state.next_due_at ELSE state.slot_at END,
            claimed_at = %(now)s,
-           next_due_at = %(lease)s
-      FROM (
+           next_due_at = %(margin_end)s + monitor.timeout_ms * interval '1 millisecond'
+      FROM monitors_monitor AS monitor, (
             SELECT monitor_id
               FROM monitors_monitorstate
              WHERE next_due_at <= %(now)s
@@ -37,19 +36,15 @@ _CLAIM = """
              LIMIT %(limit)s
                FOR UPDATE SKIP LOCKED
            ) AS due
-     WHERE state.monitor_id = due.monitor_id
+     WHERE state.monitor_id = due.monitor_id AND monitor.id = due.monitor_id
     RETURNING state.monitor_id, state.claim
 """
-
-
-def lease_end(now: datetime) -> datetime:
-    return now + timedelta(seconds=settings.CLAIM_LEASE_SEC)
 
 
 def claim_due(now: datetime, *, limit: int) -> list[Claim]:
     """Claim what is due, the longest overdue first, at most `limit`; committed when this returns."""
     with connection.cursor() as cursor:
-        cursor.execute(_CLAIM, {"now": now, "lease": lease_end(now), "limit": limit})
+        cursor.execute(_CLAIM, {"now": now, "margin_end": now + LEASE_MARGIN, "limit": limit})
         return [Claim(*row) for row in cursor.fetchall()]
 
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.conf import settings
 from django.db import transaction
 
 from accounts.models import User
@@ -16,7 +15,7 @@ from core.egress import literal_address
 from core.errors import ApiError, MonitorLimit, NotFound, ValidationFailed
 from monitors import drafts
 from monitors.drafts import PROBED_FIELDS, Draft
-from monitors.models import Monitor, MonitorState, StatusChange, draft_columns
+from monitors.models import LEASE_MARGIN, Monitor, MonitorState, StatusChange, draft_columns
 from monitors.selectors import get_monitor
 from projects import access
 from projects.access import Caller
@@ -52,9 +51,16 @@ def create_monitor(caller: Caller, given: Mapping[str, Any], *, now: datetime) -
             claim=FIRST_CLAIM,
             claimed_at=now,
             slot_at=now,
-            next_due_at=now + timedelta(seconds=settings.CLAIM_LEASE_SEC),
+            next_due_at=now + timedelta(milliseconds=draft.timeout_ms) + LEASE_MARGIN,
         )
     return monitor
+
+
+def release_first_claim(monitor: Monitor, *, now: datetime) -> None:
+    """Nobody made the first check in time: the scheduler is to make it, without waiting for the lease's end."""
+    MonitorState.objects.filter(pk=monitor.pk, claim=FIRST_CLAIM, claimed_at__isnull=False).update(
+        next_due_at=now
+    )
 
 
 def update_monitor(caller: Caller, public_id: str, given: Mapping[str, Any], *, now: datetime) -> Monitor:

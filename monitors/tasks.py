@@ -15,6 +15,7 @@ from checks.spec import CheckOutcome
 from core.clock import utc_now
 from core.db import release_connection
 from monitors import interactive, scheduling
+from monitors.models import LEASE_MARGIN
 from monitors.recording import Reading, record
 from monitors.selectors import Assignment, load_assignments
 
@@ -34,9 +35,9 @@ def dispatch_due() -> None:
     claims = scheduling.claim_due(now, limit=CLAIMS_PER_TICK)
     for start in range(0, len(claims), BATCH):
         batch = claims[start : start + BATCH]
-        # A message that outlives its claims is of no use: by then they have been claimed anew.
+        # A batch that starts later than this could outlast its leases, and be checked a second time meanwhile.
         probe_batch.apply_async(
-            ([(claim.monitor_id, claim.number) for claim in batch],), expires=scheduling.lease_end(now)
+            ([(claim.monitor_id, claim.number) for claim in batch],), expires=now + LEASE_MARGIN
         )
 
 

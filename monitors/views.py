@@ -52,7 +52,8 @@ class MonitorList(APIView):
         caller = caller_of(request)
         given = body_of(request, MonitorInputSerializer)
         monitor = services.create_monitor(caller, given, now=utc_now())
-        interactive.first_check(monitor, claim=services.FIRST_CLAIM)
+        if not interactive.first_check(monitor, claim=services.FIRST_CLAIM):
+            services.release_first_claim(monitor, now=utc_now())
         return Response(_shown([selectors.get_monitor(caller, monitor.public_id)])[0], status=201)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from core.clock import utc_now
 from monitors import interactive
 from monitors.models import Monitor
 from tests.api.client import Api
@@ -20,7 +21,9 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_create_answers_with_null_status_and_the_check_follows() -> None:
     made = Api.signed_in(make_user()).post("/v1/monitors", {"url": "http://127.0.0.1:9/", "timeout_ms": 1000})
     assert (made.status, made.json["status"], made.json["last_checked_at"]) == (201, None, None)
-    assert state_of(Monitor.objects.get()).next_due_at is not None
+    due = state_of(Monitor.objects.get()).next_due_at
+    assert due is not None
+    assert due <= utc_now()
 
 
 def test_a_test_run_answers_503() -> None:
