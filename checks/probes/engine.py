@@ -32,7 +32,9 @@ def _product_version() -> str:
 class ProbeEngine:
     """Runs checks on libcurl. Make one per process: it keeps idle handles, trust store and names for reuse."""
 
-    def __init__(self, guard: EgressGuard, ca_file: str | None = None) -> None:
+    def __init__(
+        self, guard: EgressGuard, ca_file: str | None = None, *, resolver: Resolver | None = None
+    ) -> None:
         """`ca_file` holds the authorities to trust in PEM form; None takes the system's."""
 
         @lru_cache(maxsize=65_536)
@@ -42,7 +44,7 @@ class ProbeEngine:
         self._new_transfer = partial(
             Transfer, permits=permits, ca_file=ca_file or find_trust_store(), version=_product_version()
         )
-        self._resolver = Resolver()
+        self._resolver = resolver or Resolver()
         # A run takes a reactor with its transfers from here and puts it back; deque methods are atomic.
         self._free: deque[tuple[Reactor, list[Transfer]]] = deque()
 

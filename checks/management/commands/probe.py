@@ -1,0 +1,250 @@
+"""`manage.py probe URL`: one check from the command line, with no database and no broker."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from checks.engine import probe_engine
+from checks.guard import guard
+from checks.probes.request import METHODS, BadRequestError, first_request
+from checks.spec import CheckOutcome, CheckSpec, ContentRule, RuleType, Verdict
+from core.clock import to_ms
+from core.egress import EgressGuard, literal_address
+
+EXIT_SLOW, EXIT_DOWN, EXIT_USAGE = 1, 2, 3
+
+_MAX_URL = 2048
+_MAX_RULES = 4
+_MAX_HEADERS = 4
+_MAX_RULE_TEXT = 256
+_MAX_RULE_PATH = 128
+_TIMEOUTS = range(1000, 60_001)
+_STATUSES = range(100, 1000)
+# The connection's own business, as at the API (decision 13).
+_FORBIDDEN_HEADERS = frozenset(
+    {
+        "connection",
+        "content-length",
+        "keep-alive",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
+_EPILOG = """\
+example, for a pipeline that waits for a deployment:
+  manage.py probe https://shop.example/health --json-field status=ok --slow-ms 500 --fail-on-slow
+
+exit codes:
+  0  up (slow too, without --fail-on-slow)
+  1  slow, with --fail-on-slow
+  2  down
+  3  bad usage
+"""
+
+
+class _RuleAction(argparse.Action):
+    """Collects the rule options into one list, in the order they are given."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: str | Sequence[Any] | None,
+        option_string: str | None = None,
+    ) -> None:
+        rules: list[tuple[str, str]] = list(getattr(namespace, self.dest) or ())
+        rules.append((option_string or "", str(values)))
+        setattr(namespace, self.dest, rules)
+
+
+def _rule(option: str, text: str) -> ContentRule:
+    """Raises CommandError for a rule that the API would refuse."""
+    if option == "--json-field":
+        path, equals_sign, equals = text.partition("=")
+        if not path or len(path) > _MAX_RULE_PATH or len(equals) > _MAX_RULE_TEXT:
+            raise _usage(
+                f"--json-field takes PATH or PATH=VALUE, the path 1 to {_MAX_RULE_PATH} characters and the value"
+                f" at most {_MAX_RULE_TEXT}"
+            )
+        return ContentRule(RuleType.JSON_FIELD, path=path, equals=equals if equals_sign else None)
+    if not 0 < len(text) <= _MAX_RULE_TEXT:
+        raise _usage(f"{option} takes 1 to {_MAX_RULE_TEXT} characters")
+    kind = RuleType.TEXT_CONTAINS if option == "--text-contains" else RuleType.TEXT_ABSENT
+    return ContentRule(kind, value=text)
+
+
+def _header(text: str) -> tuple[str, str]:
+    name, colon, value = text.partition(":")
+    if not colon or not name.strip():
+        raise _usage("--header takes 'Name: value'")
+    if name.strip().lower() in _FORBIDDEN_HEADERS:
+        raise _usage(f"--header cannot set {name.strip()}, which belongs to the connection")
+    return name.strip(), value.strip()
+
+
+def _usage(message: str) -> CommandError:
+    return CommandError(message, returncode=EXIT_USAGE)
+
+
+def _check_url(url: str, egress: EgressGuard) -> None:
+    if len(url) > _MAX_URL:
+        raise _usage(f"the URL is longer than {_MAX_URL} characters")
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+    except ValueError as error:
+        raise _usage(f"the URL cannot be used: {error}") from error
+    if "@" in parts.netloc:
+        raise _usage("the URL holds a user name or password; use --header 'Authorization: …' instead")
+    address = literal_address(host)
+    if address is not None and not egress.permits(address):
+        raise _usage(
+            f"{address} is a private or reserved address; ALLOWED_PRIVATE_NETWORKS can open its network"
+        )
+
+
+def build_spec(url: str, options: dict[str, Any], egress: EgressGuard) -> CheckSpec:
+    """The check that the command line describes. Raises CommandError with return code 3."""
+    _check_url(url, egress)
+    rules = tuple(_rule(option, text) for option, text in options["rules"] or ())
+    headers = tuple(_header(text) for text in options["header"] or ())
+    if len(rules) > _MAX_RULES:
+        raise _usage(f"at most {_MAX_RULES} rules can be given")
+    if len(headers) > _MAX_HEADERS:
+        raise _usage(f"at most {_MAX_HEADERS} headers can be given")
+    if options["timeout_ms"] not in _TIMEOUTS:
+        raise _usage(f"--timeout-ms must be {_TIMEOUTS.start} to {_TIMEOUTS.stop - 1}")
+    if options["slow_ms"] < 0:
+        raise _usage("--slow-ms must not be negative")
+    expect_status = options["expect_status"] or None
+    if expect_status is not None and expect_status not in _STATUSES:
+        raise _usage(
+            f"--expect-status must be {_STATUSES.start} to {_STATUSES.stop - 1}, or 0 for any 2xx or 3xx"
+        )
+    spec = CheckSpec(
+        url,
+        method="GET" if rules and options["method"] == "HEAD" else options["method"],
+        headers=headers,
+        timeout_ms=options["timeout_ms"],
+        slow_ms=options["slow_ms"],
+        expect_status=expect_status,
+        follow_redirects=options["follow_redirects"],
+        check_ssl=options["check_ssl"],
+        rules=rules,
+    )
+    try:
+        first_request(spec)
+    except BadRequestError as error:
+        raise _usage(str(error)) from error
+    return spec
+
+
+def as_json(outcome: CheckOutcome) -> str:
+    """The fields of a CheckResult, and the two that it has beside them."""
+    return json.dumps(
+        {
+            "status": outcome.verdict,
+            "latency_ms": outcome.latency_ms,
+            "connect_ms": outcome.connect_ms,
+            "ttfb_ms": outcome.ttfb_ms,
+            "detail": outcome.detail,
+            "http_status": outcome.http_status,
+            "reason_code": outcome.reason_code,
+            "cert_expires_at": None if outcome.cert_expires_at is None else to_ms(outcome.cert_expires_at),
+        },
+        ensure_ascii=False,
+    )
+
+
+def as_text(url: str, outcome: CheckOutcome) -> str:
+    """A verdict for a person, one line or two."""
+    facts = [f"status {outcome.http_status}" if outcome.http_status is not None else None]
+    for name, value in (
+        ("latency", outcome.latency_ms),
+        ("connect", outcome.connect_ms),
+        ("first byte", outcome.ttfb_ms),
+    ):
+        facts.append(f"{name} {value} ms" if value is not None else None)
+    if outcome.cert_expires_at is not None:
+        facts.append(f"certificate until {outcome.cert_expires_at:%Y-%m-%d}")
+    known = ", ".join(fact for fact in facts if fact is not None)
+    head = f"{outcome.verdict.upper()} {url}" + (f" ({known})" if known else "")
+    return f"{head}\n{outcome.detail}" if outcome.detail else head
+
+
+class Command(BaseCommand):
+    help = "Checks one URL as a monitor would, and says whether it is up, slow or down."
+    requires_system_checks = ()  # they would ask for a database
+
+    def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
+        # Bad usage becomes a CommandError here, which run_from_argv turns into our exit code: argparse's own
+        # is 2, and that is what a target that is down gives.
+        self._called_from_command_line = False
+        return super().create_parser(
+            prog_name,
+            subcommand,
+            epilog=_EPILOG,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            **kwargs,
+        )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("url", metavar="URL", help="http or https, without user name and password")
+        parser.add_argument(
+            "--method", default="HEAD", choices=sorted(METHODS), help="default: HEAD, GET with rules"
+        )
+        parser.add_argument(
+            "--expect-status", type=int, metavar="CODE", help="exactly this one; default: 2xx or 3xx"
+        )
+        rule_options = (
+            ("--text-contains", "TEXT", "the body must contain it"),
+            ("--text-absent", "TEXT", "the body must not contain it"),
+            ("--json-field", "PATH[=VALUE]", "the JSON of the body must have this field (with this value)"),
+        )
+        for option, metavar, text in rule_options:
+            parser.add_argument(
+                option,
+                dest="rules",
+                action=_RuleAction,
+                metavar=metavar,
+                help=f"{text}; at most {_MAX_RULES} rules",
+            )
+        parser.add_argument(
+            "--header", action="append", metavar="'Name: value'", help=f"sent along; at most {_MAX_HEADERS}"
+        )
+        parser.add_argument(
+            "--timeout-ms", type=int, default=10_000, metavar="MS", help="for everything; default 10000"
+        )
+        parser.add_argument(
+            "--slow-ms", type=int, default=1_500, metavar="MS", help="from here on slow; default 1500"
+        )
+        parser.add_argument("--follow-redirects", action="store_true", help="judge where redirects lead to")
+        parser.add_argument("--check-ssl", action="store_true", help="report TLS failures as an SSL problem")
+        parser.add_argument("--fail-on-slow", action="store_true", help="exit with 1 when slow")
+        parser.add_argument("--json", action="store_true", dest="as_json", help="print one JSON object")
+
+    def run_from_argv(self, argv: list[str]) -> None:
+        try:
+            super().run_from_argv(argv)
+        except CommandError as error:  # from the parser; those of handle are turned into exits above
+            self.stderr.write(f"CommandError: {str(error).removeprefix('Error: ')}")
+            sys.exit(EXIT_USAGE)
+
+    def handle(self, *, url: str, **options: Any) -> None:
+        spec = build_spec(url, options, guard())
+        outcome = probe_engine().check(spec)
+        self.stdout.write(as_json(outcome) if options["as_json"] else as_text(url, outcome))
+        if outcome.verdict is Verdict.DOWN:
+            sys.exit(EXIT_DOWN)
+        if outcome.verdict is Verdict.SLOW and options["fail_on_slow"]:
+            sys.exit(EXIT_SLOW)
