@@ -11,7 +11,7 @@ from celery import shared_task
 
 from checks import mailbox
 from checks.engine import probe_engine
-from checks.spec import CheckOutcome
+from checks.spec import CheckOutcome, ReasonCode
 from core.clock import utc_now
 from core.db import release_connection
 from monitors import interactive, scheduling
@@ -62,6 +62,9 @@ def first_check(monitor_id: int, claim: int, reply_to: str) -> None:
 def check_draft(sealed_spec: str, reply_to: str) -> None:
     """The check of a draft that is stored nowhere."""
     outcome = probe_engine().check(interactive.load_spec(sealed_spec))
+    if outcome.reason_code is ReasonCode.WORKER_LOST:
+        logger.error("a draft was not checked: %s", outcome.detail)
+        return
     mailbox.post(reply_to, interactive.as_check_result(outcome))
 
 
@@ -74,6 +77,10 @@ def _gather(assignments: Sequence[Assignment]) -> Iterator[list[Reading]]:
     done: queue.SimpleQueue[Reading | None] = queue.SimpleQueue()
 
     def finish(assignment: Assignment, outcome: CheckOutcome) -> None:
+        if outcome.reason_code is ReasonCode.WORKER_LOST:
+            # Our own fault says nothing about the target. The lease runs out, and another worker tries.
+            logger.error("check of monitor %s was not made: %s", assignment.monitor_id, outcome.detail)
+            return
         done.put(Reading(assignment.monitor_id, assignment.claim, assignment.config_version, outcome))
 
     def run() -> None:
@@ -90,7 +97,7 @@ def _gather(assignments: Sequence[Assignment]) -> Iterator[list[Reading]]:
         reading = done.get()
         while reading is not None:
             group.append(reading)
-            if len(group) == len(assignments) or len(group) == MOST_AT_ONCE:
+            if len(group) == MOST_AT_ONCE:
                 break
             try:
                 reading = done.get(timeout=LINGER_SEC)
