@@ -47,7 +47,7 @@ def _declared_charset(content_type: str | None) -> str | None:
         return None
     try:
         name = codecs.lookup(match[1]).name
-        b"".decode(name)  # refuses codecs that make no text of bytes, as zlib and rot13
+        b"a".decode(name, "replace")  # refuses codecs that make no text of bytes, as zlib and rot13
     except (LookupError, ValueError):
         return None
     return None if name.replace("_", "-") in _NOT_CHARSETS else name

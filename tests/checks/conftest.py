@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from checks.probes import ProbeEngine
+from core.egress import EgressGuard, parse_networks
+from tests.targets.certificates import Certificates
+from tests.targets.server import TargetServer
+
+LOOPBACK = EgressGuard(parse_networks("127.0.0.0/8, ::1/128"))
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return Certificates(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="session")
+def engine(certificates: Certificates) -> ProbeEngine:
+    """One for all tests, as in a worker, so that a handle which remembers too much shows."""
+    return ProbeEngine(LOOPBACK, certificates.ca_file)
+
+
+@pytest.fixture
+def targets() -> Iterator[TargetServer]:
+    with TargetServer() as server:
+        yield server

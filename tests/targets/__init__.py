@@ -1,0 +1,1 @@
+"""Local targets that misbehave on the byte level, and the certificates they show."""

@@ -1,0 +1,72 @@
+"""Server certificates for 127.0.0.1 and localhost, good and bad in one way each."""
+
+from __future__ import annotations
+
+import datetime
+import ssl
+from ipaddress import ip_address
+from pathlib import Path
+
+import trustme
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+NAMES = ("127.0.0.1", "localhost")
+EXPIRED_AT = datetime.datetime(2020, 1, 2, 3, 4, 5, tzinfo=datetime.UTC)
+GOOD_UNTIL = datetime.datetime(2031, 1, 2, 3, 4, 5, tzinfo=datetime.UTC)
+
+
+class Certificates:
+    """`ca_file` is what a probe has to trust."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._trusted = trustme.CA()
+        self.ca_file = str(folder / "ca.pem")
+        self._trusted.cert_pem.write_to_path(self.ca_file)
+
+    def good(self) -> ssl.SSLContext:
+        return _context(self._trusted.issue_cert(*NAMES, not_after=GOOD_UNTIL))
+
+    def expired(self) -> ssl.SSLContext:
+        start = EXPIRED_AT - datetime.timedelta(days=90)
+        return _context(self._trusted.issue_cert(*NAMES, not_before=start, not_after=EXPIRED_AT))
+
+    def other_host(self) -> ssl.SSLContext:
+        return _context(self._trusted.issue_cert("other.example", not_after=GOOD_UNTIL))
+
+    def unknown_issuer(self) -> ssl.SSLContext:
+        return _context(trustme.CA().issue_cert(*NAMES, not_after=GOOD_UNTIL))
+
+    def self_signed(self) -> ssl.SSLContext:
+        key = ec.generate_private_key(ec.SECP256R1())
+        name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
+        alternatives = [x509.IPAddress(ip_address("127.0.0.1")), x509.DNSName("localhost")]
+        certificate = (
+            x509.CertificateBuilder()
+            .subject_name(name)
+            .issuer_name(name)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(GOOD_UNTIL - datetime.timedelta(days=3650))
+            .not_valid_after(GOOD_UNTIL)
+            .add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
+            .sign(key, hashes.SHA256())
+        )
+        file = self._folder / "self-signed.pem"
+        file.write_bytes(
+            key.private_bytes(
+                serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+            )
+            + certificate.public_bytes(serialization.Encoding.PEM)
+        )
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(file)
+        return context
+
+
+def _context(leaf: trustme.LeafCert) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    leaf.configure_cert(context)
+    return context
