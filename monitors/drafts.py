@@ -138,6 +138,8 @@ def patch(stored: Draft, given: Mapping[str, Any], *, floor_sec: int, permits_ho
 def _plain(given: Mapping[str, Any], *, stored: Sequence[Header]) -> dict[str, Any]:
     """The given fields of the API as fields of a Draft."""
     taken = {name: given[name] for name in FIELDS if name in given}
+    if "type" in taken:
+        taken["type"] = MonitorType(taken["type"])
     if "content_rules" in taken:
         taken["content_rules"] = tuple(
             Rule(RuleType(r["type"]), r.get("value"), r.get("path"), r.get("equals"))

@@ -34,6 +34,8 @@ def _configure() -> None:
         os.environ["REDIS_URL"] = re.sub(r"/\d+$", f"/{number}", os.environ["REDIS_URL"])
     os.environ["DJANGO_SETTINGS_MODULE"] = "config.settings"
     django.setup()
+    # Not for our children: pytest-django would load the settings of an xdist process before this file runs there.
+    del os.environ["DJANGO_SETTINGS_MODULE"]
 
 
 def _start_servers() -> None:

@@ -34,6 +34,13 @@ class Hop:
     location: bytes | None = None
 
 
+class _HandedOver(socket.socket):
+    """pycurl duplicates the descriptor it is given and drops the socket, which would warn of being left open."""
+
+    def __del__(self) -> None:
+        self.close()
+
+
 class Transfer:
     """An easy handle with its callbacks, reused for one request after another.
 
@@ -172,7 +179,7 @@ class Transfer:
             self.refused_address = True
             return pycurl.SOCKET_BAD
         try:
-            opened = socket.socket(address.family, address.socktype, address.protocol)
+            opened = _HandedOver(address.family, address.socktype, address.protocol)
         except OSError as error:  # out of descriptors, or no such address family on this machine
             self.socket_error = error
             return pycurl.SOCKET_BAD
@@ -195,13 +202,13 @@ class Transfer:
         return None
 
     def _take_header(self, line: bytes) -> None:
-        self._answered = True
         if len(line) < 3:  # the blank line
             self._headers_ended = True
+        elif line[:5] == b"HTTP/":  # again after an interim answer
+            self._answered, self._headers_ended = True, False
+            self._status_line, self._location = line, None
         elif not self._follow:
             return
-        elif line.startswith(b"HTTP/"):
-            self._status_line, self._location = line, None  # a final answer after an interim one
         elif self._location is None and line[:9].lower() == b"location:" and self._redirects():
             self._location = line[9:].strip()
 

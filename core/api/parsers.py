@@ -21,8 +21,8 @@ def _refuse_constant(name: str) -> float:
 
 
 def _whole(digits: str) -> int:
-    # int() of a long run of digits is quadratic, and no field of ours holds more than 64 bits.
-    if len(digits) > 20:
+    # int() of a long run of digits is quadratic; one that is merely too large is left to its field to refuse.
+    if len(digits) > 40:
         raise ValueError("a number has too many digits")
     return int(digits)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
 
 import pytest
 from celery.contrib.testing.worker import start_worker
@@ -13,6 +12,7 @@ from accounts.models import User
 from config.celery import app
 from tests.api.client import Api
 from tests.makers import make_user
+from tests.site import Site
 
 
 @pytest.fixture(autouse=True)
@@ -31,22 +31,17 @@ def api(user: User) -> Api:
     return Api.signed_in(user)
 
 
-@pytest.fixture(scope="session")
-def _worker_thread() -> Iterator[None]:
-    """A real worker on the real broker, in a thread of this process."""
-    with ExitStack() as stack:
-        stack.enter_context(
-            start_worker(
-                app,
-                pool="threads",
-                concurrency=4,
-                perform_ping_check=False,
-                queues=["interactive", "probes", "dispatch"],
-            )
-        )
+@pytest.fixture
+def worker(transactional_db: None) -> Iterator[None]:
+    """A real worker on the real broker, in threads of this process. Rows that it is to see must be committed."""
+    with app.connection() as broker:
+        broker.default_channel.client.flushdb()
+    queues = ["interactive", "probes", "dispatch"]
+    with start_worker(app, pool="threads", concurrency=4, perform_ping_check=False, queues=queues):
         yield
 
 
 @pytest.fixture
-def worker(transactional_db: None, _worker_thread: None) -> None:
-    """For tests whose rows a worker must see: they commit."""
+def site() -> Iterator[Site]:
+    with Site() as site:
+        yield site

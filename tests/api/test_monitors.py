@@ -18,7 +18,7 @@ from monitors.services import create_monitor, delete_monitor
 from projects.access import Caller
 from tests.api.client import Api
 from tests.makers import NOON, at_once, make_monitor, make_plan, make_project, make_user, state_of
-from tests.targets import Target
+from tests.site import Site
 
 FIELDS = [
     *("id", "name", "type", "url", "method", "interval_sec", "slow_ms", "timeout_ms", "expect_status"),
@@ -36,10 +36,10 @@ FIELDS = [
 ]
 
 
-def test_creation_answers_with_the_first_check(worker: None, target: Target) -> None:
+def test_creation_answers_with_the_first_check(worker: None, site: Site) -> None:
     api = Api.signed_in(make_user())
     before = to_ms(utc_now())
-    made = api.post("/v1/monitors", {"url": target.url("/ok"), "name": "Shop", "interval_sec": 60})
+    made = api.post("/v1/monitors", {"url": site.url("/ok"), "name": "Shop", "interval_sec": 60})
     assert made.status == 201
     monitor = made.json
     assert sorted(monitor) == sorted(FIELDS)
@@ -51,17 +51,17 @@ def test_creation_answers_with_the_first_check(worker: None, target: Target) -> 
     assert api.get(f"/v1/monitors/{monitor['id']}").json["status"] == "up"
 
 
-def test_a_first_check_that_fails_is_down_at_once(worker: None, target: Target) -> None:
+def test_a_first_check_that_fails_is_down_at_once(worker: None, site: Site) -> None:
     api = Api.signed_in(make_user())
-    monitor = api.post("/v1/monitors", {"url": target.url("/status/500")}).json
+    monitor = api.post("/v1/monitors", {"url": site.url("/status/500")}).json
     assert (monitor["status"], monitor["fail_threshold"]) == ("down", 3)
     assert CheckResult.objects.get().reason_code == "http_failure"
 
 
-def test_every_field_comes_back_as_it_was_given(worker: None, target: Target) -> None:
+def test_every_field_comes_back_as_it_was_given(worker: None, site: Site) -> None:
     api = Api.signed_in(make_user())
     given: dict[str, Any] = {
-        "url": target.url("/echo"),
+        "url": site.url("/echo"),
         "name": "Naïve ☃",
         "type": "http",
         "method": "POST",
@@ -100,10 +100,10 @@ def test_every_field_comes_back_as_it_was_given(worker: None, target: Target) ->
     )
 
 
-def test_values_of_headers_are_neither_stored_in_clear_nor_answered(worker: None, target: Target) -> None:
+def test_values_of_headers_are_neither_stored_in_clear_nor_answered(worker: None, site: Site) -> None:
     api = Api.signed_in(make_user())
     headers = [{"name": "Authorization", "value": "Bearer hunter2", "type": "bearer"}]
-    made = api.post("/v1/monitors", {"url": target.url("/ok"), "request_headers": headers})
+    made = api.post("/v1/monitors", {"url": site.url("/ok"), "request_headers": headers})
     listed = api.get("/v1/monitors")
     assert "hunter2" not in made.text + listed.text
     with connection.cursor() as cursor:
@@ -111,13 +111,13 @@ def test_values_of_headers_are_neither_stored_in_clear_nor_answered(worker: None
         assert "hunter2" not in cursor.fetchone()[0]
 
 
-def test_a_draft_is_tested_and_nothing_is_saved(worker: None, target: Target) -> None:
+def test_a_draft_is_tested_and_nothing_is_saved(worker: None, site: Site) -> None:
     api = Api.signed_in(make_user())
     up = api.post(
-        "/v1/monitors/test", {"url": target.url("/ok"), "request_headers": [{"name": "X", "value": "y"}]}
+        "/v1/monitors/test", {"url": site.url("/ok"), "request_headers": [{"name": "X", "value": "y"}]}
     )
     assert (up.status, up.json["status"], up.json["http_status"], up.json["detail"]) == (200, "up", 200, None)
-    down = api.post("/v1/monitors/test", {"url": target.url("/status/503")})
+    down = api.post("/v1/monitors/test", {"url": site.url("/status/503")})
     assert (down.json["status"], down.json["http_status"]) == ("down", 503)
     assert "503" in down.json["detail"]
     assert not Monitor.objects.exists()
@@ -287,13 +287,13 @@ def test_somebody_elses_monitor_is_not_there(user: User) -> None:
         ] == [404] * 3
 
 
-def test_project_token_creates_in_its_project_only(worker: None, target: Target) -> None:
+def test_project_token_creates_in_its_project_only(worker: None, site: Site) -> None:
     owner = make_user()
     project, other = make_project(owner), make_project(owner)
     token = Api.with_token(owner, project)
-    made = token.post("/v1/monitors", {"url": target.url("/ok")})
+    made = token.post("/v1/monitors", {"url": site.url("/ok")})
     assert (made.status, made.json["project_id"]) == (201, project.public_id)
-    assert token.post("/v1/monitors", {"url": target.url("/ok"), "project_id": other.public_id}).status == 422
+    assert token.post("/v1/monitors", {"url": site.url("/ok"), "project_id": other.public_id}).status == 422
     assert token.patch(f"/v1/monitors/{made.json['id']}", {"project_id": None}).status == 422
 
 
