@@ -53,7 +53,7 @@ class Batch(Generic[K]):
         *,
         new_transfer: Callable[[], Transfer],
         resolver: Resolver,
-        on_outcome: Callable[[K, CheckOutcome], None],
+        on_outcome: Callable[[K, CheckOutcome], object],
     ) -> None:
         self._reactor = reactor
         self._idle = idle

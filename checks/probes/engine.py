@@ -51,7 +51,7 @@ class ProbeEngine:
     def run(
         self,
         specs: Iterable[tuple[K, CheckSpec]],
-        on_outcome: Callable[[K, CheckOutcome], None],
+        on_outcome: Callable[[K, CheckOutcome], object],
         *,
         max_in_flight: int = _MAX_IN_FLIGHT,
     ) -> None:

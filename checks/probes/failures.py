@@ -42,6 +42,7 @@ _TLS_CODES = frozenset(
 _WEIRD_SERVER_REPLY = 8
 _TOO_LARGE = 100
 _NOT_HTTP_CODES = frozenset({pycurl.E_UNSUPPORTED_PROTOCOL, _WEIRD_SERVER_REPLY, _TOO_LARGE})
+_NOT_HTTP = "The server's answer is not valid HTTP, or its headers are too large."
 _CONTENT_CODES = frozenset({pycurl.E_BAD_CONTENT_ENCODING, pycurl.E_WRITE_ERROR})
 # What says something about this worker and nothing about the target.
 _OWN_CODES = frozenset({pycurl.E_OUT_OF_MEMORY, pycurl.E_FAILED_INIT, pycurl.E_SSL_CACERT_BADFILE})
@@ -100,6 +101,8 @@ def _tls_fault(hop: Hop, transfer: Transfer) -> str:
         return "the server offers no TLS version from 1.2 on"
     if "handshake failure" in message or "no shared cipher" in message:
         return "the server and Pulsekeeper share no way of encryption"
+    if "eof" in message or "reset" in message:
+        return "the server ended the connection during the TLS handshake"
     return "the TLS handshake failed"
 
 
@@ -121,7 +124,9 @@ def _explain_connect(transfer: Transfer) -> Failure:
 
 def _explain_broken(hop: Hop) -> Failure:
     """A connection that broke after it stood."""
-    if hop.status and hop.ttfb_us and hop.headers_ended:
+    if hop.message.startswith("Too large response headers"):  # a total that shares a code with resets
+        return Failure(ReasonCode.CONNECTION_FAILURE, _NOT_HTTP)
+    if hop.status >= 200 and hop.ttfb_us and hop.headers_ended:
         return Failure(
             ReasonCode.PARTIAL_RESPONSE,
             f"The response (status {hop.status}) was cut short: the connection ended before the body did.",
@@ -148,7 +153,7 @@ def explain(spec: CheckSpec, hop: Hop, transfer: Transfer) -> Failure | None:
             return Failure(ReasonCode.TLS_FAILURE, f"SSL problem: {fault}.")
         return Failure(ReasonCode.CONNECTION_FAILURE, f"No secure connection: {fault}.")
     if code in _NOT_HTTP_CODES:
-        return Failure(ReasonCode.CONNECTION_FAILURE, "The server's answer is not valid HTTP.")
+        return Failure(ReasonCode.CONNECTION_FAILURE, _NOT_HTTP)
     if code in _CONTENT_CODES:
         return Failure(
             ReasonCode.CONTENT_FAILURE,

@@ -15,6 +15,7 @@ _TAKES_CONTENT = frozenset({"POST", "PUT", "PATCH"})  # an empty body is announc
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _ENDS_LINE = re.compile(r"[\r\n\0]")
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f]")
 # What may stand in a path or query as it is: RFC 3986, and % because what is escaped stays escaped.
@@ -146,7 +147,9 @@ def redirected(request: Request, spec: CheckSpec, *, status: int, location: str)
     Headers of the monitor go to its own origin alone. 303, and 301 and 302 after POST, become a GET without body.
     """
     try:
-        target = parse_target(urljoin(request.target.url, location.strip()))
+        # urljoin takes an absolute URL without a host for a relative one.
+        location = location.strip()
+        target = parse_target(location if _SCHEME.match(location) else urljoin(request.target.url, location))
     except ValueError as error:
         text = str(error) if isinstance(error, BadRequestError) else "The URL cannot be used."
         raise BadRequestError(text.replace("The URL", "Its Location", 1)) from error
