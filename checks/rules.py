@@ -53,7 +53,7 @@ def _declared_charset(content_type: str | None) -> str | None:
     return None if name.replace("_", "-") in _NOT_CHARSETS else name
 
 
-def decode_body(body: bytes, content_type: str | None) -> str:
+def decode_body(body: bytes | bytearray, content_type: str | None) -> str:
     """The text of a body: charset of the Content-Type, then byte order mark, then UTF-8 with replacement."""
     charset = _declared_charset(content_type)
     if charset is None:
@@ -68,7 +68,7 @@ def decode_body(body: bytes, content_type: str | None) -> str:
 class _Body:
     """A body that is decoded and parsed at most once, and only for a rule that asks."""
 
-    def __init__(self, raw: bytes, content_type: str | None) -> None:
+    def __init__(self, raw: bytes | bytearray, content_type: str | None) -> None:
         self._raw = raw
         self._content_type = content_type
 
@@ -134,7 +134,7 @@ def _check_json(rule: ContentRule, body: _Body) -> str | None:
 
 
 def find_broken_rule(
-    rules: tuple[ContentRule, ...], raw: bytes, *, content_type: str | None, over_cap: bool
+    rules: tuple[ContentRule, ...], raw: bytes | bytearray, *, content_type: str | None, over_cap: bool
 ) -> str | None:
     """A sentence on the first rule that the body breaks, None when every rule passes.
 

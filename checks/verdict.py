@@ -75,7 +75,7 @@ def _find_failure(spec: CheckSpec, exchange: Exchange) -> Failure | None:
         return Failure(ReasonCode.HTTP_FAILURE, _wrong_status(spec, status))
     if spec.rules:
         broken = find_broken_rule(
-            spec.rules, bytes(exchange.body), content_type=exchange.content_type, over_cap=exchange.over_cap
+            spec.rules, exchange.body, content_type=exchange.content_type, over_cap=exchange.over_cap
         )
         if broken is not None:
             return Failure(ReasonCode.CONTENT_FAILURE, broken)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections import deque
 from collections.abc import Callable, Iterable
 from functools import lru_cache, partial
 from importlib.metadata import PackageNotFoundError, version
 from ipaddress import ip_address
+from pathlib import Path
 from typing import TypeVar
 
 from checks.probes.batch import Batch
@@ -25,8 +27,9 @@ _MAX_IN_FLIGHT = 256  # bounds descriptors, and with 1 MiB of body each the memo
 def _product_version() -> str:
     try:
         return version("pulsekeeper")
-    except PackageNotFoundError:
-        return "dev"
+    except PackageNotFoundError:  # run from a checkout, as `make up` does
+        project = Path(__file__).resolve().parents[2] / "pyproject.toml"
+        return str(tomllib.loads(project.read_text())["project"]["version"])
 
 
 class ProbeEngine:

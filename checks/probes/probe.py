@@ -116,7 +116,7 @@ class Probe:
             exchange.latency_ms = (self._elapsed_us + hop.total_us) // 1000
         if self.spec.rules and failure is None:
             exchange.content_type = transfer.content_type()
-            exchange.body = transfer.body or b""
+            exchange.body = transfer.take_body()
             exchange.over_cap = transfer.over_cap
         if transfer.https and (text := transfer.certificate_end()) is not None:
             exchange.cert_expires_at = parse_certificate_end(text)

@@ -16,6 +16,8 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_HOST = re.compile(r"[A-Za-z0-9._-]+")
+_NO_NAME = "The URL cannot be used: its host is no valid domain name."
 _ENDS_LINE = re.compile(r"[\r\n\0]")
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f]")
 # What may stand in a path or query as it is: RFC 3986, and % because what is escaped stays escaped.
@@ -52,9 +54,13 @@ def _ascii_host(host: str) -> str:
     if host.isascii():
         return host
     try:
-        return host.encode("idna").decode("ascii")
+        encoded = host.encode("idna").decode("ascii")
     except UnicodeError as error:
-        raise BadRequestError("The URL cannot be used: its host is no valid domain name.") from error
+        raise BadRequestError(_NO_NAME) from error
+    # What IDNA folds to ASCII may hold a blank or a delimiter.
+    if not _HOST.fullmatch(encoded):
+        raise BadRequestError(_NO_NAME)
+    return encoded
 
 
 def _ascii_netloc(parts: SplitResult) -> str:

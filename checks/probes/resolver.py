@@ -75,7 +75,14 @@ class Resolver:
                 self._backlog.append(host)
                 return
             self._threads += 1
-        threading.Thread(target=self._work, args=(host,), name="probe-resolver", daemon=True).start()
+        try:
+            threading.Thread(target=self._work, args=(host,), name="probe-resolver", daemon=True).start()
+        except RuntimeError:  # the system has no thread left
+            with self._lock:
+                self._threads -= 1
+                unanswered = self._waiting.pop(host)
+            for call in unanswered:
+                call(Answer(error=f"The name {host} could not be looked up; Pulsekeeper is out of threads."))
 
     def _work(self, host: str) -> None:
         while True:

@@ -60,7 +60,7 @@ class Transfer:
         self._prepare()
 
     def _forget(self) -> None:
-        self.body: bytearray | None = None
+        self._body: bytearray | None = None
         self.over_cap = False
         self.refused_address = False  # the guard refused at least one
         self.opened_socket = False
@@ -149,6 +149,11 @@ class Transfer:
             location=self._location,
         )
 
+    def take_body(self) -> bytes | bytearray:
+        """The body, which this handle then no longer holds."""
+        body, self._body = self._body, None
+        return body or b""
+
     def content_type(self) -> str | None:
         raw: bytes | None = self.easy.getinfo_raw(pycurl.CONTENT_TYPE)
         return None if raw is None else raw.decode("latin-1")
@@ -192,9 +197,9 @@ class Transfer:
         room = BODY_CAP - self._received
         size = len(chunk)
         if self._keep_body:
-            if self.body is None:
-                self.body = bytearray()
-            self.body += chunk if size <= room else chunk[:room]
+            if self._body is None:
+                self._body = bytearray()
+            self._body += chunk if size <= room else chunk[:room]
         if size > room:
             self.over_cap = True
             return _NO_BYTES_TAKEN

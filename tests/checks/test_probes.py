@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import random
 import socket
 import threading
 import time
@@ -263,6 +264,36 @@ def test_all_cases_in_one_batch(engine: ProbeEngine, targets: TargetServer) -> N
     assert {case.id: (case.verdict, case.reason) for case in CASES} == {
         name: (outcome.verdict, outcome.reason_code) for name, outcome in ended.items()
     }
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_bytes_are_a_verdict_too(seed: int, engine: ProbeEngine, targets: TargetServer) -> None:
+    """Responses of the cases above, cut, doubled and scrambled: every one ends, in time, with a reason."""
+    chance = random.Random(seed)
+    whole = [b"".join(step for step in case.script if isinstance(step, bytes))[:4096] for case in CASES]
+
+    def spoil(response: bytes) -> bytes:
+        spoilt = bytearray(response or b"HTTP/1.1 200 OK\r\n")
+        for _ in range(chance.randrange(4)):
+            at = chance.randrange(len(spoilt))
+            spoilt[at : at + chance.randrange(8)] = chance.randbytes(chance.randrange(8))
+            spoilt = spoilt or bytearray(b"\0")
+        return bytes(spoilt[: chance.randrange(len(spoilt) + 1)])
+
+    responses = [spoil(chance.choice(whole)) for _ in range(150)]
+    site = targets.serve(lambda seen: [responses[int(seen.path[1:])]])
+    rules = (HAS_FIELD, CONTAINS_END, ())
+    specs = [
+        (n, short(url=site.url(f"/{n}"), rules=rules[n % 3], follow_redirects=n % 2 == 0, timeout_ms=2000))
+        for n in range(len(responses))
+    ]
+    ended: dict[int, CheckOutcome] = {}
+    started = time.monotonic()
+    engine.run(specs, lambda key, outcome: ended.setdefault(key, outcome))
+    assert (time.monotonic() - started) * 1000 < 2000 + OVERRUN_MS
+    assert len(ended) == len(responses)
+    for outcome in ended.values():
+        assert outcome.passed or outcome.reason_code not in {None, ReasonCode.WORKER_LOST}
 
 
 def test_outcomes_come_as_checks_end(engine: ProbeEngine, targets: TargetServer) -> None:
