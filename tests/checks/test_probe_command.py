@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from checks.management.commands.probe import Command
 from tests.targets.server import Hang, Pause, Seen, TargetServer, answer
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -89,7 +90,7 @@ def test_failing_and_hanging(targets: TargetServer) -> None:
         (("http://user:secret@127.0.0.1/",), "user name or password"),
         (("http://10.0.0.1/",), "10.0.0.1 is a private or reserved address"),
         (("http://0xa.1/",), "10.0.0.1 is a private or reserved address"),
-        (("http://[::1]/",), "::1 is a private or reserved address"),
+        (("http://[fd00::1]/",), "fd00::1 is a private or reserved address"),
         ((NOWHERE, "--method", "BREW"), "--method"),
         ((NOWHERE, "--header", "no colon"), "--header takes 'Name: value'"),
         ((NOWHERE, "--header", "X Y: secret"), "header cannot be sent"),
@@ -106,12 +107,26 @@ def test_failing_and_hanging(targets: TargetServer) -> None:
     ],
     ids=str,
 )
-def test_bad_usage(arguments: tuple[str, ...], words: str) -> None:
-    ran = probe(*arguments)
+def test_bad_usage(arguments: tuple[str, ...], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        Command().run_from_argv(["manage.py", "probe", *arguments])
+    printed = capsys.readouterr()
+    assert (ended.value.code, printed.out) == (3, "")
+    assert words in printed.err
+    assert printed.err.count("\n") == 1
+    assert "secret" not in printed.err
+
+
+def test_bad_usage_ends_the_process_with_3() -> None:
+    ran = probe(NOWHERE, "--unknown")
     assert (ran.returncode, ran.stdout) == (3, "")
-    assert words in ran.stderr
-    assert ran.stderr.count("\n") == 1
-    assert "secret" not in ran.stderr
+    assert "--unknown" in ran.stderr
+
+
+def test_a_private_address_has_to_be_allowed() -> None:
+    ran = probe(NOWHERE, networks="")
+    assert ran.returncode == 3
+    assert "127.0.0.1 is a private or reserved address" in ran.stderr
 
 
 def test_help_has_an_example() -> None:
