@@ -17,6 +17,7 @@ class _Handler(BaseHTTPRequestHandler):
         kind, _, argument = self.path.strip("/").partition("/")
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         if kind == "hang":
+            self.server.site.hung += 1
             self.server.site.closing.wait(timeout=60)
             return
         status, text = (int(argument), "") if kind == "status" else (200, "ok")
@@ -47,6 +48,7 @@ class Site:
         self._lock = threading.Lock()
         self._port = 0
         self.requests = 0
+        self.hung = 0
         self.closing = threading.Event()
 
     def __enter__(self) -> Site:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+import redis
 from celery.contrib.testing.worker import start_worker
 from pytest_django.fixtures import Settings
 
@@ -32,10 +33,10 @@ def api(user: User) -> Api:
 
 
 @pytest.fixture
-def worker(transactional_db: None) -> Iterator[None]:
+def worker(transactional_db: None, settings: Settings) -> Iterator[None]:
     """A real worker on the real broker, in threads of this process. Rows that it is to see must be committed."""
-    with app.connection() as broker:
-        broker.default_channel.client.flushdb()
+    with redis.Redis.from_url(settings.REDIS_URL) as broker:
+        broker.flushdb()
     queues = ["interactive", "probes", "dispatch"]
     with start_worker(app, pool="threads", concurrency=4, perform_ping_check=False, queues=queues):
         yield

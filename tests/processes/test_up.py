@@ -14,110 +14,16 @@ import socket
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 
-from tests.processes.waiting import processes_of, until
-
-ROOT = Path(__file__).resolve().parents[2]
-UP_SECONDS = 60
-STOP_SECONDS = 10
+from tests.processes.up import ROOT, STOP_SECONDS, Start, free_port
+from tests.processes.waiting import until
 
 # Several process trees at once are more than a small machine carries: one worker of xdist runs all of these.
 pytestmark = pytest.mark.xdist_group("up")
-
-
-class Up:
-    """A running `up`, its output, and what belongs to it."""
-
-    def __init__(
-        self, command: list[str], data_dir: Path, environment: dict[str, str], **variables: str
-    ) -> None:
-        self.data_dir = data_dir
-        self.port = free_port()
-        self.log = data_dir.parent / f"up-{self.port}.log"
-        given = {"DATA_DIR": str(data_dir), "PORT": str(self.port)}
-        with self.log.open("wb") as log:
-            self.process = subprocess.Popen(
-                command,
-                cwd=ROOT,
-                env={**environment, **given, **variables},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,  # a foreground group of its own, as a shell gives a job
-            )
-
-    @property
-    def output(self) -> str:
-        return self.log.read_text(errors="replace")
-
-    def wait_until_up(self) -> None:
-        address = f"Pulsekeeper is up: http://127.0.0.1:{self.port}"
-
-        def is_up() -> bool:
-            if self.process.poll() is not None:
-                raise AssertionError(f"ended with {self.process.returncode}:\n{self.output[-4000:]}")
-            return address in self.output
-
-        try:
-            until(is_up, UP_SECONDS, "the address is printed")
-        except AssertionError as error:
-            raise AssertionError(f"{error}\n{self.output[-4000:]}") from None
-
-    def pid_of(self, name: str) -> int:
-        """Of the process type `name`, as last started."""
-        return int(re.findall(rf"{name} started \(pid=(\d+)\)", self.output)[-1])
-
-    def processes(self) -> list[psutil.Process]:
-        return processes_of(self.data_dir)
-
-    def assert_all_gone(self, seconds: float = STOP_SECONDS) -> None:
-        until(lambda: not self.processes(), seconds, f"no process is left: {self.processes()}")
-
-    def end(self) -> None:
-        """Whatever happened in the test: leave nothing."""
-        if self.process.poll() is None:
-            self.process.terminate()
-            try:
-                self.process.wait(20)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
-        for process in self.processes():
-            process.kill()
-
-
-Start = Callable[..., Up]
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-@pytest.fixture
-def data_dir(tmp_path: Path) -> Path:
-    return tmp_path / "data"
-
-
-@pytest.fixture
-def start(clean_environment: dict[str, str], data_dir: Path) -> Iterator[Start]:
-    running: list[Up] = []
-
-    def start_up(*command: str, **variables: str) -> Up:
-        chosen = list(command) or [sys.executable, "manage.py", "up"]
-        running.append(Up(chosen, data_dir, clean_environment, **variables))
-        return running[-1]
-
-    yield start_up
-    for up in running:
-        up.end()
 
 
 def refusal(environment: dict[str, str], **variables: str) -> str:
@@ -200,7 +106,14 @@ def test_sigterm_ends_all_and_a_second_start_carries_on(start: Start) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_make_and_all_below_it(start: Start, number: signal.Signals) -> None:
     # -o: the virtualenv is this one, whoever made it.
-    up = start("make", "-o", ".venv/.local", "up", ADMIN_EMAIL="root@example.org", ADMIN_PASSWORD="a long password of mine")
+    up = start(
+        "make",
+        "-o",
+        ".venv/.local",
+        "up",
+        ADMIN_EMAIL="root@example.org",
+        ADMIN_PASSWORD="a long password of mine",
+    )
     up.wait_until_up()
     assert "a long password of mine" not in up.output
     assert sign_in(up.port, "root@example.org", "a long password of mine") == 201

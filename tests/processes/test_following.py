@@ -1,0 +1,176 @@
+"""The main job on the real process tree: a monitor followed through its target's outage, and through kills."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import psutil
+import pytest
+import requests
+
+from monitors.models import LEASE_MARGIN
+from tests.processes.up import ROOT, Start, Up
+from tests.processes.waiting import until
+from tests.site import Site
+
+pytestmark = pytest.mark.xdist_group("up")
+
+PASSWORD = "correct horse battery"
+LEASE_SECONDS = LEASE_MARGIN.total_seconds() + 1  # with a timeout of one second
+
+
+class Client:
+    """Somebody with curl."""
+
+    def __init__(self, up: Up) -> None:
+        self._up = up
+        self._base = f"http://127.0.0.1:{up.port}/v1"
+        self._session = requests.Session()
+        answer = self.post("/sessions", {"email": "admin@example.com", "password": PASSWORD})
+        self._session.headers["Authorization"] = f"Bearer {answer['token']}"
+
+    def post(self, path: str, body: dict[str, Any]) -> Any:
+        response = self._session.post(self._base + path, json=body, timeout=30)
+        assert response.ok, response.text
+        return response.json()
+
+    def monitor(self, monitor_id: str) -> dict[str, Any]:
+        response = self._session.get(f"{self._base}/monitors/{monitor_id}", timeout=10)
+        assert response.ok, response.text
+        found: dict[str, Any] = response.json()
+        return found
+
+    def wait_for(self, monitor_id: str, status: str) -> dict[str, Any]:
+        until(lambda: self.monitor(monitor_id)["status"] == status, 30, f"the monitor is {status}")
+        return self.monitor(monitor_id)
+
+    def wait_for_another_check(self, monitor_id: str) -> None:
+        last = self.monitor(monitor_id)["last_checked_at"]
+        until(
+            lambda: self.monitor(monitor_id)["last_checked_at"] > last,
+            LEASE_SECONDS + 10,
+            "it is checked again within a lease, and the time that a restart takes",
+        )
+
+    def close(self) -> None:
+        self._session.close()
+
+
+def manage(up: Up, code: str, environment: dict[str, str]) -> str:
+    """Python on the running instance's database, by `manage.py shell`, as an operator would."""
+    done = subprocess.run(
+        [sys.executable, "manage.py", "shell", "--no-imports", "-c", code],
+        cwd=ROOT,
+        env={**environment, "DATA_DIR": str(up.data_dir)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    return done.stdout
+
+
+def stored(up: Up, environment: dict[str, str]) -> dict[str, Any]:
+    """Results as [claim, verdict, checked_at] and changes as [before, after, at], times in epoch ms."""
+    code = """
+import json
+from checks.models import CheckResult
+from core.clock import to_ms
+from monitors.models import StatusChange
+results = CheckResult.objects.order_by("claim").values_list("claim", "verdict", "checked_at")
+changes = StatusChange.objects.order_by("pk").values_list("before", "after", "at")
+print(json.dumps({
+    "results": [[c, v, to_ms(at)] for c, v, at in results], "changes": [[b, a, to_ms(at)] for b, a, at in changes]
+}))
+"""
+    found: dict[str, Any] = json.loads(manage(up, code, environment))
+    return found
+
+
+def kill(up: Up, name: str) -> None:
+    """Kill the process type outright, and wait until it runs again."""
+    pid = up.pid_of(name)
+    psutil.Process(pid).send_signal(signal.SIGKILL)
+    until(lambda: up.pid_of(name) != pid, 20, f"{name} is started again")
+
+
+@pytest.fixture
+def up(start: Start, clean_environment: dict[str, str]) -> Up:
+    """Running, with a plan that checks every second."""
+    running = start(ADMIN_PASSWORD=PASSWORD)
+    running.wait_until_up()
+    code = "from accounts.models import Plan; Plan.objects.update(min_interval_sec=1)"
+    manage(running, code, clean_environment)
+    return running
+
+
+@pytest.fixture
+def client(up: Up) -> Iterator[Client]:
+    client = Client(up)
+    yield client
+    client.close()
+
+
+def test_a_monitor_is_followed_through_an_outage(
+    up: Up, client: Client, clean_environment: dict[str, str]
+) -> None:
+    with Site() as site:
+        # Nobody answers for the first check while that worker is stopped: the status is null.
+        interactive = psutil.Process(up.pid_of("interactive"))
+        interactive.suspend()
+        try:
+            body = {"url": site.url("/ok"), "interval_sec": 1, "timeout_ms": 1000, "fail_threshold": 2}
+            made = client.post("/monitors", body)
+        finally:
+            interactive.resume()
+        assert (made["status"], made["status_since"], made["uptime_24h"]) == (None, None, None)
+
+        seen = [client.wait_for(made["id"], "up")]
+        site.stop()
+        seen.append(client.wait_for(made["id"], "down"))
+        site.start()
+        seen.append(client.wait_for(made["id"], "up"))
+
+    found = stored(up, clean_environment)
+    times = [monitor["status_since"] for monitor in seen]
+    assert times == sorted(times)
+    steps = zip([None, "up", "down"], ["up", "down", "up"], times, strict=True)
+    assert found["changes"] == [[before, after, at] for before, after, at in steps]
+    verdicts = {at: verdict for _, verdict, at in found["results"]}
+    assert [verdicts[at] for at in times] == ["up", "down", "up"], (
+        "each change is the time of a stored result"
+    )
+    run = [verdict for _, verdict, at in found["results"] if times[0] <= at <= times[1]]
+    assert run[-3:] == ["up", "down", "down"], "down with the second failure in a row, not with the first"
+    claims = [claim for claim, _, _ in found["results"]]
+    assert len(claims) == len(set(claims))
+
+
+def test_killed_worker_and_beat_lose_no_more_than_a_lease(
+    up: Up, client: Client, clean_environment: dict[str, str]
+) -> None:
+    with Site() as site:
+        body = {"url": site.url("/ok"), "interval_sec": 1, "timeout_ms": 1000, "fail_threshold": 1}
+        monitor_id = client.post("/monitors", body)["id"]
+        hanging = client.post("/monitors", body | {"url": site.url("/hang")})["id"]
+        for name in ("worker", "beat"):
+            begun = site.hung
+            until(lambda begun=begun: site.hung > begun, 20, "a check is under way")  # type: ignore[misc]
+            kill(up, name)
+            for watched in (monitor_id, hanging):
+                client.wait_for_another_check(watched)
+        assert client.monitor(monitor_id)["status"] == "up"
+        changes = stored(up, clean_environment)["changes"]
+        assert [change[:2] for change in changes] == [[None, "up"], [None, "down"]], "no false change"
+
+    manage(
+        up,
+        "from checks.models import CheckResult; from django.db.models import Count;"
+        "assert not CheckResult.objects.values('monitor_id', 'claim').annotate(n=Count('*')).filter(n__gt=1)",
+        clean_environment,
+    )
