@@ -43,8 +43,11 @@ def checks() -> dict[str, list[str]]:
         "API schema": [python, manage, "spectacular", "--validate", "--fail-on-warn", "--file", os.devnull],
         "django check": [python, manage, "check", "--fail-level", "WARNING"],
     }
+    # Ours only: a folder whose name begins with a dot holds the virtualenv or a cache.
     templates = [
-        str(path.relative_to(ROOT)) for path in ROOT.glob("*/**/*.html") if "templates" in path.parts
+        str(path.relative_to(ROOT))
+        for path in ROOT.glob("[!.]*/**/*.html")
+        if "templates" in path.relative_to(ROOT).parts
     ]
     if templates:
         steps["templates"] = [str(BIN / "djade"), "--target-version", "5.2", "--check", *sorted(templates)]
