@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Any
 from urllib.parse import urlsplit
 
+from checks.probes.request import BadRequestError, parse_target
 from checks.spec import RuleType
 from core.errors import ValidationFailed
 
@@ -198,10 +199,11 @@ def _check_url(draft: Draft, permits_host: Permits) -> None:
     if "@" in parts.netloc:
         raise fail("must hold no user name or password; use a request header.")
     try:
-        host.encode("idna")
-    except UnicodeError:
+        parse_target(url)  # what the prober would refuse is refused here
         if ":" not in host:
-            raise fail("does not name a valid host.") from None
+            host.encode("idna")  # labels that no name server has: empty ones, and those beyond 63 bytes
+    except (BadRequestError, UnicodeError):
+        raise fail("does not name a valid host.") from None
     if not permits_host(host):
         raise fail("is a private or reserved address, which Pulsekeeper does not probe.")
 
