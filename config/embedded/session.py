@@ -81,11 +81,19 @@ def _start_keeper(
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,
+            bufsize=0,
             cwd=BASE_DIR,
             start_new_session=True,
         )
     # A keeper that ends early closes its pipe, so this cannot wait for nothing; its own limits end the rest.
-    answer, _ = _talk(keeper, json.dumps(request).encode())
+    try:
+        answer = _talk(keeper, json.dumps(request).encode())
+    except BaseException:
+        # A signal to us, most likely. The keeper would see for itself that nobody came; end with it gone.
+        keeper.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            keeper.wait(STOP_SECONDS)
+        raise
     try:
         error = json.loads(answer)["error"]
     except ValueError:
@@ -95,14 +103,15 @@ def _start_keeper(
         raise EmbeddedError(error)
 
 
-def _talk(keeper: subprocess.Popen[bytes], request: bytes) -> tuple[bytes, int]:
+def _talk(keeper: subprocess.Popen[bytes], request: bytes) -> bytes:
     assert keeper.stdin is not None
     assert keeper.stdout is not None
     _keepers.append(keeper)
     with keeper.stdin as stdin, keeper.stdout as stdout:
-        stdin.write(request)
+        with suppress(BrokenPipeError):  # it ended already; its silence says so
+            stdin.write(request)
         stdin.close()
-        return stdout.readline(), keeper.pid
+        return stdout.readline()
 
 
 def _leave(folder: DataFolder, holder: FileLock) -> None:

@@ -103,6 +103,14 @@ def test_sigterm_ends_all_and_a_second_start_carries_on(start: Start) -> None:
     assert sign_in(second.port, "admin@example.com", password[1]) == 201
 
 
+def test_sigterm_while_the_servers_start_leaves_no_process(start: Start) -> None:
+    up = start()
+    until((up.data_dir / "postgres.init").exists, 20, "initdb runs")
+    up.process.terminate()
+    assert up.process.wait(STOP_SECONDS) == 128 + signal.SIGTERM
+    up.assert_all_gone(0)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_make_and_all_below_it(start: Start, number: signal.Signals) -> None:
     # -o: the virtualenv is this one, whoever made it.
