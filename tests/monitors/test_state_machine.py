@@ -1,0 +1,267 @@
+"""Decisions 30 to 36 by random runs, against references that recount everything from the beginning.
+
+The references are written from the text of the decisions and share nothing with the code: they keep every event
+and count back through them at each step, where the code keeps counters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from itertools import pairwise, takewhile
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from checks.spec import Verdict
+from monitors.models import Monitor, MonitorState, StatusChange
+from monitors.recording import Reading, record
+from monitors.scheduling import claim_due
+from monitors.services import update_monitor
+from monitors.state import Change, Policy, Status, advance
+from monitors.uptime import Span, Standing, Turn, uptime_percent
+from projects.access import Caller
+from tests.makers import NOON, make_monitor, make_user, minutes, outcome
+
+UP, SLOW, DOWN = Verdict.UP, Verdict.SLOW, Verdict.DOWN
+
+
+@dataclass(frozen=True)
+class Result:
+    """A completed check, `after` minutes after what came before."""
+
+    verdict: Verdict
+    after: int
+
+
+@dataclass(frozen=True)
+class Mute:
+    """For so many minutes from now; 0 clears."""
+
+    minutes: int
+
+
+@dataclass(frozen=True)
+class Edit:
+    fail_threshold: int
+    recover_threshold: int
+
+
+@dataclass(frozen=True)
+class PauseAndResume:
+    """Paused, and resumed so many minutes later."""
+
+    minutes: int
+
+
+Event = Result | Mute | Edit | PauseAndResume
+
+THRESHOLDS = st.integers(1, 4)
+EVENTS = st.lists(
+    st.one_of(
+        # Results come most often, or no run would be long enough for a threshold.
+        *[st.builds(Result, st.sampled_from([UP, SLOW, DOWN, DOWN]), st.integers(1, 3))] * 4,
+        st.builds(Mute, st.sampled_from([0, 1, 2, 5, 9])),
+        st.builds(Edit, THRESHOLDS, THRESHOLDS),
+        st.builds(PauseAndResume, st.integers(1, 9)),
+    ),
+    max_size=40,
+)
+
+
+@dataclass
+class Reference:
+    """Decisions 30 to 32, read aloud. `seen` is every result since the beginning or the last resumption."""
+
+    fail_threshold: int
+    recover_threshold: int
+    muted_until: datetime | None = None
+    status: Verdict | None = None
+    since: datetime | None = None
+    unset: bool = True  # the next completed check sets the status at once (30, 32)
+    seen: list[tuple[str, datetime]] = field(default_factory=list)
+    changes: list[Change] = field(default_factory=list)
+
+    def resume(self) -> None:
+        self.seen, self.unset = [], True
+
+    def result(self, verdict: Verdict, at: datetime) -> None:
+        muted = self.muted_until is not None and at < self.muted_until
+        if verdict is DOWN and muted:
+            self.seen.append(("muted", at))  # neither counts nor leads to down
+            return
+        self.seen.append(("fail" if verdict is DOWN else "pass", at))
+        if self.unset or self._moves(verdict):
+            self._set(verdict, at)
+        self.unset = False
+
+    def _moves(self, verdict: Verdict) -> bool:
+        if self.status is DOWN:
+            return verdict is not DOWN and len(self._run("pass", across=())) >= self.recover_threshold
+        # A muted failure is no pass either: it neither lengthens a run of failures nor ends it.
+        return verdict is not DOWN or len(self._run("fail", across=("muted",))) >= self.fail_threshold
+
+    def _run(self, kind: str, *, across: Sequence[str]) -> list[datetime]:
+        """When those of `kind` came that end what was seen, the latest first."""
+        run = takewhile(lambda entry: entry[0] == kind or entry[0] in across, reversed(self.seen))
+        return [at for entry, at in run if entry == kind]
+
+    def _set(self, verdict: Verdict, at: datetime) -> None:
+        if self.status is not verdict:
+            began = self._run("fail", across=("muted",))[-1] if verdict is DOWN else None
+            self.changes.append(Change(self.status, verdict, at, began))
+            self.status, self.since = verdict, at
+
+
+def check_invariants(
+    before: Status, after: Status, change: Change | None, *, verdict: Verdict, at: datetime, policy: Policy
+) -> None:
+    """What holds of every single step, whatever the reference says."""
+    assert (change is not None) == (before.status is not after.status), "a change if and only if it differs"
+    if change is None:
+        assert after.since == before.since
+    else:
+        assert (change.before, change.after, change.at) == (before.status, after.status, after.since)
+        assert after.since == at
+        assert before.since is None or after.since > before.since
+    muted = policy.muted_until is not None and at < policy.muted_until
+    if verdict is DOWN:
+        assert after.status in (before.status, DOWN), "a failure leads to down or nowhere"
+        if muted:
+            assert (after.status, after.fresh) == (before.status, before.fresh)
+            assert after.failures <= before.failures, "muted failures do not count"
+        elif before.fresh:
+            assert after.status is DOWN, "a first result sets the status at once"
+    else:
+        assert after.status in (before.status, verdict)
+        if before.status is not DOWN or before.fresh:
+            assert after.status is verdict, "a pass shows at once unless it has to recover first"
+        if before.status is None:
+            assert after.status is verdict
+    if after.status is not DOWN:
+        assert after.failures < policy.fail_threshold or after.failures <= before.failures
+
+
+@settings(max_examples=400, deadline=None)
+@given(EVENTS, THRESHOLDS, THRESHOLDS)
+def test_advance_against_the_reference(events: list[Event], fail: int, recover: int) -> None:
+    reference, policy, status, now = Reference(fail, recover), Policy(fail, recover), Status(), NOON
+    changes: list[Change] = []
+    for event in events:
+        match event:
+            case Result(verdict, after):
+                now += minutes(after)
+                before = status
+                status, change = advance(status, outcome(verdict, at=now), policy)
+                check_invariants(before, status, change, verdict=verdict, at=now, policy=policy)
+                changes += [change] if change else []
+                reference.result(verdict, now)
+                assert (status.status, status.since) == (reference.status, reference.since)
+            case Mute(length):
+                policy = replace(policy, muted_until=now + minutes(length) if length else None)
+                reference.muted_until = policy.muted_until
+            case Edit(new_fail, new_recover):
+                policy = replace(policy, fail_threshold=new_fail, recover_threshold=new_recover)
+                reference.fail_threshold, reference.recover_threshold = new_fail, new_recover
+            case PauseAndResume(length):
+                now += minutes(length)
+                status = replace(status, fresh=True, failures=0, passes=0, failing_since=None)
+                reference.resume()
+    assert changes == reference.changes
+    assert all(one.after is two.before for one, two in pairwise(changes))
+
+
+@pytest.mark.django_db
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(EVENTS, THRESHOLDS, THRESHOLDS)
+def test_the_whole_write_path_against_the_reference(events: list[Event], fail: int, recover: int) -> None:
+    """The same runs through the services that production uses: claims, recording, PATCH, the database."""
+    user = make_user()
+    caller = Caller(user)
+    MonitorState.objects.update(next_due_at=None)  # those of the examples before are out of the way
+    monitor = make_monitor(user, first=UP, fail_threshold=fail, recover_threshold=recover)
+    reference, now = Reference(fail, recover), NOON
+    reference.result(UP, NOON)
+    for event in events:
+        match event:
+            case Result(verdict, after):
+                now += minutes(after)
+                MonitorState.objects.filter(pk=monitor.pk).update(next_due_at=now, claimed_at=None)
+                (claim,) = claim_due(now, limit=10)
+                version = Monitor.objects.get(pk=monitor.pk).config_version
+                record([Reading(monitor.pk, claim.number, version, outcome(verdict, at=now))], now=now)
+                reference.result(verdict, now)
+            case Mute(length):
+                until = now + minutes(length) if length else None
+                Monitor.objects.filter(pk=monitor.pk).update(muted_until=until)
+                reference.muted_until = until
+            case Edit(new_fail, new_recover):
+                edited = {"fail_threshold": new_fail, "recover_threshold": new_recover}
+                update_monitor(caller, monitor.public_id, edited, now=now)
+                reference.fail_threshold, reference.recover_threshold = new_fail, new_recover
+            case PauseAndResume(length):
+                update_monitor(caller, monitor.public_id, {"enabled": False}, now=now)
+                now += minutes(length)
+                update_monitor(caller, monitor.public_id, {"enabled": True}, now=now)
+                reference.resume()
+    state = MonitorState.objects.get(pk=monitor.pk)
+    assert (state.status, state.status_since) == (reference.status, reference.since)
+    stored = StatusChange.objects.filter(monitor=monitor, kind="status").order_by("pk")
+    assert [(c.before, c.after, c.at, c.failing_since) for c in stored] == [
+        (c.before, c.after, c.at, c.failing_since) for c in reference.changes
+    ]
+
+
+# --- the share of time -----------------------------------------------------------------------------------
+
+STANDINGS = st.builds(Standing, st.sampled_from([None, UP, SLOW, DOWN]), st.booleans())
+LENGTH = 40  # seconds of the window
+
+
+def second(number: int) -> datetime:
+    return NOON + timedelta(seconds=number)
+
+
+def naive_uptime(history: list[tuple[int, Standing]], first: Standing, gaps: set[int]) -> float | None:
+    """Each second of the window by itself: observed or not, down or not."""
+    observed = down = 0
+    for at in range(LENGTH):
+        standing = first
+        for moment, following in history:
+            if moment <= at:
+                standing = following
+        if standing.status is None or standing.paused or at in gaps:
+            continue
+        observed += 1
+        down += standing.status is DOWN
+    return None if observed == 0 else round(100 * (observed - down) / observed, 2)
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, LENGTH), STANDINGS), max_size=12),
+    STANDINGS,
+    st.lists(st.integers(-5, LENGTH + 5), max_size=6, unique=True),
+)
+def test_uptime_against_a_count_of_seconds(
+    history: list[tuple[int, Standing]], first: Standing, edges: list[int]
+) -> None:
+    history.sort(key=lambda entry: entry[0])
+    standings = [first, *(standing for _, standing in history)]
+    turns = [
+        Turn(second(at), before, after)
+        for (at, _), (before, after) in zip(history, pairwise(standings), strict=True)
+    ]
+    edges.sort()
+    gaps = list(zip(edges[::2], edges[1::2], strict=False))  # disjoint, also over the window's edges
+    found = uptime_percent(
+        Span(second(0), second(LENGTH)),
+        turns,
+        standings[-1],
+        [Span(second(start), second(end)) for start, end in gaps],
+    )
+    silent = {at for start, end in gaps for at in range(start, end)}
+    assert found == naive_uptime(history, first, silent)
+    assert found is None or 0 <= found <= 100
