@@ -70,6 +70,11 @@ class Env(BaseSettings):
     throttle_scale: float = Field(
         default=1.0, ge=0, description="Multiplies every throttle; 0 turns throttling off."
     )
+    trusted_proxies: Annotated[tuple[IPv4Network | IPv6Network, ...], NoDecode] = Field(
+        default=(),
+        description="Comma-separated CIDRs of reverse proxies whose `X-Forwarded-For` tells a client's address to "
+        "the throttles. Without it the address is that of the connection.",
+    )
     log_level: str = Field(default="INFO", description="Level of Pulsekeeper's own log lines.")
     port: int = Field(default=8000, ge=1, le=65535, description="Port of the web server under `make up`.")
     admin_email: str = Field(
@@ -86,7 +91,7 @@ class Env(BaseSettings):
             return tuple(part.strip() for part in value.split(",") if part.strip())
         return value
 
-    @field_validator("allowed_private_networks", mode="before")
+    @field_validator("allowed_private_networks", "trusted_proxies", mode="before")
     @classmethod
     def _networks(cls, value: object) -> object:
         return parse_networks(value) if isinstance(value, str) else value

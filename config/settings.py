@@ -41,6 +41,19 @@ SSL_CERT_FILE = ENV.ssl_cert_file
 DATA_DIR = ENV.data_dir
 BASE_URL = ENV.base_url.rstrip("/")
 STAGING_URL = ENV.staging_url.rstrip("/")
+TRUSTED_PROXIES = ENV.trusted_proxies
+
+# Scope: at most so many requests in so many seconds. `core.throttles` says whose requests are counted together.
+THROTTLES = {
+    "sign-in": (20, 60),
+    "sign-in-email": (20, 900),
+    "password": (10, 900),
+    "unauthorized": (120, 60),
+    "create-and-test": (60, 60),
+    "invite": (30, 3600),
+    "pings": (3000, 60),
+    "requests": (1200, 60),
+}
 THROTTLE_SCALE = ENV.throttle_scale
 
 DEBUG = ENV.debug
@@ -112,6 +125,7 @@ DATA_UPLOAD_MAX_MEMORY_SIZE = 256 * 1024  # the largest valid body is a monitor 
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": ["tokens.authentication.BearerAuthentication"],
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
+    "DEFAULT_THROTTLE_CLASSES": ["core.throttles.CallerThrottle"],
     "DEFAULT_PARSER_CLASSES": ["core.api.parsers.JsonParser"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_CONTENT_NEGOTIATION_CLASS": "core.api.parsers.AlwaysJson",

@@ -1,45 +1,162 @@
-"""Throttles: fixed windows counted in the broker, so that every web process shares them."""
+"""Throttles: fixed windows counted in the broker, so that every web process shares them.
+
+Scopes and their rates are one table, `THROTTLES` of the settings; `THROTTLE_SCALE` multiplies all of them. A broker
+that is out of reach opens every throttle: PostgreSQL still judges credentials and caps.
+"""
 
 from __future__ import annotations
 
 import logging
+import time
+from functools import cache
 from typing import Any
 
+import redis
 from django.conf import settings
-from django.core.cache import cache
-from redis.exceptions import RedisError
+from django.utils.crypto import salted_hmac
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+from rest_framework.exceptions import Throttled
 from rest_framework.request import Request
 from rest_framework.throttling import BaseThrottle
 
+from core.addresses import client_network
+
 logger = logging.getLogger(__name__)
 
+PATIENCE_SEC = 0.25  # for connecting, and for an answer
+LEFT_ALONE_SEC = 5.0  # a broker that did not answer is not asked again for so long
 
-class AddressThrottle(BaseThrottle):
-    """At most `rate` requests in `seconds` from one address; subclasses set `scope`."""
+_asked_again_at = (
+    0.0  # monotonic; one number per process, and a lost race between threads costs one more question
+)
 
-    scope = ""
-    rate = 0
-    seconds = 60
+
+@cache
+def _broker(url: str) -> redis.Redis:
+    # One more try, and only for a connection that was closed on us meanwhile; a silence is not waited for twice.
+    retry: Any = Retry(NoBackoff(), 1, supported_errors=(redis.ConnectionError,))
+    return redis.Redis.from_url(
+        url, socket_connect_timeout=PATIENCE_SEC, socket_timeout=PATIENCE_SEC, retry=retry
+    )
+
+
+def _hit(key: str, *, seconds: int) -> tuple[int, float]:
+    """Count one more in the window of `key`: how many it has now, and the seconds until it ends."""
+    with _broker(settings.REDIS_URL).pipeline(transaction=True) as pipe:
+        pipe.incr(key)
+        # NX: the window ends when its first request says. Asked every time, so that no count is left for ever.
+        pipe.expire(key, seconds, nx=True)
+        pipe.pttl(key)
+        count, _, remaining_ms = pipe.execute()
+    return int(count), max(0.0, int(remaining_ms) / 1000)
+
+
+def seconds_to_wait(scope: str, identity: str) -> float | None:
+    """Count a request of `identity` in `scope`; None where it may pass, else the rest of the window."""
+    global _asked_again_at
+    scale = settings.THROTTLE_SCALE
+    if scale == 0 or time.monotonic() < _asked_again_at:
+        return None
+    most, seconds = settings.THROTTLES[scope]
+    # A digest: an e-mail address, or what somebody typed in its place, is nothing to leave in the broker.
+    name = salted_hmac("pulsekeeper.throttles", identity, algorithm="sha256").hexdigest()[:32]
+    try:
+        count, remaining = _hit(f"throttle:{scope}:{name}", seconds=seconds)
+    except redis.RedisError as error:
+        _asked_again_at = time.monotonic() + LEFT_ALONE_SEC
+        logger.warning("throttles are off for %.0f s, the broker does not answer: %s", LEFT_ALONE_SEC, error)
+        return None
+    return None if count <= max(1, int(most * scale)) else remaining
+
+
+class Throttle(BaseThrottle):
+    """At most so many requests of one identity in a window; subclasses name the scope and the identity.
+
+    `methods` limits it to some methods of a view.
+    """
+
+    scope: str
+    methods: frozenset[str] | None = None
+    _wait: float | None = None
+
+    def identity(self, request: Request) -> str | None:
+        """Whose requests are counted together; None counts nothing."""
+        raise NotImplementedError
 
     def allow_request(self, request: Request, view: Any) -> bool:
-        if settings.THROTTLE_SCALE == 0:
+        if self.methods is not None and request.method not in self.methods:
             return True
-        key = f"throttle:{self.scope}:{request.META.get('REMOTE_ADDR', '')}"
-        try:
-            # add() then incr(): both atomic; whichever request comes first in a window opens it.
-            cache.add(key, 0, timeout=self.seconds)
-            return int(cache.incr(key)) <= self.rate * settings.THROTTLE_SCALE
-        except ValueError:
-            return True  # the window ended between the two calls
-        except RedisError as error:
-            # Signing in during a broker outage matters more than counting: PostgreSQL still judges it.
-            logger.warning("throttle %s is off, the broker does not answer: %s", self.scope, error)
-            return True
+        identity = self.identity(request)
+        self._wait = None if identity is None else seconds_to_wait(self.scope, identity)
+        return self._wait is None
 
-    def wait(self) -> float:
-        return float(self.seconds)
+    def wait(self) -> float | None:
+        return self._wait
+
+
+class AddressThrottle(Throttle):
+    def identity(self, request: Request) -> str | None:
+        return client_network(request)
+
+
+class CallerThrottle(Throttle):
+    """Everything of `/v1`, by the person behind the credential, whichever token is used; else by address."""
+
+    scope = "requests"
+
+    def identity(self, request: Request) -> str | None:
+        # Caller is of a higher floor: what is asked of it here is that it has a `user`.
+        person = getattr(request.user, "user", None)
+        return client_network(request) if person is None else f"user:{person.pk}"
+
+
+class ProbeThrottle(CallerThrottle):
+    """Creating and testing monitors: each has a worker probe somebody's server at once."""
+
+    scope = "create-and-test"
+    methods = frozenset({"POST"})
+
+
+class InviteThrottle(CallerThrottle):
+    """Adding members: it sends e-mail to strangers, and tells who has an account (decision 44)."""
+
+    scope = "invite"
+    methods = frozenset({"POST"})
+
+
+class PasswordThrottle(CallerThrottle):
+    """Changing the password asks for the current one: a stolen session is not to try them all."""
+
+    scope = "password"
+    methods = frozenset({"PATCH"})
 
 
 class SignInThrottle(AddressThrottle):
     scope = "sign-in"
-    rate = 20
+
+
+class SignInEmailThrottle(Throttle):
+    """By the account that is tried: one account cannot be tried from many addresses."""
+
+    scope = "sign-in-email"
+
+    def identity(self, request: Request) -> str | None:
+        email = request.data.get("email") if isinstance(request.data, dict) else None
+        return email.strip().lower() if isinstance(email, str) else None
+
+
+class PingThrottle(AddressThrottle):
+    """Heartbeat pings: generous, since a whole network of jobs may come from one address."""
+
+    scope = "pings"
+
+
+def count_unauthorized(request: Request) -> None:
+    """One more request of that address without a valid token; raises Throttled past the rate.
+
+    Counted where it failed, and asked of failures only: whoever shares the address and has a token is not stopped.
+    """
+    wait = seconds_to_wait("unauthorized", client_network(request))
+    if wait is not None:
+        raise Throttled(wait)

@@ -7,12 +7,20 @@ from rest_framework.request import Request
 
 from core.clock import utc_now
 from core.errors import Unauthorized
+from core.throttles import count_unauthorized
 from projects.access import Caller
 from tokens.services import caller_for
 
 
 class BearerAuthentication(BaseAuthentication):
     def authenticate(self, request: Request) -> tuple[Caller, str]:
+        try:
+            return self._caller(request)
+        except Unauthorized:
+            count_unauthorized(request)
+            raise
+
+    def _caller(self, request: Request) -> tuple[Caller, str]:
         scheme, _, credential = get_authorization_header(request).partition(b" ")
         if scheme.lower() != b"bearer":
             raise Unauthorized

@@ -13,7 +13,7 @@ from core.api.schema import ErrorSerializer
 from core.api.views import OK, OkSerializer, body_of
 from core.clock import utc_now
 from core.errors import ProjectRequired
-from core.throttles import SignInThrottle
+from core.throttles import SignInEmailThrottle, SignInThrottle
 from projects.access import caller_of
 from tokens import services
 from tokens.serializers import (
@@ -28,7 +28,7 @@ from tokens.serializers import (
 class SessionList(APIView):
     authentication_classes = ()
     permission_classes = (AllowAny,)
-    throttle_classes = (SignInThrottle,)
+    throttle_classes = (SignInThrottle, SignInEmailThrottle)
 
     @extend_schema(
         operation_id="create_session",

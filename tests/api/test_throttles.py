@@ -1,0 +1,195 @@
+"""Throttles: counted in the broker, by caller and by address, and open when the broker is away."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import time
+from collections.abc import Iterator
+from ipaddress import ip_network
+
+import pytest
+import redis
+from django.test import Client, RequestFactory
+from pytest_django.fixtures import Settings
+
+from accounts.models import User
+from core import throttles
+from core.addresses import client_network
+from tests.api.client import Answer, Api
+from tests.makers import PASSWORD, at_once, make_project, make_user
+
+
+@pytest.fixture(autouse=True)
+def _throttled(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    settings.THROTTLE_SCALE = 1
+    settings.THROTTLES = dict.fromkeys(settings.THROTTLES, (1000, 60))
+    monkeypatch.setattr(throttles, "_asked_again_at", 0.0)
+    with redis.Redis.from_url(settings.REDIS_URL) as broker:
+        broker.flushdb()
+        yield
+        broker.flushdb()
+
+
+def limit(settings: Settings, scope: str, most: int, seconds: int = 60) -> None:
+    settings.THROTTLES = settings.THROTTLES | {scope: (most, seconds)}
+
+
+def sign_in(email: str, *, address: str = "192.0.2.1", password: str = "wrong") -> Answer:
+    return Answer(
+        Client(REMOTE_ADDR=address).post(
+            "/v1/sessions", {"email": email, "password": password}, content_type="application/json"
+        )
+    )
+
+
+def test_every_scope_has_a_rate_and_the_other_way_round() -> None:
+    from config import settings as written
+
+    scopes = {
+        cls.scope
+        for cls in vars(throttles).values()
+        if isinstance(cls, type) and issubclass(cls, throttles.Throttle) and hasattr(cls, "scope")
+    }
+    assert scopes | {"unauthorized"} == set(written.THROTTLES)
+
+
+def test_a_window_lets_so_many_pass_and_says_how_long_it_lasts(settings: Settings, user: User) -> None:
+    limit(settings, "requests", 3, 100)
+    api = Api.signed_in(user)
+    assert [api.get("/v1/projects").status for _ in range(4)] == [200, 200, 200, 429]
+    with redis.Redis.from_url(settings.REDIS_URL) as broker:
+        (key,) = broker.keys("throttle:requests:*")
+        broker.pexpire(key, 41_500)
+    refused = api.get("/v1/projects")
+    assert (refused.json["error"], int(refused.headers["Retry-After"])) == ("rate_limited", 42)
+
+
+def test_a_window_ends(settings: Settings) -> None:
+    limit(settings, "pings", 1, 1)
+    assert throttles.seconds_to_wait("pings", "a") is None
+    wait = throttles.seconds_to_wait("pings", "a")
+    assert wait is not None
+    assert 0 < wait <= 1
+    time.sleep(wait + 0.01)  # what Retry-After asks of a caller is what is tested
+    assert throttles.seconds_to_wait("pings", "a") is None
+
+
+def test_a_count_that_lost_its_end_gets_one_again(settings: Settings) -> None:
+    throttles.seconds_to_wait("pings", "a")
+    with redis.Redis.from_url(settings.REDIS_URL) as broker:
+        (key,) = broker.keys("throttle:pings:*")
+        broker.persist(key)
+        throttles.seconds_to_wait("pings", "a")
+        assert 0 < broker.ttl(key) <= 60
+
+
+def test_the_scale_multiplies_and_zero_turns_off(settings: Settings) -> None:
+    limit(settings, "pings", 10)
+    settings.THROTTLE_SCALE = 0.5
+    assert [throttles.seconds_to_wait("pings", "a") is None for _ in range(6)] == [True] * 5 + [False]
+    settings.THROTTLE_SCALE = 0.001
+    assert throttles.seconds_to_wait("pings", "b") is None, "a small scale does not shut the door"
+    settings.THROTTLE_SCALE = 0
+    assert all(throttles.seconds_to_wait("pings", "a") is None for _ in range(20))
+
+
+def test_counting_is_atomic(settings: Settings) -> None:
+    limit(settings, "pings", 20)
+
+    def passes() -> int:
+        return sum(throttles.seconds_to_wait("pings", "a") is None for _ in range(10))
+
+    assert sum(int(str(n)) for n in at_once(*[passes] * 5)) == 20
+
+
+def test_callers_are_counted_by_person(settings: Settings, user: User) -> None:
+    limit(settings, "requests", 2)
+    project = make_project(user)
+    session, token, other = Api.signed_in(user), Api.with_token(user, project), Api.signed_in(make_user())
+    assert session.get("/v1/monitors").status == 200
+    assert token.get("/v1/monitors").status == 200
+    assert session.get("/v1/monitors").status == 429
+    assert token.get("/v1/monitors").status == 429
+    assert other.get("/v1/monitors").status == 200
+
+
+def test_create_and_test_share_a_stricter_rate(settings: Settings, user: User) -> None:
+    limit(settings, "create-and-test", 2)
+    api = Api.signed_in(user)
+    assert api.post("/v1/monitors", {}).status == 422
+    assert api.post("/v1/monitors/test", {}).status == 422
+    assert api.post("/v1/monitors/test", {}).status == 429
+    assert api.post("/v1/monitors", {}).status == 429
+    assert api.get("/v1/monitors").status == 200
+
+
+def test_sign_in_is_throttled_by_address(settings: Settings, db: None) -> None:
+    limit(settings, "sign-in", 2)
+    answers = [sign_in(f"user{n}@example.com").status for n in range(3)]
+    assert answers == [401, 401, 429]
+    assert sign_in("user9@example.com", address="192.0.2.2").status == 401
+
+
+def test_one_account_is_not_tried_from_many_addresses(settings: Settings, user: User) -> None:
+    limit(settings, "sign-in-email", 2)
+    spellings = [user.email, f" {user.email.upper()} ", user.email]
+    answers = [sign_in(email, address=f"192.0.2.{n}").status for n, email in enumerate(spellings)]
+    assert answers == [401, 401, 429]
+    assert sign_in(user.email, address="192.0.2.9", password=PASSWORD).status == 429
+    with redis.Redis.from_url(settings.REDIS_URL) as broker:
+        assert not [key for key in broker.keys("*") if user.email.encode() in key]
+
+
+@pytest.mark.parametrize("body", ["[]", "{", '{"email": 5}', '{"email": null}', "null"])
+def test_a_sign_in_without_an_email_is_refused_for_that(db: None, body: str) -> None:
+    assert Api().send("post", "/v1/sessions", body).status == 422
+
+
+def test_bad_tokens_are_throttled_by_address_and_good_ones_are_not(settings: Settings, user: User) -> None:
+    limit(settings, "unauthorized", 2)
+    assert [Api("ses_nonsense").get("/v1/monitors").status for _ in range(3)] == [401, 401, 429]
+    refused = Api().get("/v1/monitors")
+    assert (refused.status, refused.json["error"]) == (429, "rate_limited")
+    assert int(refused.headers["Retry-After"]) >= 1
+    assert Api.signed_in(user).get("/v1/monitors").status == 200
+
+
+@pytest.mark.parametrize("listening", [True, False], ids=["silent", "refusing"])
+def test_without_the_broker_everything_passes_soon(
+    settings: Settings, user: User, listening: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    limit(settings, "requests", 1)
+    api = Api.signed_in(user)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        settings.REDIS_URL = f"redis://127.0.0.1:{silent.getsockname()[1]}/0"
+        if not listening:
+            silent.close()
+        start = time.monotonic()
+        with caplog.at_level(logging.WARNING, logger="core"):
+            assert [api.get("/v1/projects").status for _ in range(20)] == [200] * 20
+        assert time.monotonic() - start < 3, "twenty requests pay once for a broker that does not answer"
+    assert caplog.text.count("throttles are off") == 1
+
+
+@pytest.mark.parametrize(
+    ("peer", "forwarded", "trusted", "counted"),
+    [
+        ("192.0.2.1", None, "", "192.0.2.1"),
+        ("192.0.2.1", "198.51.100.7", "", "192.0.2.1"),
+        ("192.0.2.1", "198.51.100.7", "10.0.0.0/8", "192.0.2.1"),
+        ("10.0.0.1", "198.51.100.7", "10.0.0.0/8", "198.51.100.7"),
+        ("10.0.0.1", "203.0.113.5, 198.51.100.7, 10.0.0.2", "10.0.0.0/8", "198.51.100.7"),
+        ("10.0.0.1", "203.0.113.5, nonsense", "10.0.0.0/8", "10.0.0.1"),
+        ("10.0.0.1", "", "10.0.0.0/8", "10.0.0.1"),
+        ("::ffff:10.0.0.1", "198.51.100.7", "10.0.0.0/8", "198.51.100.7"),
+        ("2001:db8:1:2:3:4:5:6", None, "", "2001:db8:1:2::/64"),
+        ("", None, "", "None"),
+    ],
+)
+def test_whose_address_counts(
+    settings: Settings, peer: str, forwarded: str | None, trusted: str, counted: str
+) -> None:
+    settings.TRUSTED_PROXIES = tuple(ip_network(cidr) for cidr in trusted.split(",") if cidr)
+    headers = {} if forwarded is None else {"X-Forwarded-For": forwarded}
+    assert client_network(RequestFactory(REMOTE_ADDR=peer).get("/", headers=headers)) == counted
