@@ -14,6 +14,7 @@ from core.api.pagination import Page, page_parameters
 from core.api.schema import ErrorSerializer
 from core.api.views import OK, OkSerializer, body_of
 from core.clock import utc_now
+from core.throttles import CallerThrottle, ProbeThrottle
 from monitors import interactive, selectors, services
 from monitors.models import Monitor, spec_of
 from monitors.serializers import (
@@ -31,6 +32,8 @@ def _shown(monitors: Sequence[Monitor]) -> list[Any]:
 
 
 class MonitorList(APIView):
+    throttle_classes = (CallerThrottle, ProbeThrottle)
+
     @extend_schema(
         operation_id="list_monitors",
         summary="List monitors",
@@ -58,6 +61,8 @@ class MonitorList(APIView):
 
 
 class MonitorTest(APIView):
+    throttle_classes = (CallerThrottle, ProbeThrottle)
+
     @extend_schema(
         operation_id="test_monitor",
         summary="Check a draft once, saving nothing",
