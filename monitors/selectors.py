@@ -56,33 +56,50 @@ def statistics(monitors: Sequence[Monitor], *, now: datetime) -> dict[int, Stati
     window = Span(now - DAY, now)
     ids = [monitor.pk for monitor in monitors]
     latencies = average_latency(ids, since=window.start)
-    gaps = [
-        Span(gap.started_at, gap.ended_at)
-        for gap in SchedulerGap.objects.filter(ended_at__gt=window.start, started_at__lt=now)
-    ]
-    turns: dict[int, list[Turn]] = defaultdict(list)
-    changes = StatusChange.objects.filter(monitor__in=ids, at__gt=window.start, at__lte=now).order_by(
-        "at", "pk"
-    )
-    for change in changes.only("monitor_id", "kind", "at", "before", "after"):
-        turns[change.monitor_id].append(_turn(change))
+    gaps = gaps_since(window.start)
+    turns = turns_since(window.start, ids)
     return {
         monitor.pk: Statistics(
-            uptime_percent(window, turns[monitor.pk], _standing_of(monitor), gaps), latencies.get(monitor.pk)
+            uptime_percent(window, turns[monitor.pk], standing_of(monitor), gaps), latencies.get(monitor.pk)
         )
         for monitor in monitors
     }
 
 
-def _turn(change: StatusChange) -> Turn:
-    return Turn(
-        change.at,
-        Standing(_verdict(change.before), paused=change.kind == StatusChange.Kind.RESUMED),
-        Standing(_verdict(change.after), paused=change.kind == StatusChange.Kind.PAUSED),
+def gaps_since(start: datetime) -> list[Span]:
+    """When Pulsekeeper itself was stopped."""
+    gaps = SchedulerGap.objects.filter(ended_at__gt=start)
+    return [Span(gap.started_at, gap.ended_at) for gap in gaps]
+
+
+def turns_since(start: datetime, monitor_ids: Sequence[int]) -> dict[int, list[Turn]]:
+    """The turns of each monitor that bear on its uptime.
+
+    Those between up and slow do not, and a monitor that wavers has one for every check. There is no end: a
+    worker's clock may be ahead of ours, and a change of the next second tells how it stood until now. Ordered
+    as they were written, under the lock of the monitor's state.
+    """
+    passing = (Verdict.UP, Verdict.SLOW)
+    changes = (
+        StatusChange.objects.filter(monitor__in=monitor_ids, at__gte=start)
+        .exclude(kind=StatusChange.Kind.STATUS, before__in=passing, after__in=passing)
+        .order_by("pk")
     )
+    turns: dict[int, list[Turn]] = defaultdict(list)
+    for monitor_id, kind, at, before, after in changes.values_list(
+        "monitor_id", "kind", "at", "before", "after"
+    ):
+        turns[monitor_id].append(
+            Turn(
+                at,
+                Standing(_verdict(before), paused=kind == StatusChange.Kind.RESUMED),
+                Standing(_verdict(after), paused=kind == StatusChange.Kind.PAUSED),
+            )
+        )
+    return turns
 
 
-def _standing_of(monitor: Monitor) -> Standing:
+def standing_of(monitor: Monitor) -> Standing:
     return Standing(_verdict(monitor.state.status), paused=not monitor.enabled)
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 
 from checks.spec import Verdict
 
@@ -39,25 +39,76 @@ class Span:
         return max(min(self.end, other.end) - max(self.start, other.start), timedelta())
 
 
-def uptime_percent(
-    window: Span, turns: Sequence[Turn], now_standing: Standing, gaps: Iterable[Span]
-) -> float | None:
-    """Percent, two decimals; None with nothing observed.
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What came of a window: how long was observed, how long of that was down, how often it went down."""
 
-    `turns` are those within the window, oldest first; without any the present standing held throughout.
+    observed: timedelta = timedelta()
+    down: timedelta = timedelta()
+    incidents: int = 0
+
+    @property
+    def percent(self) -> float | None:
+        """Of the observed time, how much was not down; two decimals; None with nothing observed."""
+        if self.observed <= timedelta():
+            return None
+        return round(100 * (self.observed - self.down) / self.observed, 2)
+
+
+def tally(windows: Sequence[Span], turns: Sequence[Turn], now: Standing, gaps: Iterable[Span]) -> list[Tally]:
+    """Of each window, in one walk. The windows follow one another without overlap, oldest first.
+
+    `turns` are those from the first window's start on, in the order they were written: moments of different
+    clocks (a worker's, the web's) may run a little backwards, and such a turn counts at the one before it.
+    Turns after the last window tell how it stood before them. Without any, `now` held throughout.
     `gaps` are the times in which Pulsekeeper itself was stopped; they do not overlap each other.
     """
     gaps = list(gaps)
-    observed = down = timedelta()
-    start, standing = window.start, turns[0].before if turns else now_standing
-    for end, following in [*((turn.at, turn.after) for turn in turns), (window.end, now_standing)]:
-        if standing.observed:
-            stretch = Span(start, end)
-            length = stretch.overlap(window) - sum((stretch.overlap(gap) for gap in gaps), timedelta())
-            observed += length
-            if standing.status is Verdict.DOWN:
-                down += length
-        start, standing = end, following
-    if observed <= timedelta():
-        return None
-    return round(100 * (observed - down) / observed, 2)
+    found = [Tally() for _ in windows]
+    if not windows:
+        return found
+    at, last = windows[0].start, windows[-1].end
+    standing = turns[0].before if turns else now
+    index = 0
+    for turn in [*turns, Turn(last, now, now)]:
+        end = max(turn.at, at)
+        while index < len(windows) and windows[index].end <= at:
+            index += 1
+        for position in range(index, len(windows)):
+            window = windows[position]
+            if window.start > end:
+                break
+            found[position] = _add(found[position], window, Span(at, end), standing, gaps)
+            if _goes_down(turn) and window.start <= end < window.end:
+                found[position] = replace(found[position], incidents=found[position].incidents + 1)
+        at, standing = end, turn.after
+    return found
+
+
+def _goes_down(turn: Turn) -> bool:
+    return turn.after.status is Verdict.DOWN and turn.before.status is not Verdict.DOWN
+
+
+def _add(so_far: Tally, window: Span, stretch: Span, standing: Standing, gaps: Sequence[Span]) -> Tally:
+    if not standing.observed:
+        return so_far
+    seen = Span(max(stretch.start, window.start), min(stretch.end, window.end))
+    if seen.end <= seen.start:
+        return so_far
+    length = seen.end - seen.start - sum((seen.overlap(gap) for gap in gaps), timedelta())
+    down = length if standing.status is Verdict.DOWN else timedelta()
+    return replace(so_far, observed=so_far.observed + length, down=so_far.down + down)
+
+
+def uptime_percent(
+    window: Span, turns: Sequence[Turn], now_standing: Standing, gaps: Iterable[Span]
+) -> float | None:
+    """Percent of one window, two decimals; None with nothing observed."""
+    return tally([window], turns, now_standing, gaps)[0].percent
+
+
+def utc_days(days: int, *, now: datetime) -> list[Span]:
+    """The last `days` days of UTC, oldest first; today's ends now."""
+    today = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    starts = [today - timedelta(days=back) for back in range(days - 1, -1, -1)]
+    return [Span(start, min(start + timedelta(days=1), now)) for start in starts]

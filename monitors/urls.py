@@ -1,10 +1,12 @@
 from django.urls import path
 
 import core.api.converters  # noqa: F401  (registers <id:…>)
-from monitors import views
+from monitors import history_views, views
 
 urlpatterns = [
     path("monitors", views.MonitorList.as_view()),
     path("monitors/test", views.MonitorTest.as_view()),
     path("monitors/<id:monitor_id>", views.MonitorDetail.as_view()),
+    path("monitors/<id:monitor_id>/checks", history_views.MonitorChecks.as_view()),
+    path("monitors/<id:monitor_id>/uptime", history_views.MonitorUptime.as_view()),
 ]

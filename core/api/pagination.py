@@ -4,39 +4,48 @@ from __future__ import annotations
 
 import base64
 import binascii
-from typing import Any, TypeVar
+from typing import Any
 
-from django.db.models import Model, QuerySet
+from django.db.models import QuerySet
 from drf_spectacular.utils import OpenApiParameter
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from core.api.query import int_param
 from core.errors import ValidationFailed
 
 MAX_LIMIT = 1000
-M = TypeVar("M", bound=Model)
+MAX_NUMBER = 2**63 - 1
 
 
-def _limit(request: Request) -> int | None:
-    text = request.query_params.get("limit")
-    if text is None:
-        return None
-    if not (text.isascii() and text.isdigit() and 1 <= int(text[:10]) <= MAX_LIMIT):
-        raise ValidationFailed(f"must be a whole number from 1 to {MAX_LIMIT}.", field="limit")
-    return int(text)
+def limit_of(request: Request) -> int | None:
+    """How many rows are asked for at most; None where the caller leaves it to us."""
+    return int_param(request, "limit", minimum=1, maximum=MAX_LIMIT)
 
 
-def _cursor(request: Request) -> int | None:
+def cursor_of(request: Request, *, numbers: int) -> tuple[int, ...] | None:
+    """The numbers that `with_next` put into the cursor, None on the first page."""
     text = request.query_params.get("cursor")
     if text is None:
         return None
     try:
-        last = int(base64.urlsafe_b64decode(text.encode()).decode("ascii"))
+        decoded = base64.b64decode(text.encode("ascii"), altchars=b"-_", validate=True).decode("ascii")
+        found = tuple(int(part) for part in decoded.split(".") if len(part) <= 19)
     except (ValueError, binascii.Error):
-        last = -1
-    if not 0 <= last < 2**63:
+        found = ()
+    if len(found) != numbers or not all(0 <= number <= MAX_NUMBER for number in found):
         raise ValidationFailed("is not a cursor that a Link header gave.", field="cursor")
-    return last
+    return found
+
+
+def with_next(request: Request, response: Response, *position: int) -> Response:
+    """Announce a further page, that begins after `position`: the last row's place in the order, in numbers."""
+    text = ".".join(map(str, position))
+    query = request.query_params.copy()
+    query["cursor"] = base64.urlsafe_b64encode(text.encode()).decode()
+    address = request.build_absolute_uri(f"{request.path}?{query.urlencode()}")
+    response["Link"] = f'<{address}>; rel="next"'
+    return response
 
 
 class Page:
@@ -44,32 +53,26 @@ class Page:
 
     def __init__(self, request: Request, queryset: QuerySet[Any]) -> None:
         self._request = request
-        self._limit = _limit(request)
-        after = _cursor(request)
+        limit, after = limit_of(request), cursor_of(request, numbers=1)
         queryset = queryset.order_by("pk")
         if after is not None:
-            queryset = queryset.filter(pk__gt=after)
-        rows = list(queryset if self._limit is None else queryset[: self._limit + 1])
-        self._more = self._limit is not None and len(rows) > self._limit
-        self.rows: list[Any] = rows[: self._limit]
+            queryset = queryset.filter(pk__gt=after[0])
+        rows = list(queryset if limit is None else queryset[: limit + 1])
+        self._more = limit is not None and len(rows) > limit
+        self.rows: list[Any] = rows[:limit]
 
     def response(self, data: Any) -> Response:
         response = Response(data)
-        if self._more:
-            cursor = base64.urlsafe_b64encode(str(self.rows[-1].pk).encode()).decode()
-            query = self._request.query_params.copy()
-            query["cursor"] = cursor
-            address = self._request.build_absolute_uri(f"{self._request.path}?{query.urlencode()}")
-            response["Link"] = f'<{address}>; rel="next"'
-        return response
+        return with_next(self._request, response, self.rows[-1].pk) if self._more else response
 
 
-def page_parameters() -> list[OpenApiParameter]:
+def page_parameters(*, default: int | None = None) -> list[OpenApiParameter]:
     """The query parameters of a list, for its description in openapi.json."""
+    limit: dict[str, Any] = {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT}
     return [
         OpenApiParameter(
             "limit",
-            {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT},
+            limit if default is None else limit | {"default": default},
             description="How many at most; a further page is announced by a Link header with rel=next.",
         ),
         OpenApiParameter("cursor", str, description="From the Link header of the page before."),

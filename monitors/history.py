@@ -1,0 +1,56 @@
+"""What a monitor's past looks like: its results, and each day's share of uptime."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+from datetime import date, datetime
+from hashlib import blake2b
+
+from checks.selectors import daily_latency
+from monitors.models import Monitor
+from monitors.selectors import gaps_since, standing_of, turns_since
+from monitors.uptime import tally, utc_days
+
+MAX_DAYS = 90
+
+
+@dataclass(frozen=True, slots=True)
+class Day:
+    """A day of UTC. `uptime` in percent, None with nothing observed; `down_sec` of the observed time."""
+
+    date: date
+    uptime: float | None
+    down_sec: int
+    incidents: int
+    avg_latency_ms: float | None
+
+
+def check_id(monitor: Monitor, claim: int) -> str:
+    """The public id of a result.
+
+    Rows are numbered across all tenants, so their number would tell anybody how many checks the service makes.
+    (monitor, claim) names a result as well; keyed with the monitor's own id, which nobody else knows, the
+    digest cannot be made or undone by others, needs no column, and stays when the server's keys change.
+    """
+    digest = blake2b(str(claim).encode(), key=monitor.public_id.encode(), digest_size=16).digest()
+    return f"chk_{base64.b32encode(digest).decode().rstrip('=').lower()}"
+
+
+def daily_uptime(monitor: Monitor, *, days: int, now: datetime) -> list[Day]:
+    """The last `days` days of UTC, oldest first; in three queries, however many they are."""
+    windows = utc_days(days, now=now)
+    start = windows[0].start
+    latencies = daily_latency(monitor.pk, since=start)
+    turns = turns_since(start, [monitor.pk])[monitor.pk]
+    tallies = tally(windows, turns, standing_of(monitor), gaps_since(start))
+    return [
+        Day(
+            date=window.start.date(),
+            uptime=tallied.percent,
+            down_sec=round(tallied.down.total_seconds()),
+            incidents=tallied.incidents,
+            avg_latency_ms=latencies.get(window.start.date()),
+        )
+        for window, tallied in zip(windows, tallies, strict=True)
+    ]

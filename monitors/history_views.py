@@ -1,0 +1,141 @@
+"""Endpoints of a monitor's past."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from checks.models import CheckResult
+from checks.selectors import results_of
+from checks.spec import ReasonCode, Verdict
+from core.api.fields import EpochMsField
+from core.api.pagination import cursor_of, limit_of, page_parameters, with_next
+from core.api.query import choice_param, int_param
+from core.clock import EPOCH, MAX_MS, from_ms, utc_now
+from core.errors import ValidationFailed
+from monitors.history import MAX_DAYS, check_id, daily_uptime
+from monitors.models import Monitor
+from monitors.selectors import get_monitor
+from projects.access import caller_of
+
+PAGE = 100
+DEFAULT_DAYS = 7
+MICROSECOND = timedelta(microseconds=1)
+
+
+class CheckSerializer(serializers.Serializer[Any]):
+    """One check that was made. `context["monitor"]` is the monitor that all given belong to."""
+
+    id = serializers.SerializerMethodField()
+    checked_at = EpochMsField(help_text="When the check ended.")
+    status = serializers.ChoiceField(source="verdict", choices=[v.value for v in Verdict])
+    latency_ms = serializers.IntegerField(allow_null=True)
+    connect_ms = serializers.IntegerField(allow_null=True)
+    ttfb_ms = serializers.IntegerField(allow_null=True)
+    http_status = serializers.IntegerField(allow_null=True)
+    reason_code = serializers.ChoiceField(
+        choices=[r.value for r in ReasonCode], allow_null=True, help_text="null when the check passed."
+    )
+    detail = serializers.CharField(allow_null=True, help_text="null when up; the reason otherwise.")
+
+    def get_id(self, result: CheckResult) -> str:
+        monitor: Monitor = self.context["monitor"]
+        return check_id(monitor, result.claim)
+
+
+class UptimeDaySerializer(serializers.Serializer[Any]):
+    date = serializers.DateField(help_text="A day of UTC; the last one is today, until now.")
+    uptime = serializers.FloatField(
+        allow_null=True,
+        min_value=0,
+        max_value=100,
+        help_text="Percent of the observed time that was not down; null with nothing observed.",
+    )
+    down_sec = serializers.IntegerField(min_value=0, help_text="Observed seconds in status down.")
+    incidents = serializers.IntegerField(min_value=0, help_text="How often the status changed to down.")
+    avg_latency_ms = serializers.FloatField(
+        allow_null=True, help_text="Mean over passed checks; null with none."
+    )
+
+
+def _moment(request: Request, name: str) -> datetime | None:
+    ms = int_param(request, name, minimum=0, maximum=MAX_MS)
+    return None if ms is None else from_ms(ms)
+
+
+def _position(request: Request) -> tuple[datetime, int] | None:
+    """Where the page before ended: (checked_at in microseconds, claim)."""
+    found = cursor_of(request, numbers=2)
+    if found is None:
+        return None
+    at_us, claim = found
+    if at_us > MAX_MS * 1000:
+        raise ValidationFailed("is not a cursor that a Link header gave.", field="cursor")
+    return EPOCH + at_us * MICROSECOND, claim
+
+
+class MonitorChecks(APIView):
+    @extend_schema(
+        operation_id="list_monitor_checks",
+        summary="List the checks of a monitor, newest first",
+        parameters=[
+            *page_parameters(default=PAGE),
+            OpenApiParameter("status", enum=[v.value for v in Verdict], description="Only such checks."),
+            OpenApiParameter(
+                "since",
+                {"type": "integer", "format": "int64", "minimum": 0, "maximum": MAX_MS},
+                description="Epoch milliseconds: only checks at or after it.",
+            ),
+            OpenApiParameter(
+                "until",
+                {"type": "integer", "format": "int64", "minimum": 0, "maximum": MAX_MS},
+                description="Epoch milliseconds: only checks before it.",
+            ),
+        ],
+        responses=CheckSerializer(many=True),
+    )
+    def get(self, request: Request, monitor_id: str) -> Response:
+        monitor = get_monitor(caller_of(request), monitor_id)
+        limit = limit_of(request) or PAGE
+        verdict = choice_param(request, "status", [v.value for v in Verdict])
+        rows = results_of(
+            monitor.pk,
+            limit=limit + 1,
+            before=_position(request),
+            since=_moment(request, "since"),
+            until=_moment(request, "until"),
+            verdict=None if verdict is None else Verdict(verdict),
+        )
+        shown = rows[:limit]
+        response = Response(CheckSerializer(shown, many=True, context={"monitor": monitor}).data)
+        if len(rows) > limit:
+            return with_next(
+                request, response, (shown[-1].checked_at - EPOCH) // MICROSECOND, shown[-1].claim
+            )
+        return response
+
+
+class MonitorUptime(APIView):
+    @extend_schema(
+        operation_id="list_monitor_uptime",
+        summary="Uptime of a monitor by day",
+        description="Oldest first, one entry for each day, today's until now.",
+        parameters=[
+            OpenApiParameter(
+                "days",
+                {"type": "integer", "minimum": 1, "maximum": MAX_DAYS, "default": DEFAULT_DAYS},
+                description="How many days of UTC, today included.",
+            )
+        ],
+        responses=UptimeDaySerializer(many=True),
+    )
+    def get(self, request: Request, monitor_id: str) -> Response:
+        monitor = get_monitor(caller_of(request), monitor_id)
+        days = int_param(request, "days", minimum=1, maximum=MAX_DAYS) or DEFAULT_DAYS
+        return Response(UptimeDaySerializer(daily_uptime(monitor, days=days, now=utc_now()), many=True).data)
