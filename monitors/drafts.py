@@ -40,7 +40,19 @@ class MonitorType(StrEnum):
     UDP = "udp"
 
 
-CREATABLE_TYPES = (MonitorType.HTTP,)
+CREATABLE_TYPES = (
+    MonitorType.HTTP,
+    MonitorType.HEARTBEAT,
+    MonitorType.SCHEDULER,
+    MonitorType.API,
+    MonitorType.KEYWORD,
+)
+PLANNED_TYPES = (MonitorType.DNS, MonitorType.PORT, MonitorType.PING, MonitorType.UDP)
+HTTP_TYPES = frozenset(
+    {MonitorType.HTTP, MonitorType.API, MonitorType.KEYWORD}
+)  # a PATCH may change among them
+DEFAULT_METHODS = {MonitorType.API: "GET", MonitorType.KEYWORD: "GET", MonitorType.SCHEDULER: "POST"}
+RUN_ID_HEADER = "Pulsekeeper-Run-Id"
 
 # RFC 9110 5.6.2; what is refused belongs to the connection or the framing, which are the prober's own.
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}")
@@ -55,6 +67,7 @@ _FORBIDDEN_HEADERS = frozenset(
         "proxy-authenticate",
         "proxy-authorization",
         "proxy-connection",
+        RUN_ID_HEADER.lower(),
         "te",
         "trailer",
         "transfer-encoding",
@@ -121,17 +134,17 @@ Permits = Callable[[str], bool]
 
 def complete(given: Mapping[str, Any], *, floor_sec: int, permits_host: Permits) -> Draft:
     """A new monitor's draft from the given fields; raises ValidationFailed. Floor in seconds, of the plan."""
+    taken = _plain(given, stored=())
+    taken.setdefault("method", DEFAULT_METHODS.get(taken.get("type", MonitorType.HTTP), "HEAD"))
     return settle(
-        replace(Draft(interval_sec=floor_sec), **_plain(given, stored=())),
-        floor_sec=floor_sec,
-        permits_host=permits_host,
+        replace(Draft(interval_sec=floor_sec), **taken), floor_sec=floor_sec, permits_host=permits_host
     )
 
 
 def patch(stored: Draft, given: Mapping[str, Any], *, floor_sec: int, permits_host: Permits) -> Draft:
     """The merged draft that a PATCH would leave; raises ValidationFailed."""
     merged = replace(stored, **_plain(given, stored=stored.request_headers))
-    if merged.type != stored.type:
+    if merged.type != stored.type and not {merged.type, stored.type} <= HTTP_TYPES:
         raise ValidationFailed(f"a {stored.type} monitor cannot become {merged.type}.", field="type")
     return settle(merged, floor_sec=floor_sec, permits_host=permits_host)
 
@@ -157,10 +170,13 @@ def _plain(given: Mapping[str, Any], *, stored: Sequence[Header]) -> dict[str, A
 
 def settle(draft: Draft, *, floor_sec: int, permits_host: Permits) -> Draft:
     """The draft with clamps, floors and forced methods applied, once everything about it holds."""
-    _check_url(draft, permits_host)
+    if draft.url or draft.type is not MonitorType.HEARTBEAT:
+        _check_url(draft, permits_host)
     _check_rules(draft)
     _check_headers(draft)
     method = "GET" if draft.content_rules and draft.method == "HEAD" else draft.method
+    if draft.type is MonitorType.SCHEDULER and method in {"HEAD", "OPTIONS"}:
+        raise ValidationFailed(f"a scheduler cannot trigger with {method}.", field="method")
     if draft.request_body is not None:
         if len(draft.request_body) > MAX_BODY:
             raise ValidationFailed(f"must be at most {MAX_BODY} characters.", field="request_body")
@@ -204,13 +220,20 @@ def _check_url(draft: Draft, permits_host: Permits) -> None:
             host.encode("idna")  # labels that no name server has: empty ones, and those beyond 63 bytes
     except (BadRequestError, UnicodeError):
         raise fail("does not name a valid host.") from None
-    if not permits_host(host):
+    if draft.type is not MonitorType.HEARTBEAT and not permits_host(host):
         raise fail("is a private or reserved address, which Pulsekeeper does not probe.")
 
 
 def _check_rules(draft: Draft) -> None:
     if len(draft.content_rules) > MAX_RULES:
         raise ValidationFailed(f"at most {MAX_RULES} rules.", field="content_rules")
+    kinds = {rule.type for rule in draft.content_rules}
+    if draft.type is MonitorType.API and RuleType.JSON_FIELD not in kinds:
+        raise ValidationFailed("an api monitor needs at least one json_field rule.", field="content_rules")
+    if draft.type is MonitorType.KEYWORD and not kinds - {RuleType.JSON_FIELD}:
+        raise ValidationFailed(
+            "a keyword monitor needs at least one text_contains or text_absent rule.", field="content_rules"
+        )
     for index, rule in enumerate(draft.content_rules):
         where = f"content_rules[{index}]"
         if rule.type is RuleType.JSON_FIELD:

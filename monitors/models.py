@@ -12,7 +12,8 @@ from django.db import models
 from checks.spec import CheckSpec, ContentRule, ReasonCode, RuleType, Verdict
 from core import ids
 from core.crypto import seal, unseal
-from monitors.drafts import FIELDS, Draft, Header, MonitorType, Rule
+from monitors.drafts import FIELDS, RUN_ID_HEADER, Draft, Header, MonitorType, Rule
+from monitors.heartbeat import Watch
 from monitors.state import Policy, Status
 from projects.models import Project
 
@@ -105,12 +106,16 @@ def draft_columns(draft: Draft) -> dict[str, Any]:
     return columns
 
 
-def spec_of(draft: Draft) -> CheckSpec:
-    """What a probe needs of a draft."""
+def spec_of(draft: Draft, *, run_id: str) -> CheckSpec:
+    """What a probe needs of a draft. `run_id` tells the target of a scheduler which run it is."""
+    headers = [(header.name, header.value) for header in draft.request_headers]
+    if draft.type is MonitorType.SCHEDULER:
+        headers.append((RUN_ID_HEADER, run_id))
     return CheckSpec(
         url=draft.url,
         method=draft.method,
-        headers=tuple((header.name, header.value) for header in draft.request_headers),
+        headers=tuple(headers),
+        only_2xx=draft.type is MonitorType.SCHEDULER,
         body=draft.request_body,
         timeout_ms=draft.timeout_ms,
         slow_ms=draft.slow_ms,
@@ -134,6 +139,9 @@ class MonitorState(models.Model):
     `claim` counts up with each check that is handed out; (monitor, claim) names a result. Between claim and
     result `next_due_at` is the end of the lease and `claimed_at` is set: a result that never comes frees
     the monitor then. `slot_at` is the due time that the open claim is for. Paused: `next_due_at` is null.
+
+    A scheduler's slot fires at most once: `started_slot` is committed before its request goes out. A heartbeat
+    is due at its deadline, or later at `armed_at`, before which it is never declared down.
     """
 
     monitor = models.OneToOneField(
@@ -144,6 +152,8 @@ class MonitorState(models.Model):
     claim = models.BigIntegerField(default=0)
     claimed_at = models.DateTimeField(null=True)
     applied_claim = models.BigIntegerField(default=0)
+    started_slot = models.DateTimeField(null=True, help_text="Schedulers: the last slot that was fired.")
+    armed_at = models.DateTimeField(null=True, help_text="Heartbeats: a later start of the watch.")
 
     status = models.CharField(max_length=4, null=True, choices=STATUS_CHOICES)
     status_since = models.DateTimeField(null=True)
@@ -192,7 +202,15 @@ class MonitorState(models.Model):
 
 
 def policy_of(monitor: Monitor) -> Policy:
-    return Policy(monitor.fail_threshold, monitor.recover_threshold, monitor.muted_until)
+    # A missed deadline is no single failed try: it has had its grace (decision 33).
+    fail_threshold = 1 if monitor.type == MonitorType.HEARTBEAT else monitor.fail_threshold
+    return Policy(fail_threshold, monitor.recover_threshold, monitor.muted_until)
+
+
+def watch_of(monitor: Monitor, state: MonitorState) -> Watch:
+    return Watch(
+        state.last_ping_at, monitor.interval_sec, monitor.grace_sec, state.armed_at, monitor.muted_until
+    )
 
 
 class StatusChange(models.Model):

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.db import connection, transaction
+from django.db.models import F
 
-from monitors.models import LEASE_MARGIN, SchedulerGap, SchedulerTick
+from monitors.drafts import MonitorType
+from monitors.models import LEASE_MARGIN, MonitorState, SchedulerGap, SchedulerTick
 
 STOPPED_AFTER = timedelta(seconds=30)
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The right to one check of one monitor: the two numbers that name its result."""
+    """The right to one check of one monitor: the two numbers that name its result.
+
+    `lost`: a scheduler fired the slot under an earlier claim, and nobody knows what came of it.
+    """
 
     monitor_id: int
     number: int
+    type: str = MonitorType.HTTP
+    config_version: int = 1
+    lost: bool = False
 
 
 # SKIP LOCKED lets any number of beats claim at once, each monitor going to one of them. The slot stays
@@ -29,7 +38,7 @@ _CLAIM = """
            claimed_at = %(now)s,
            next_due_at = %(margin_end)s + monitor.timeout_ms * interval '1 millisecond'
       FROM monitors_monitor AS monitor, (
-            SELECT monitor_id
+            SELECT monitor_id, coalesce(claimed_at IS NOT NULL AND started_slot = slot_at, false) AS lost
               FROM monitors_monitorstate
              WHERE next_due_at <= %(now)s
              ORDER BY next_due_at
@@ -37,7 +46,7 @@ _CLAIM = """
                FOR UPDATE SKIP LOCKED
            ) AS due
      WHERE state.monitor_id = due.monitor_id AND monitor.id = due.monitor_id
-    RETURNING state.monitor_id, state.claim
+    RETURNING state.monitor_id, state.claim, monitor.type, monitor.config_version, due.lost
 """
 
 
@@ -48,10 +57,28 @@ def claim_due(now: datetime, *, limit: int) -> list[Claim]:
         return [Claim(*row) for row in cursor.fetchall()]
 
 
-def next_slot(slot: datetime, *, interval_sec: int, now: datetime) -> datetime:
-    """The first of `slot + k * interval` after `now`, k >= 1: lateness does not drift, missed slots stay missed."""
-    interval = timedelta(seconds=interval_sec)
-    return slot + interval * max(1, (now - slot) // interval + 1)
+def start_runs(claims: Collection[Claim]) -> set[Claim]:
+    """Mark the slots of schedulers as fired, before they are; returns those that are still to be fired.
+
+    Committed when this returns: whatever happens from here on, no slot is fired a second time, however often
+    its message is delivered. A slot whose result never comes is found lost when its lease runs out.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            UPDATE monitors_monitorstate AS state
+               SET started_slot = state.slot_at
+              FROM unnest(%s::bigint[], %s::bigint[]) AS wanted (monitor_id, claim)
+             WHERE state.monitor_id = wanted.monitor_id
+               AND state.claim = wanted.claim
+               AND state.claimed_at IS NOT NULL
+               AND (state.started_slot IS NULL OR state.started_slot < state.slot_at)
+            RETURNING state.monitor_id, state.claim
+            """,
+            [[claim.monitor_id for claim in claims], [claim.number for claim in claims]],
+        )
+        started = set(cursor.fetchall())
+    return {claim for claim in claims if (claim.monitor_id, claim.number) in started}
 
 
 def tick(now: datetime) -> None:
@@ -62,4 +89,28 @@ def tick(now: datetime) -> None:
             return
         if now - last.at > STOPPED_AFTER:
             SchedulerGap.objects.create(started_at=last.at, ended_at=now)
+            _get_over(last.at, now)
         SchedulerTick.objects.filter(id=1).update(at=now)
+
+
+def _get_over(start: datetime, end: datetime) -> None:
+    """What fell into a time of our own stop (decision 36): deadlines of heartbeats move by its length, and slots
+    of schedulers are not made up. Polls that were missed are made once, at once, like any that is overdue.
+    """
+    due = MonitorState.objects.filter(next_due_at__gte=start, next_due_at__lte=end, claimed_at=None)
+    moved = F("next_due_at") + (end - start)
+    due.filter(monitor__type=MonitorType.HEARTBEAT).update(next_due_at=moved, armed_at=moved)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            UPDATE monitors_monitorstate AS state
+               SET next_due_at = state.next_due_at + make_interval(secs => monitor.interval_sec::float8 * (
+                   1 + floor(extract(epoch FROM %(end)s - state.next_due_at) / monitor.interval_sec)))
+              FROM monitors_monitor AS monitor
+             WHERE monitor.id = state.monitor_id
+               AND monitor.type = %(type)s
+               AND state.claimed_at IS NULL
+               AND state.next_due_at BETWEEN %(start)s AND %(end)s
+            """,
+            {"start": start, "end": end, "type": MonitorType.SCHEDULER.value},
+        )

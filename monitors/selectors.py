@@ -13,6 +13,7 @@ from django.db.models import QuerySet
 
 from checks.selectors import average_latency
 from checks.spec import CheckSpec, Verdict
+from core.clock import to_ms
 from core.errors import NotFound
 from monitors.models import Monitor, SchedulerGap, SchedulerTick, StatusChange, spec_of
 from monitors.uptime import Span, Standing, Turn, uptime_percent
@@ -36,6 +37,7 @@ class Assignment:
 
     monitor_id: int
     claim: int
+    type: str
     config_version: int
     spec: CheckSpec
 
@@ -118,13 +120,21 @@ def load_assignments(claims: Iterable[tuple[int, int]]) -> list[Assignment]:
         if monitor.state.claim != wanted[monitor.pk]:
             continue
         try:
-            spec = spec_of(monitor.draft)
+            spec = spec_of(monitor.draft, run_id=run_id_of(monitor))
         except InvalidToken:
             # Our own fault, not the target's: no verdict, and the others of the batch go on.
             logger.exception("no key of ENCRYPTION_KEYS opens the headers of %s", monitor.public_id)
             continue
-        assignments.append(Assignment(monitor.pk, monitor.state.claim, monitor.config_version, spec))
+        assignments.append(
+            Assignment(monitor.pk, monitor.state.claim, monitor.type, monitor.config_version, spec)
+        )
     return assignments
+
+
+def run_id_of(monitor: Monitor) -> str:
+    """Names a slot of a scheduler to its target, the same however often the slot is tried."""
+    slot = monitor.state.slot_at
+    return f"{monitor.public_id}-{0 if slot is None else to_ms(slot)}"
 
 
 def last_tick() -> datetime | None:

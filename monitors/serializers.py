@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from checks.spec import RuleType, Verdict
 from core.api.fields import BoolField, ChoiceField, EpochMsField, IntField, StrictSerializer, TextField
+from core.clock import to_ms
 from monitors.drafts import (
     CREATABLE_TYPES,
     HEADER_TYPES,
@@ -17,6 +19,7 @@ from monitors.drafts import (
     MAX_RULES,
     MAX_URL,
     METHODS,
+    PLANNED_TYPES,
     MonitorType,
 )
 from monitors.models import Monitor
@@ -55,16 +58,24 @@ class HeaderOutSerializer(serializers.Serializer[Any]):
         return {name: value for name, value in instance.items() if value is not None}
 
 
+class TypeField(ChoiceField):
+    def to_internal_value(self, data: Any) -> Any:
+        if data in [t.value for t in PLANNED_TYPES]:
+            raise serializers.ValidationError(f"{data} monitors are planned, and cannot be created yet.")
+        return super().to_internal_value(data)
+
+
 class MonitorInputSerializer(StrictSerializer):
     """The body of create and test. What belongs together is judged by `monitors.drafts`, on the whole."""
 
     url = TextField(max_length=MAX_URL, required=False, allow_blank=True, help_text="http:// or https://.")
     name = TextField(max_length=200, required=False, help_text="Default: Untitled.")
-    type = ChoiceField(choices=[t.value for t in CREATABLE_TYPES], required=False, help_text="Default: http.")
+    type = TypeField(choices=[t.value for t in CREATABLE_TYPES], required=False, help_text="Default: http.")
     method = ChoiceField(
         choices=METHODS,
         required=False,
-        help_text="Default: HEAD. HEAD becomes GET when content rules are set.",
+        help_text="Default: HEAD, GET for api and keyword, POST for a scheduler, which takes neither HEAD nor "
+        "OPTIONS. HEAD becomes GET when content rules are set.",
     )
     interval_sec = IntField(
         required=False,
@@ -108,6 +119,12 @@ class MonitorInputSerializer(StrictSerializer):
     project_id = TextField(required=False, allow_null=True, max_length=64)
 
 
+class MuteSerializer(StrictSerializer):
+    minutes = IntField(
+        min_value=None, max_value=None, help_text="0 ends the mute; values are capped at 10080, 7 days."
+    )
+
+
 class MonitorSerializer(serializers.Serializer[Any]):
     """The Monitor of the specification. `context["statistics"]` holds those of every monitor given."""
 
@@ -132,7 +149,7 @@ class MonitorSerializer(serializers.Serializer[Any]):
     recover_threshold = serializers.IntegerField()
     grace_sec = serializers.IntegerField()
     last_ping_at = EpochMsField(source="state.last_ping_at", allow_null=True)
-    muted_until = EpochMsField(allow_null=True)
+    muted_until = serializers.SerializerMethodField()
     enabled = serializers.BooleanField()
     project_id = serializers.CharField(source="project.public_id", default=None, allow_null=True)
     status = serializers.ChoiceField(
@@ -149,6 +166,12 @@ class MonitorSerializer(serializers.Serializer[Any]):
     def _statistics(self, monitor: Monitor) -> Statistics:
         statistics: dict[int, Statistics] = self.context["statistics"]
         return statistics[monitor.pk]
+
+    @extend_schema_field({"type": ["integer", "null"], "format": "int64"})
+    def get_muted_until(self, monitor: Monitor) -> int | None:
+        """A mute that is over is none."""
+        until = monitor.muted_until
+        return to_ms(until) if until is not None and until > self.context["now"] else None
 
     def get_uptime_24h(self, monitor: Monitor) -> float | None:
         return self._statistics(monitor).uptime_24h

@@ -11,17 +11,20 @@ from django.db import transaction
 from accounts.models import User
 from checks.guard import guard
 from checks.models import CheckResult
+from checks.spec import Verdict
 from core.egress import literal_address
 from core.errors import ApiError, MonitorLimit, NotFound, ValidationFailed
 from monitors import drafts
-from monitors.drafts import PROBED_FIELDS, Draft
-from monitors.models import LEASE_MARGIN, Monitor, MonitorState, StatusChange, draft_columns
+from monitors.drafts import PROBED_FIELDS, Draft, MonitorType
+from monitors.models import LEASE_MARGIN, Monitor, MonitorState, StatusChange, draft_columns, watch_of
 from monitors.selectors import get_monitor
+from monitors.slots import next_slot
 from projects import access
 from projects.access import Caller
 from projects.models import Project
 
 FIRST_CLAIM = 1
+MAX_MUTE_MINUTES = 10_080
 
 
 def permits_host(host: str) -> bool:
@@ -31,36 +34,38 @@ def permits_host(host: str) -> bool:
 
 
 def draft_of(caller: Caller, given: Mapping[str, Any]) -> Draft:
-    """The draft that creating from `given` would store, for a test run."""
+    """The draft that creating from `given` would store, for a test run; a heartbeat has nothing to run."""
     _, owner = _place(caller, given)
-    return drafts.complete(given, floor_sec=owner.plan.min_interval_sec, permits_host=permits_host)
+    draft = drafts.complete(given, floor_sec=owner.plan.min_interval_sec, permits_host=permits_host)
+    if draft.type is MonitorType.HEARTBEAT:
+        raise ValidationFailed("a heartbeat is pinged, so there is nothing to test.", field="type")
+    return draft
 
 
 def create_monitor(caller: Caller, given: Mapping[str, Any], *, now: datetime) -> Monitor:
     """A new monitor whose first check is claimed already, as FIRST_CLAIM, by whoever asks for it.
 
-    If that check never comes, the lease runs out and the monitor is due like any other.
+    If that check never comes, the lease runs out and the monitor is due like any other. A heartbeat has no
+    first check: it waits for its first ping.
     """
     project, owner = _place(caller, given)
     draft = drafts.complete(given, floor_sec=owner.plan.min_interval_sec, permits_host=permits_host)
     with transaction.atomic():
         _take_room(owner)
         monitor = Monitor.objects.create(owner=owner, project=project, created_at=now, **draft_columns(draft))
-        MonitorState.objects.create(
-            monitor=monitor,
-            claim=FIRST_CLAIM,
-            claimed_at=now,
-            slot_at=now,
-            next_due_at=now + timedelta(milliseconds=draft.timeout_ms) + LEASE_MARGIN,
-        )
+        state = MonitorState(monitor=monitor)
+        if draft.type is not MonitorType.HEARTBEAT:
+            state.claim, state.claimed_at, state.slot_at = FIRST_CLAIM, now, now
+            state.next_due_at = now + timedelta(milliseconds=draft.timeout_ms) + LEASE_MARGIN
+        state.save(force_insert=True)
     return monitor
 
 
 def release_first_claim(monitor: Monitor, *, now: datetime) -> None:
     """Nobody made the first check in time: the scheduler is to make it, without waiting for the lease's end."""
-    MonitorState.objects.filter(pk=monitor.pk, claim=FIRST_CLAIM, claimed_at__isnull=False).update(
-        next_due_at=now
-    )
+    MonitorState.objects.filter(
+        pk=monitor.pk, claim=FIRST_CLAIM, claimed_at__isnull=False, started_slot=None
+    ).update(next_due_at=now)
 
 
 def update_monitor(caller: Caller, public_id: str, given: Mapping[str, Any], *, now: datetime) -> Monitor:
@@ -79,19 +84,52 @@ def update_monitor(caller: Caller, public_id: str, given: Mapping[str, Any], *, 
         if enabled != monitor.enabled:
             _pause_or_resume(monitor, state, enabled=enabled, now=now)
             monitor.config_version += 1
-        elif probed_anew:
+        elif probed_anew and monitor.type != MonitorType.HEARTBEAT:
             monitor.config_version += 1
-            if enabled:
+            if (
+                enabled and monitor.type != MonitorType.SCHEDULER
+            ):  # whose check is an action at the customer's
                 _make_due(state, now)
+        elif monitor.type == MonitorType.HEARTBEAT:
+            if (before.interval_sec, before.grace_sec) != (after.interval_sec, after.grace_sec):
+                state.armed_at = now
         elif enabled and after.interval_sec < before.interval_sec and state.claimed_at is None:
             soonest = now + timedelta(seconds=after.interval_sec)
             state.next_due_at = min(state.next_due_at or soonest, soonest)
         monitor.draft = after
         monitor.enabled, monitor.project, monitor.owner = enabled, project, owner
+        _watch(monitor, state)
         monitor.save(update_fields=["enabled", "project", "owner", "config_version", *draft_columns(after)])
         state.save(
-            update_fields=["next_due_at", "claimed_at", "fresh", "failures", "passes", "failing_since"]
+            update_fields=[
+                "next_due_at",
+                "claimed_at",
+                "armed_at",
+                "fresh",
+                "failures",
+                "passes",
+                "failing_since",
+            ]
         )
+    monitor.state = state
+    return monitor
+
+
+def mute_monitor(caller: Caller, public_id: str, *, minutes: int, now: datetime) -> Monitor:
+    """Suppress down-detection and alerts for that long, at most MAX_MUTE_MINUTES; 0 ends a mute."""
+    if minutes < 0:
+        raise ValidationFailed("must be 0 or more.", field="minutes")
+    with transaction.atomic():
+        monitor, state = _lock(caller, public_id)
+        if minutes == 0:
+            if monitor.muted_until is not None and monitor.muted_until > now:
+                state.armed_at = now  # a deadline that passed under the mute is not down since before its end
+            monitor.muted_until = None
+        else:
+            monitor.muted_until = now + timedelta(minutes=min(minutes, MAX_MUTE_MINUTES))
+        monitor.save(update_fields=["muted_until"])
+        _watch(monitor, state)
+        state.save(update_fields=["next_due_at", "armed_at"])
     monitor.state = state
     return monitor
 
@@ -143,7 +181,11 @@ def _pause_or_resume(monitor: Monitor, state: MonitorState, *, enabled: bool, no
     """Pausing keeps the status; after resuming the next result sets it, as a first check does (decision 32)."""
     if enabled:
         state.fresh, state.failures, state.passes, state.failing_since = True, 0, 0, None
-        _make_due(state, now)
+        if monitor.type == MonitorType.SCHEDULER and state.slot_at is not None:
+            state.next_due_at = next_slot(state.slot_at, interval_sec=monitor.interval_sec, now=now)
+        elif monitor.type != MonitorType.HEARTBEAT or state.last_ping_at is not None:
+            state.armed_at = now if monitor.type == MonitorType.HEARTBEAT else None
+            _make_due(state, now)
     else:
         state.next_due_at = state.claimed_at = None
     StatusChange.objects.create(
@@ -153,6 +195,16 @@ def _pause_or_resume(monitor: Monitor, state: MonitorState, *, enabled: bool, no
         before=state.status,
         after=state.status,
     )
+
+
+def _watch(monitor: Monitor, state: MonitorState) -> None:
+    """Have a heartbeat that is waited for looked at when it is due now, after its deadline has moved."""
+    if monitor.type != MonitorType.HEARTBEAT or not monitor.enabled or state.claimed_at is not None:
+        return
+    if state.fresh:
+        return  # never pinged, or resumed and about to be looked at
+    if state.status != Verdict.DOWN or state.passes > 0:
+        state.next_due_at = watch_of(monitor, state).due_at
 
 
 def _make_due(state: MonitorState, now: datetime) -> None:

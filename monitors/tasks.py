@@ -6,15 +6,17 @@ import logging
 import queue
 import threading
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 
 from celery import shared_task
 
 from checks import mailbox
 from checks.engine import probe_engine
-from checks.spec import CheckOutcome, ReasonCode
+from checks.spec import CheckOutcome, ReasonCode, Verdict
 from core.clock import utc_now
 from core.db import release_connection
-from monitors import interactive, scheduling
+from monitors import interactive, pulses, scheduling
+from monitors.drafts import MonitorType
 from monitors.models import LEASE_MARGIN
 from monitors.recording import Reading, record
 from monitors.selectors import Assignment, load_assignments
@@ -33,8 +35,14 @@ def dispatch_due() -> None:
     now = utc_now()
     scheduling.tick(now)
     claims = scheduling.claim_due(now, limit=CLAIMS_PER_TICK)
-    for start in range(0, len(claims), BATCH):
-        batch = claims[start : start + BATCH]
+    heartbeats = [claim.monitor_id for claim in claims if claim.type == MonitorType.HEARTBEAT]
+    if heartbeats:
+        pulses.sweep(heartbeats, now=now)
+    if lost := [_lost(claim, now) for claim in claims if claim.lost]:
+        record(lost, now=now)
+    probed = [claim for claim in claims if claim.type != MonitorType.HEARTBEAT and not claim.lost]
+    for start in range(0, len(probed), BATCH):
+        batch = probed[start : start + BATCH]
         # A batch that starts later than this could outlast its leases, and be checked a second time meanwhile.
         probe_batch.apply_async(
             ([(claim.monitor_id, claim.number) for claim in batch],), expires=now + LEASE_MARGIN
@@ -44,7 +52,7 @@ def dispatch_due() -> None:
 @shared_task(name="monitors.tasks.probe_batch")
 def probe_batch(claims: list[tuple[int, int]]) -> None:
     """Probe all of a batch at once and record results as they come: a target that hangs delays only itself."""
-    assignments = load_assignments(claims)
+    assignments = _startable(load_assignments(claims))
     release_connection()
     for readings in _gather(assignments):
         record(readings, now=utc_now())
@@ -66,6 +74,30 @@ def check_draft(sealed_spec: str, reply_to: str) -> None:
         logger.error("a draft was not checked: %s", outcome.detail)
         return
     mailbox.post(reply_to, interactive.as_check_result(outcome))
+
+
+def _lost(claim: scheduling.Claim, now: datetime) -> Reading:
+    outcome = CheckOutcome(
+        verdict=Verdict.DOWN,
+        checked_at=now,
+        reason_code=ReasonCode.WORKER_LOST,
+        detail="The trigger may have been sent, but the worker that sent it was lost before the answer came.",
+    )
+    return Reading(claim.monitor_id, claim.number, claim.config_version, outcome)
+
+
+def _startable(assignments: list[Assignment]) -> list[Assignment]:
+    """All but the triggers whose slot has been fired already."""
+    runs = {
+        scheduling.Claim(assignment.monitor_id, assignment.claim): assignment
+        for assignment in assignments
+        if assignment.type == MonitorType.SCHEDULER
+    }
+    if not runs:
+        return assignments
+    started = scheduling.start_runs(runs.keys())
+    again = {assignment.monitor_id for claim, assignment in runs.items() if claim not in started}
+    return [assignment for assignment in assignments if assignment.monitor_id not in again]
 
 
 def _gather(assignments: Sequence[Assignment]) -> Iterator[list[Reading]]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from drf_spectacular.utils import extend_schema
+from rest_framework.permissions import AllowAny
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -14,21 +15,26 @@ from core.api.pagination import Page, page_parameters
 from core.api.schema import ErrorSerializer
 from core.api.views import OK, OkSerializer, body_of
 from core.clock import utc_now
-from core.throttles import CallerThrottle, ProbeThrottle
-from monitors import interactive, selectors, services
+from core.errors import NotFound
+from core.ids import random_text
+from core.throttles import CallerThrottle, PingThrottle, ProbeThrottle
+from monitors import interactive, pulses, selectors, services
+from monitors.drafts import MonitorType
 from monitors.models import Monitor, spec_of
 from monitors.serializers import (
     CheckResultSerializer,
     MonitorInputSerializer,
     MonitorPatchSerializer,
     MonitorSerializer,
+    MuteSerializer,
 )
 from projects.access import caller_of
 
 
 def _shown(monitors: Sequence[Monitor]) -> list[Any]:
-    statistics = selectors.statistics(monitors, now=utc_now())
-    return list(MonitorSerializer(monitors, many=True, context={"statistics": statistics}).data)
+    now = utc_now()
+    context = {"now": now, "statistics": selectors.statistics(monitors, now=now)}
+    return list(MonitorSerializer(monitors, many=True, context=context).data)
 
 
 class MonitorList(APIView):
@@ -55,7 +61,8 @@ class MonitorList(APIView):
         caller = caller_of(request)
         given = body_of(request, MonitorInputSerializer)
         monitor = services.create_monitor(caller, given, now=utc_now())
-        if not interactive.first_check(monitor, claim=services.FIRST_CLAIM):
+        waits = monitor.type != MonitorType.HEARTBEAT
+        if waits and not interactive.first_check(monitor, claim=services.FIRST_CLAIM):
             services.release_first_claim(monitor, now=utc_now())
         return Response(_shown([selectors.get_monitor(caller, monitor.public_id)])[0], status=201)
 
@@ -71,7 +78,7 @@ class MonitorTest(APIView):
     )
     def post(self, request: Request) -> Response:
         draft = services.draft_of(caller_of(request), body_of(request, MonitorInputSerializer))
-        return Response(interactive.check_draft(spec_of(draft)))
+        return Response(interactive.check_draft(spec_of(draft, run_id=f"test-{random_text(10)}")))
 
 
 class MonitorDetail(APIView):
@@ -96,3 +103,43 @@ class MonitorDetail(APIView):
     def delete(self, request: Request, monitor_id: str) -> Response:
         services.delete_monitor(caller_of(request), monitor_id)
         return Response(OK)
+
+
+class MonitorMute(APIView):
+    @extend_schema(
+        operation_id="mute_monitor",
+        summary="Suppress down-detection and alerts of a monitor for a while",
+        request=MuteSerializer,
+        responses=MonitorSerializer,
+    )
+    def post(self, request: Request, monitor_id: str) -> Response:
+        caller = caller_of(request)
+        selectors.get_monitor(caller, monitor_id)
+        minutes = body_of(request, MuteSerializer)["minutes"]
+        return Response(
+            _shown([services.mute_monitor(caller, monitor_id, minutes=minutes, now=utc_now())])[0]
+        )
+
+
+class HeartbeatPing(APIView):
+    """Public: the id is the secret. Any method that a job's tool may use by default, and no look at the body."""
+
+    authentication_classes = ()
+    permission_classes = (AllowAny,)
+    throttle_classes = (PingThrottle,)
+
+    @extend_schema(
+        operation_id="ping_heartbeat", summary="Ping a heartbeat", request=None, responses={200: OkSerializer}
+    )
+    def post(self, request: Request, monitor_id: str) -> Response:
+        if not pulses.record_ping(monitor_id, now=utc_now()):
+            raise NotFound
+        return Response(OK)
+
+    @extend_schema(
+        operation_id="ping_heartbeat_by_get", summary="Ping a heartbeat", responses={200: OkSerializer}
+    )
+    def get(self, request: Request, monitor_id: str) -> Response:
+        return self.post(request, monitor_id)
+
+    head = get

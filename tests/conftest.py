@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import tempfile
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -17,6 +18,7 @@ import pytest
 from pytest_socket import socket_allow_hosts
 
 from config.embedded import embedded_servers, load_or_create_secrets
+from tests.site import Site
 
 _session = ExitStack()
 
@@ -78,3 +80,10 @@ def clean_environment() -> dict[str, str]:
     return {
         name: value for name, value in os.environ.items() if name not in ours and not name.startswith(dropped)
     }
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    """A web server to watch, switched on."""
+    with Site() as site:
+        yield site

@@ -13,7 +13,6 @@ from accounts.models import User
 from config.celery import app
 from tests.api.client import Api
 from tests.makers import make_user
-from tests.site import Site
 
 
 @pytest.fixture(autouse=True)
@@ -40,9 +39,3 @@ def worker(transactional_db: None, settings: Settings) -> Iterator[None]:
     queues = ["interactive", "probes", "dispatch"]
     with start_worker(app, pool="threads", concurrency=4, perform_ping_check=False, queues=queues):
         yield
-
-
-@pytest.fixture
-def site() -> Iterator[Site]:
-    with Site() as site:
-        yield site

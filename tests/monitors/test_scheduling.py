@@ -9,8 +9,9 @@ import pytest
 from checks.spec import Verdict
 from monitors.models import LEASE_MARGIN, MonitorState, SchedulerGap
 from monitors.recording import record
-from monitors.scheduling import Claim, claim_due, next_slot, tick
+from monitors.scheduling import Claim, claim_due, tick
 from monitors.selectors import last_tick, load_assignments
+from monitors.slots import next_slot
 from tests.makers import NOON, at_once, make_monitor, make_user, minutes, reading, state_of
 
 LEASE = timedelta(seconds=10) + LEASE_MARGIN  # of a monitor with the default timeout

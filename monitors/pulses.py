@@ -1,0 +1,79 @@
+"""Heartbeats: pings as they come, and deadlines as they pass, written the way all results are."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import datetime
+
+from django.db import transaction
+
+from checks.spec import CheckOutcome
+from monitors.drafts import MonitorType
+from monitors.heartbeat import arrived, missed
+from monitors.models import Monitor, MonitorState, watch_of
+from monitors.recording import Ledger, Reading, open_ledger
+
+
+def record_ping(public_id: str, *, now: datetime) -> bool:
+    """Take in a ping; False where there is no such heartbeat. Durable when this returns."""
+    monitor_id = (
+        Monitor.objects.filter(public_id=public_id, type=MonitorType.HEARTBEAT)
+        .values_list("pk", flat=True)
+        .first()
+    )
+    if monitor_id is None:
+        return False
+    with transaction.atomic():
+        ledger = open_ledger([monitor_id])
+        state, monitor = ledger.states.get(monitor_id), ledger.monitors.get(monitor_id)
+        if state is None or monitor is None:
+            return False
+        # Of two at once the one that read its clock first may come last.
+        state.last_ping_at = now if state.last_ping_at is None else max(now, state.last_ping_at)
+        if monitor.enabled:
+            state.claim += 1
+            state.armed_at = None
+            _take(ledger, state, monitor, arrived(now))
+            state.next_due_at = watch_of(monitor, state).due_at
+        ledger.move(state)
+        ledger.write()
+    return True
+
+
+def sweep(monitor_ids: Collection[int], *, now: datetime) -> None:
+    """Judge claimed heartbeats: those past their deadline are down since then, the others wait for it.
+
+    The lock decides between a ping and this: whichever comes second sees what the first one left.
+    """
+    with transaction.atomic():
+        ledger = open_ledger(monitor_ids)
+        for monitor_id, state in ledger.states.items():
+            monitor = ledger.monitors[monitor_id]
+            if monitor.enabled and state.claimed_at is not None:
+                _judge(ledger, state, monitor, now=now)
+        ledger.write()
+
+
+def _judge(ledger: Ledger, state: MonitorState, monitor: Monitor, *, now: datetime) -> None:
+    watch = watch_of(monitor, state)
+    deadline, due_at = watch.deadline, watch.due_at
+    state.claimed_at = None
+    ledger.move(state)
+    if deadline is None or due_at is None:
+        state.next_due_at = None
+    elif now > due_at:
+        _take(ledger, state, monitor, missed(watch, due_at))
+        state.next_due_at = None  # down: nothing to wait for but a ping
+    else:
+        if state.fresh and now <= deadline:
+            # Resumed within its deadline: this is the check that follows at once, and it finds it up.
+            _take(ledger, state, monitor, arrived(now))
+        state.next_due_at = due_at
+
+
+def _take(ledger: Ledger, state: MonitorState, monitor: Monitor, outcome: CheckOutcome) -> None:
+    """Record the outcome as that of the state's present claim, which is done with."""
+    state.claimed_at = None
+    reading = Reading(state.monitor_id, state.claim, monitor.config_version, outcome)
+    ledger.keep(reading)
+    ledger.apply(reading)

@@ -1,0 +1,125 @@
+"""A slot fires at most once, whatever crashes (decision 26)."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import pytest
+
+from checks.models import CheckResult
+from checks.spec import Verdict
+from monitors.drafts import MonitorType
+from monitors.models import LEASE_MARGIN, Monitor, StatusChange
+from monitors.recording import record
+from monitors.scheduling import Claim, claim_due, start_runs, tick
+from monitors.selectors import load_assignments
+from monitors.services import update_monitor
+from monitors.tasks import dispatch_due, probe_batch
+from projects.access import Caller
+from tests.makers import NOON, at_once, make_monitor, make_user, minutes, reading, state_of
+from tests.site import Site
+
+pytestmark = pytest.mark.django_db
+
+LEASE = timedelta(seconds=10) + LEASE_MARGIN
+
+
+def scheduler(**given: object) -> Monitor:
+    return make_monitor(make_user(), first=Verdict.UP, type=MonitorType.SCHEDULER, **given)
+
+
+def claimed(monitor: Monitor, now: datetime) -> Claim:
+    (claim,) = claim_due(now, limit=10)
+    assert claim.monitor_id == monitor.pk
+    return claim
+
+
+def test_a_claim_starts_once() -> None:
+    claim = claimed(scheduler(), NOON + minutes(1))
+    assert start_runs([claim]) == {claim}
+    assert start_runs([claim]) == set(), "a message that is delivered twice fires nothing"
+
+
+def test_a_slot_that_was_claimed_and_not_fired_is_fired_late_but_once() -> None:
+    monitor = scheduler()
+    first = claimed(monitor, NOON + minutes(1))
+    second = claimed(monitor, NOON + minutes(1) + LEASE)
+    assert not second.lost
+    assert start_runs([first]) == set(), "the old message comes too late"
+    assert start_runs([second]) == {second}
+
+
+def test_a_slot_whose_fate_is_unknown_is_lost_and_never_fired_again() -> None:
+    monitor = scheduler()
+    first = claimed(monitor, NOON + minutes(1))
+    start_runs([first])
+    again = claimed(monitor, NOON + minutes(1) + LEASE)
+    assert again.lost
+    assert start_runs([again]) == set()
+    # The process that found it lost dies, too: the next one still knows.
+    third = claimed(monitor, NOON + minutes(1) + 2 * LEASE)
+    assert third.lost
+    assert start_runs([third]) == set()
+
+
+def test_the_scheduler_records_what_was_lost_and_goes_on_with_the_next_slot(site: Site) -> None:
+    monitor = scheduler(url=site.url("/ok"))
+    start_runs([claimed(monitor, NOON + minutes(1))])
+    dispatch_due()
+    lost = CheckResult.objects.get(reason_code="worker_lost")
+    assert (lost.monitor_id, lost.verdict) == (monitor.pk, "down")
+    state = state_of(monitor)
+    assert (state.status, state.failures, state.claimed_at) == ("up", 1, None)
+    assert state.next_due_at is not None
+    assert (state.next_due_at - NOON) % minutes(1) == timedelta()
+    assert site.requests == 0
+
+
+def test_an_edit_keeps_the_slot_and_closes_the_claim() -> None:
+    monitor = scheduler()
+    claim = claimed(monitor, NOON + minutes(1))
+    start_runs([claim])
+    update_monitor(
+        Caller(monitor.owner), monitor.public_id, {"url": "http://127.0.0.1:10/"}, now=NOON + minutes(1)
+    )
+    found = reading(monitor, claim=claim.number, verdict=Verdict.DOWN, at=NOON + minutes(1))
+    record([found], now=NOON + minutes(1))
+    state = state_of(monitor)
+    assert (state.status, state.next_due_at, state.claimed_at) == ("up", NOON + minutes(2), None)
+
+
+def test_resuming_waits_for_the_next_slot() -> None:
+    monitor = scheduler()
+    update_monitor(Caller(monitor.owner), monitor.public_id, {"enabled": False}, now=NOON + minutes(1))
+    update_monitor(Caller(monitor.owner), monitor.public_id, {"enabled": True}, now=NOON + minutes(5.5))
+    assert state_of(monitor).next_due_at == NOON + minutes(6)
+
+
+def test_slots_in_a_time_of_our_own_stop_are_not_made_up() -> None:
+    monitor, polled = scheduler(), make_monitor(make_user(), first=Verdict.UP)
+    tick(NOON + timedelta(seconds=59))
+    tick(NOON + minutes(7.5))
+    assert state_of(monitor).next_due_at == NOON + minutes(8)
+    assert state_of(polled).next_due_at == NOON + minutes(1), "a poll is made once, at once"
+    assert not StatusChange.objects.exclude(after="up").exists()
+
+
+def test_the_run_id_is_that_of_the_slot_however_often_it_is_tried() -> None:
+    monitor = scheduler(request_headers=[{"name": "X-Mine", "value": "1"}])
+    ids = []
+    for now in (NOON + minutes(1), NOON + minutes(1) + LEASE):
+        claim = claimed(monitor, now)
+        (assignment,) = load_assignments([(claim.monitor_id, claim.number)])
+        ids.append(dict(assignment.spec.headers)["Pulsekeeper-Run-Id"])
+        assert assignment.spec.only_2xx
+    assert ids[0] == ids[1]
+    assert ids[0].startswith(monitor.public_id)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_message_delivered_to_many_workers_fires_once(site: Site) -> None:
+    monitor = scheduler(url=site.url("/ok"))
+    claim = claimed(monitor, NOON + minutes(1))
+    at_once(*[lambda: probe_batch([(claim.monitor_id, claim.number)])] * 5)
+    assert site.requests == 1
+    assert CheckResult.objects.filter(claim=claim.number).count() == 1
