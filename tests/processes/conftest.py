@@ -24,5 +24,6 @@ def start(clean_environment: dict[str, str], data_dir: Path) -> Iterator[Start]:
         return running[-1]
 
     yield start_up
-    for up in running:
+    # The newest first: an earlier one that was killed shares its data folder, and would take it for leftovers.
+    for up in reversed(running):
         up.end()
