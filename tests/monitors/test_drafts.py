@@ -65,6 +65,70 @@ def test_settled_value(given: dict[str, Any], field: str, settled: object) -> No
     assert getattr(new(given, floor_sec=300), field) == settled
 
 
+JSON_RULE = {"type": "json_field", "path": "status"}
+
+
+@pytest.mark.parametrize(
+    ("given", "method"),
+    [
+        ({"type": "http"}, "HEAD"),
+        ({"type": "api", "content_rules": [JSON_RULE]}, "GET"),
+        ({"type": "api", "content_rules": [JSON_RULE], "method": "HEAD"}, "GET"),
+        ({"type": "keyword", "content_rules": [RULE]}, "GET"),
+        ({"type": "keyword", "content_rules": [RULE], "method": "POST"}, "POST"),
+        ({"type": "scheduler"}, "POST"),
+        ({"type": "scheduler", "method": "GET"}, "GET"),
+        ({"type": "heartbeat", "url": ""}, "HEAD"),
+    ],
+)
+def test_method_of_each_kind(given: dict[str, Any], method: str) -> None:
+    draft = new(given)
+    assert (draft.type, draft.method) == (given["type"], method)
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"type": "api"}, "content_rules"),
+        ({"type": "api", "content_rules": [RULE]}, "content_rules"),
+        ({"type": "keyword"}, "content_rules"),
+        ({"type": "keyword", "content_rules": [JSON_RULE]}, "content_rules"),
+        ({"type": "scheduler", "method": "HEAD"}, "method"),
+        ({"type": "scheduler", "method": "OPTIONS"}, "method"),
+        ({"type": "scheduler", "url": ""}, "url"),
+        ({"type": "heartbeat", "url": "nonsense"}, "url"),
+        ({"request_headers": [{"name": "pulsekeeper-run-id", "value": "1"}]}, "request_headers[0].name"),
+    ],
+)
+def test_refused_for_the_kind(given: dict[str, Any], field: str) -> None:
+    with pytest.raises(ValidationFailed) as caught:
+        new(given)
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "allowed"),
+    [
+        ("http", "api", True),
+        ("api", "keyword", True),
+        ("keyword", "http", True),
+        ("http", "scheduler", False),
+        ("scheduler", "http", False),
+        ("http", "heartbeat", False),
+        ("heartbeat", "http", False),
+        ("heartbeat", "heartbeat", True),
+    ],
+)
+def test_change_of_type(before: str, after: str, allowed: bool) -> None:
+    stored = new({"type": before, "content_rules": [RULE, JSON_RULE]})
+    if allowed:
+        assert changed(stored, {"type": after}).type == after
+    else:
+        with pytest.raises(ValidationFailed) as caught:
+            changed(stored, {"type": after})
+        assert caught.value.field == "type"
+
+
 def header(name: str, value: str = "x") -> dict[str, Any]:
     return {"request_headers": [{"name": name, "value": value}]}
 
