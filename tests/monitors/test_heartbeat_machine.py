@@ -1,0 +1,207 @@
+"""Decisions 31 to 33 and 47 by random runs of a heartbeat, against a reference that knows no database."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from accounts.models import User
+from checks.spec import Verdict
+from monitors.models import MonitorState, StatusChange
+from monitors.pulses import record_ping, sweep
+from monitors.scheduling import claim_due
+from monitors.services import mute_monitor, update_monitor
+from projects.access import Caller
+from tests.makers import NOON, make_monitor, make_plan, make_user, state_of
+
+UP, DOWN = Verdict.UP, Verdict.DOWN
+
+
+@dataclass(frozen=True)
+class Ping:
+    """`after`: seconds since what came before, here and below."""
+
+    after: int
+
+
+@dataclass(frozen=True)
+class Wait:
+    after: int
+
+
+@dataclass(frozen=True)
+class Mute:
+    minutes: int
+    after: int
+
+
+@dataclass(frozen=True)
+class Edit:
+    interval_sec: int
+    grace_sec: int
+    recover_threshold: int
+    after: int
+
+
+@dataclass(frozen=True)
+class Switch:
+    """Pause, or resume."""
+
+    after: int
+
+
+Event = Ping | Wait | Mute | Edit | Switch
+
+SECONDS = st.integers(1, 60)
+EVENT = st.one_of(
+    *[st.builds(Ping, SECONDS)] * 5,
+    *[st.builds(Wait, SECONDS)] * 2,
+    st.builds(Mute, st.integers(0, 3), SECONDS),
+    st.builds(Edit, st.integers(5, 60), st.integers(0, 30), st.integers(1, 3), SECONDS),
+    st.builds(Switch, SECONDS),
+)
+EVENTS = st.lists(EVENT, min_size=15, max_size=40)
+
+
+@dataclass
+class Reference:
+    """What decisions 31, 32, 33 and 47 say of one heartbeat."""
+
+    interval_sec: int
+    grace_sec: int
+    recover_threshold: int
+    last_ping: datetime | None = None
+    muted_until: datetime | None = None
+    changed_at: datetime = NOON  # a shortened grace, a mute that was cleared, a resumption: never down before
+    enabled: bool = True
+    unset: bool = True
+    status: Verdict | None = None
+    since: datetime | None = None
+    pings_in_a_row: int = 0
+
+    def look(self, now: datetime) -> None:
+        """Pulsekeeper looks at its clock."""
+        if not self.enabled or self.last_ping is None:
+            return
+        deadline = self.last_ping + timedelta(seconds=self.interval_sec + self.grace_sec)
+        if now <= deadline:
+            if self.unset:  # the check that follows a resumption at once
+                self._set(UP, now)
+            return
+        known_since = max(deadline, self.changed_at, self.muted_until or deadline)
+        if now > known_since:
+            self.pings_in_a_row = 0
+            self._set(DOWN, known_since)
+
+    def ping(self, now: datetime) -> None:
+        self.last_ping = now
+        if not self.enabled:
+            return
+        self.pings_in_a_row += 1
+        if self.unset or self.status is UP or self.pings_in_a_row >= self.recover_threshold:
+            self._set(UP, now)
+
+    def edit(self, event: Edit, now: datetime) -> None:
+        self.interval_sec, self.grace_sec = event.interval_sec, event.grace_sec
+        self.recover_threshold = event.recover_threshold
+        self.changed_at = now
+
+    def mute(self, length: int, now: datetime) -> None:
+        if length:
+            self.muted_until = now + timedelta(minutes=length)
+        elif self.muted_until is not None:
+            self.muted_until = min(self.muted_until, now)
+
+    def switch(self, now: datetime) -> None:
+        self.enabled = not self.enabled
+        if self.enabled:
+            self.unset, self.changed_at, self.pings_in_a_row = True, now, 0
+
+    def _set(self, status: Verdict, at: datetime) -> None:
+        self.unset = False
+        if self.status is not status:
+            self.status, self.since = status, at
+            self.pings_in_a_row = 0
+
+
+def look(now: datetime) -> None:
+    sweep([claim.monitor_id for claim in claim_due(now, limit=100)], now=now)
+
+
+@pytest.fixture
+def owner(db: None) -> User:
+    user = make_user()
+    user.plan = make_plan(min_interval_sec=1)
+    user.save(update_fields=["plan"])
+    return user
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(EVENTS, st.integers(5, 60), st.integers(0, 30), st.integers(1, 3))
+def test_a_heartbeat_against_the_reference(
+    owner: User, events: list[Event], interval: int, grace: int, recover: int
+) -> None:
+    MonitorState.objects.update(next_due_at=None)  # those of the examples before are out of the way
+    given_fields: dict[str, Any] = {
+        "interval_sec": interval,
+        "grace_sec": grace,
+        "recover_threshold": recover,
+    }
+    # A fail_threshold does not apply: whatever it is, one missed deadline is enough.
+    monitor = make_monitor(owner, type="heartbeat", url="", fail_threshold=5, **given_fields)
+    caller, name = Caller(owner), monitor.public_id
+    reference, now = Reference(interval, grace, recover), NOON
+    for event in events:
+        now += timedelta(seconds=event.after)
+        look(now)
+        reference.look(now)
+        match event:
+            case Ping():
+                assert record_ping(name, now=now)
+                reference.ping(now)
+            case Mute(length):
+                mute_monitor(caller, name, minutes=length, now=now)
+                reference.mute(length, now)
+            case Edit(new_interval, new_grace, new_recover):
+                edited = {
+                    "interval_sec": new_interval,
+                    "grace_sec": new_grace,
+                    "recover_threshold": new_recover,
+                }
+                update_monitor(caller, name, edited, now=now)
+                reference.edit(event, now)
+            case Switch():
+                update_monitor(caller, name, {"enabled": not reference.enabled}, now=now)
+                reference.switch(now)
+            case Wait():
+                pass
+        state = state_of(monitor)
+        assert (state.status, state.status_since) == (reference.status, reference.since)
+        assert state.last_ping_at == reference.last_ping
+    changes = list(StatusChange.objects.filter(monitor=monitor, kind="status").order_by("pk"))
+    assert all(one.after == two.before != two.after for one, two in pairwise(changes))
+    assert all(one.at <= two.at for one, two in pairwise(changes)), "status_since never goes back"
+
+
+@pytest.mark.parametrize(
+    ("late_ms", "status"), [(0, "up"), (1, "down")], ids=["exactly at the deadline", "after it"]
+)
+def test_deadline_to_the_millisecond(owner: User, late_ms: int, status: str) -> None:
+    monitor = make_monitor(owner, type="heartbeat", url="", interval_sec=60, grace_sec=10)
+    record_ping(monitor.public_id, now=NOON)
+    deadline = NOON + timedelta(seconds=70)
+    look(deadline + timedelta(milliseconds=late_ms))
+    state = state_of(monitor)
+    assert (state.status, state.status_since) == (status, deadline if status == "down" else NOON)
+
+
+def test_a_heartbeat_that_was_never_pinged_is_never_down(owner: User) -> None:
+    monitor = make_monitor(owner, type="heartbeat", url="", interval_sec=60)
+    look(NOON + timedelta(days=9))
+    assert state_of(monitor).status is None
