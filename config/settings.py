@@ -78,6 +78,7 @@ INSTALLED_APPS = [
     "monitors",
     "rest_framework",
     "drf_spectacular",
+    "drf_spectacular_sidecar",
     "django.contrib.admin",
     "django.contrib.auth",
     "django.contrib.contenttypes",
@@ -146,12 +147,19 @@ SPECTACULAR_SETTINGS = {
     "SERVE_INCLUDE_SCHEMA": False,
     "COMPONENT_SPLIT_PATCH": False,
     "ENUM_GENERATE_CHOICE_DESCRIPTION": False,
+    "DISABLE_DOCSTRING_DESCRIPTIONS": True,  # they speak to us
+    "POSTPROCESSING_HOOKS": ["drf_spectacular.hooks.postprocess_schema_enums", "config.openapi.finish"],
     "ENUM_NAME_OVERRIDES": {
-        "MonitorStatus": "checks.spec.Verdict",
-        "MonitorType": "monitors.drafts.MonitorType",
-        "CreatableType": "monitors.drafts.CREATABLE_TYPES",
-        "HeaderType": "monitors.drafts.HEADER_TYPES",
-        "RuleType": "checks.spec.RuleType",
+        "MonitorStatus": "config.openapi.MONITOR_STATUSES",
+        "MonitorType": "config.openapi.MONITOR_TYPES",
+        "CreatableType": "config.openapi.CREATABLE_TYPES",
+        "HttpMethod": "config.openapi.HTTP_METHODS",
+        "HeaderType": "config.openapi.HEADER_TYPES",
+        "RuleType": "config.openapi.RULE_TYPES",
+        "ReasonCode": "config.openapi.REASON_CODES",
+        "Role": "config.openapi.ROLES",
+        "GivenRole": "config.openapi.GIVEN_ROLES",
+        "MemberStatus": "config.openapi.MEMBER_STATUSES",
     },
 }
 

@@ -4,6 +4,7 @@ from django.urls import include, path, re_path
 from drf_spectacular.views import SpectacularJSONAPIView
 from rest_framework.permissions import AllowAny
 
+from config.docs import docs
 from core.api.views import UnknownRoute
 
 
@@ -18,7 +19,9 @@ urlpatterns = [
     path(
         "openapi.json",
         SpectacularJSONAPIView.as_view(authentication_classes=(), permission_classes=(AllowAny,)),
+        name="openapi",
     ),
+    path("docs", docs),
     path("v1/", include("tokens.urls")),
     path("v1/", include("projects.urls")),
     path("v1/", include("monitors.urls")),

@@ -151,7 +151,7 @@ class MonitorSerializer(serializers.Serializer[Any]):
     last_ping_at = EpochMsField(source="state.last_ping_at", allow_null=True)
     muted_until = serializers.SerializerMethodField()
     enabled = serializers.BooleanField()
-    project_id = serializers.CharField(source="project.public_id", default=None, allow_null=True)
+    project_id = serializers.CharField(source="project.public_id", allow_null=True)
     status = serializers.ChoiceField(
         source="state.status", choices=[v.value for v in Verdict], allow_null=True
     )

@@ -1,4 +1,4 @@
-"""What drf-spectacular cannot read off the code: the Error object and the answers every endpoint shares."""
+"""What drf-spectacular cannot read off the code: the Error object, the answers every endpoint shares, strict bodies."""
 
 from __future__ import annotations
 
@@ -6,6 +6,11 @@ from typing import Any, Literal
 
 from drf_spectacular.openapi import AutoSchema
 from rest_framework import serializers
+
+from core.api.fields import StrictSerializer, TextField
+
+# No text in PostgreSQL holds one.
+NO_NUL = "^[^\\u0000]*$"
 
 
 class ErrorSerializer(serializers.Serializer[Any]):
@@ -20,13 +25,30 @@ class PulsekeeperSchema(AutoSchema):
     def _get_response_bodies(self, direction: Literal["request", "response"] = "response") -> Any:
         bodies = super()._get_response_bodies(direction)
         if self.path.startswith("/v1/") and direction == "response":
-            public = not self.get_auth()
-            shared = {"422": "Validation error"} | ({} if public else {"401": "Missing or invalid token"})
+            shared = {"422": "Validation error", "429": "Too many requests", "default": "Any other error"}
+            if self.view.authentication_classes:
+                shared["401"] = "Missing or invalid token"
             if "{" in self.path:
                 shared["404"] = "Not found"
-            shared["default"] = "Any other error"
+            if self.method in {"POST", "PUT", "PATCH"} and self.get_request_serializer() is not None:
+                shared |= {"413": "Body too large", "415": "Unsupported media type"}
             for code, description in shared.items():
                 if code not in bodies:
                     body: dict[str, Any] = self._get_response_for_code(ErrorSerializer, code)  # type: ignore[no-untyped-call]
                     bodies[code] = body | {"description": description}
         return bodies
+
+    def _map_basic_serializer(self, serializer: Any, direction: Any) -> Any:
+        """A body takes its own fields only (decision 12), and those that it ignores."""
+        schema: dict[str, Any] = super()._map_basic_serializer(serializer, direction)  # type: ignore[no-untyped-call]
+        if isinstance(serializer, StrictSerializer):
+            if serializer.ignored:
+                schema["propertyNames"] = {"enum": sorted({*schema["properties"], *serializer.ignored})}
+            else:
+                schema["additionalProperties"] = False
+            for name, field in serializer.fields.items():
+                if isinstance(field, TextField):
+                    schema["properties"][name] |= {"pattern": NO_NUL} | (
+                        {} if field.allow_blank else {"minLength": 1}
+                    )
+        return schema

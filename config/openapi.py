@@ -1,0 +1,148 @@
+"""The last touch on openapi.json: names, tags, headers and examples, joined to the operations by their ids.
+
+Kept here and not beside the views, because it is one text that a reader sees as a whole, and upper floors may
+know all operations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from http import HTTPStatus
+from typing import Any
+
+from checks.spec import ReasonCode, RuleType, Verdict
+from config.openapi_examples import ERRORS, OPERATION_ERRORS, REQUESTS, RESPONSES
+from monitors import drafts
+
+# What `ENUM_NAME_OVERRIDES` of the settings points at: a name is found by exactly these values.
+MONITOR_STATUSES = [verdict.value for verdict in Verdict]
+MONITOR_TYPES = [kind.value for kind in drafts.MonitorType]
+CREATABLE_TYPES = [kind.value for kind in drafts.CREATABLE_TYPES]
+RULE_TYPES = [kind.value for kind in RuleType]
+REASON_CODES = [code.value for code in ReasonCode]
+HTTP_METHODS = list(drafts.METHODS)
+HEADER_TYPES = list(drafts.HEADER_TYPES)
+ROLES = ["owner", "admin", "member"]
+GIVEN_ROLES = ["admin", "member"]
+MEMBER_STATUSES = ["active", "invited"]
+
+TAGS = {
+    "monitors": ("Monitors", "What is checked, how, and how it stands."),
+    "heartbeats": ("Heartbeats", "Pings of customers' jobs: public, the id is the secret."),
+    "projects": ("Projects", "Groups of monitors, and the people who share them."),
+    "tokens": ("Tokens", "Access tokens, each for one project."),
+    "sessions": ("Sessions", "Signing in and out."),
+    "account": ("Account", "The person who is signed in."),
+}
+
+DESCRIPTIONS = {
+    "Check": "One check that was made.",
+    "CheckResult": "What one check of a draft found.",
+    "ContentRule": "An assertion on the body. Text rules need `value`, json_field needs `path`.",
+    "Error": "Every error below /v1.",
+    "HeaderInput": "A header to send. Values are stored encrypted and never returned.",
+    "HeaderOut": "A header that is sent; its value is never returned.",
+    "Monitor": "A monitor as it is configured and as it stands.",
+    "MonitorInput": "A monitor to create or to test.",
+    "MonitorPatch": "The fields to change. Read-only fields of a Monitor are ignored.",
+    "Token": "A project token; its plaintext is shown at creation alone.",
+    "UptimeDay": "One day of UTC.",
+}
+
+_HEADERS: dict[str, tuple[str, dict[str, Any]]] = {
+    "401": (
+        "WWW-Authenticate",
+        {
+            "description": "The scheme to authenticate with.",
+            "schema": {"type": "string"},
+            "example": "Bearer",
+        },
+    ),
+    "429": (
+        "Retry-After",
+        {
+            "description": "Seconds until the next request may pass.",
+            "schema": {"type": "integer", "minimum": 1},
+            "example": 30,
+        },
+    ),
+}
+_LINK = {
+    "description": 'The next page, as `<address>; rel="next"`; left out on the last one.',
+    "schema": {"type": "string"},
+    "example": '<https://pulsekeeper.example/v1/monitors?limit=100&cursor=MTA%3D>; rel="next"',
+}
+
+
+def finish(result: dict[str, Any], generator: Any, request: Any, public: bool) -> dict[str, Any]:  # noqa: FBT001
+    """Postprocessing hook of drf-spectacular."""
+    schemas = result["components"]["schemas"]
+    _write_null_in_place(result)
+    schemas.pop("NullEnum", None)
+    for name, text in DESCRIPTIONS.items():
+        if name in schemas:
+            schemas[name]["description"] = text
+    enums = {tuple(s["enum"]): name for name, s in schemas.items() if "enum" in s}
+    used = set()
+    for path, operation in operations(result):
+        part = path.split("/")[2]
+        tag = TAGS[part][0] if part in TAGS else part.title()
+        used.add(tag)
+        operation["tags"] = [tag]
+        if operation.get("security") == [{}]:
+            operation["security"] = []
+        for parameter in operation.get("parameters", []):
+            named = enums.get(tuple(parameter["schema"].get("enum", ())))
+            if named is not None:
+                parameter["schema"] = {"$ref": f"#/components/schemas/{named}"}
+        _finish_answers(operation)
+        _add_examples(operation)
+    result["tags"] = [{"name": name, "description": text} for name, text in TAGS.values() if name in used]
+    return result
+
+
+def operations(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for path, methods in document["paths"].items():
+        for operation in methods.values():
+            yield path, operation
+
+
+def _write_null_in_place(node: Any) -> None:
+    """`null` beside an enum is drf-spectacular's NullEnum, which generated clients make an odd class of."""
+    if isinstance(node, list):
+        for index, inner in enumerate(node):
+            if inner == {"$ref": "#/components/schemas/NullEnum"}:
+                node[index] = {"type": "null"}
+            else:
+                _write_null_in_place(inner)
+    elif isinstance(node, dict):
+        for inner in node.values():
+            _write_null_in_place(inner)
+
+
+def _finish_answers(operation: dict[str, Any]) -> None:
+    answers = operation["responses"]
+    paged = any(parameter["name"] == "cursor" for parameter in operation.get("parameters", []))
+    for status, answer in answers.items():
+        if not answer["description"]:
+            answer["description"] = HTTPStatus(int(status)).phrase
+        if status in _HEADERS:
+            name, header = _HEADERS[status]
+            answer.setdefault("headers", {})[name] = header
+        if status == "200" and paged:
+            answer.setdefault("headers", {})["Link"] = _LINK
+    operation["responses"] = dict(sorted(answers.items()))
+
+
+def _add_examples(operation: dict[str, Any]) -> None:
+    name = operation["operationId"]
+    for media in operation.get("requestBody", {}).get("content", {}).values():
+        if name in REQUESTS:
+            media["example"] = REQUESTS[name]
+    for status, answer in operation["responses"].items():
+        for media in answer.get("content", {}).values():
+            if status.startswith("2"):
+                if name in RESPONSES:
+                    media["example"] = RESPONSES[name]
+            else:
+                media["example"] = OPERATION_ERRORS.get((name, status), ERRORS[status])

@@ -1,0 +1,207 @@
+"""Examples of openapi.json by operation id. A test validates each against the schema it stands beside."""
+
+from __future__ import annotations
+
+from typing import Any
+
+MONITOR_ID = "mon_7vxq2mzk4p3hd6ynbc5tw2era4"
+PROJECT_ID = "prj_k3r5wq7zx2d4m6nbhy2ct3vpfe"
+TOKEN_ID = "tok_d2n4b6vczx7mq3wk5rthy2pfea"  # noqa: S105  (an id, no secret)
+NOW = 1_772_366_400_000  # 2026-03-01 12:00:00 UTC
+DAY = 86_400_000
+
+_MONITOR: dict[str, Any] = {
+    "id": MONITOR_ID,
+    "name": "Shop",
+    "type": "http",
+    "url": "https://shop.example/health",
+    "method": "GET",
+    "interval_sec": 60,
+    "slow_ms": 1500,
+    "timeout_ms": 10000,
+    "expect_status": None,
+    "follow_redirects": False,
+    "check_ssl": True,
+    "check_domain": False,
+    "domain_expires_at": None,
+    "cert_expires_at": NOW + 60 * DAY,
+    "content_rules": [{"type": "json_field", "path": "status", "equals": "ok"}],
+    "request_headers": [{"name": "Authorization", "type": "bearer"}],
+    "request_body": None,
+    "fail_threshold": 3,
+    "recover_threshold": 1,
+    "grace_sec": 60,
+    "last_ping_at": None,
+    "muted_until": None,
+    "enabled": True,
+    "project_id": PROJECT_ID,
+    "status": "up",
+    "status_since": NOW - 3 * DAY,
+    "last_latency_ms": 182,
+    "last_connect_ms": 24,
+    "last_ttfb_ms": 176,
+    "uptime_24h": 99.93,
+    "avg_latency_24h": 190.4,
+    "last_checked_at": NOW,
+}
+_MONITOR_INPUT = {
+    "url": "https://shop.example/health",
+    "name": "Shop",
+    "method": "GET",
+    "interval_sec": 60,
+    "check_ssl": True,
+    "content_rules": [{"type": "json_field", "path": "status", "equals": "ok"}],
+    "request_headers": [{"name": "Authorization", "value": "Bearer s3cret", "type": "bearer"}],
+    "project_id": PROJECT_ID,
+}
+_CHECK = {
+    "id": "chk_q6y2mvd4xk7zp3nb5rwth2cfea",
+    "checked_at": NOW,
+    "status": "up",
+    "latency_ms": 182,
+    "connect_ms": 24,
+    "ttfb_ms": 176,
+    "http_status": 200,
+    "reason_code": None,
+    "detail": None,
+}
+_FAILED_CHECK = {
+    "id": "chk_b4n7zx2kq5wd3mrv6ythp2cfea",
+    "checked_at": NOW - 60_000,
+    "status": "down",
+    "latency_ms": 95,
+    "connect_ms": 22,
+    "ttfb_ms": 93,
+    "http_status": 503,
+    "reason_code": "http_failure",
+    "detail": "Answered 503.",
+}
+_PROJECT = {"id": PROJECT_ID, "name": "Shop", "created_at": NOW - 30 * DAY}
+_TOKEN = {
+    "id": TOKEN_ID,
+    "project_id": PROJECT_ID,
+    "name": "CI",
+    "created_at": NOW,
+    "last_used_at": None,
+    "expires_at": NOW + DAY,
+}
+_MEMBER = {
+    "id": "mem_y5tq7bz2xk4wd6nmrv3hcp2fea",
+    "email": "sam@shop.example",
+    "role": "member",
+    "status": "active",
+    "created_at": NOW,
+    "expires_at": None,
+}
+_OK = {"ok": True}
+
+REQUESTS: dict[str, Any] = {
+    "create_monitor": _MONITOR_INPUT,
+    "test_monitor": {"url": "https://shop.example/health", "timeout_ms": 5000},
+    "update_monitor": {"interval_sec": 300, "enabled": False},
+    "mute_monitor": {"minutes": 30},
+    "create_project": {"name": "Shop"},
+    "rename_project": {"name": "Web shop"},
+    "create_token": {"project_id": PROJECT_ID, "name": "CI", "ttl_seconds": 86400},
+    "create_session": {"email": "sam@shop.example", "password": "correct horse battery staple"},
+    "add_member": {"email": "sam@shop.example", "role": "member"},
+    "change_member_role": {"role": "admin"},
+    "change_password": {"current_password": "correct horse", "password": "battery staple, correct horse"},
+}
+
+RESPONSES: dict[str, Any] = {
+    "list_monitors": [_MONITOR],
+    "create_monitor": _MONITOR,
+    "get_monitor": _MONITOR,
+    "update_monitor": _MONITOR | {"interval_sec": 300, "enabled": False},
+    "delete_monitor": _OK,
+    "mute_monitor": _MONITOR | {"muted_until": NOW + 1_800_000},
+    "test_monitor": {
+        "status": "down",
+        "latency_ms": 95,
+        "connect_ms": 22,
+        "ttfb_ms": 93,
+        "detail": "Answered 503.",
+        "http_status": 503,
+    },
+    "list_monitor_checks": [_CHECK, _FAILED_CHECK],
+    "list_monitor_uptime": [
+        {"date": "2026-02-28", "uptime": 99.58, "down_sec": 360, "incidents": 1, "avg_latency_ms": 188.02},
+        {"date": "2026-03-01", "uptime": 100.0, "down_sec": 0, "incidents": 0, "avg_latency_ms": 190.4},
+    ],
+    "ping_heartbeat": _OK,
+    "ping_heartbeat_by_get": _OK,
+    "list_projects": [_PROJECT | {"monitors": 4, "up": 2, "slow": 1, "down": 0, "unknown": 1}],
+    "create_project": _PROJECT,
+    "rename_project": _OK,
+    "delete_project": _OK,
+    "list_members": [_MEMBER],
+    "add_member": _MEMBER,
+    "change_member_role": _MEMBER | {"role": "admin"},
+    "remove_member": _OK,
+    "list_tokens": [_TOKEN],
+    "create_token": _TOKEN | {"token": "svc_h4x2…"},
+    "revoke_token": _OK,
+    "create_session": {
+        "token": "ses_p7kq…",
+        "expires_at": NOW + 14 * DAY,
+        "user": {"id": "usr_w3nd5yq7zxk2v4mb6rthc2pfea", "email": "sam@shop.example", "plan": "pro"},
+    },
+    "delete_current_session": _OK,
+    "get_account": {
+        "id": "usr_w3nd5yq7zxk2v4mb6rthc2pfea",
+        "email": "sam@shop.example",
+        "plan": {"name": "pro", "min_interval_sec": 60, "monitor_limit": 1000},
+        "usage": {"monitors": 4},
+    },
+    "change_password": _OK,
+}
+
+ERRORS: dict[str, dict[str, Any]] = {
+    "400": {"error": "bad_request", "reason": "The request could not be understood."},
+    "401": {"error": "unauthorized", "reason": "A valid Bearer token is needed."},
+    "403": {
+        "error": "session_required",
+        "reason": "A project token may not do this; sign in and use a session token.",
+    },
+    "404": {"error": "not_found", "reason": "There is no such thing, or it is not yours."},
+    "409": {"error": "conflict", "reason": "Another request under this key is still at work."},
+    "413": {
+        "error": "body_too_large",
+        "reason": "The body is larger than any valid one.",
+        "limit": 262144,
+    },
+    "415": {"error": "unsupported_media_type", "reason": "Send application/json."},
+    "422": {"error": "validation_error", "reason": "limit: must be a whole number from 1 to 1000."},
+    "429": {"error": "rate_limited", "reason": "Too many requests; wait before the next."},
+    "503": {
+        "error": "no_worker",
+        "reason": "No worker ran the check in time; try again in a moment.",
+    },
+    "default": {
+        "error": "internal_error",
+        "reason": "Something broke on our side; it has been logged.",
+    },
+}
+
+_MONITOR_LIMIT = {
+    "error": "monitor_limit",
+    "reason": "The plan's number of monitors is reached.",
+    "limit": 50,
+}
+OPERATION_ERRORS: dict[tuple[str, str], dict[str, Any]] = {
+    ("create_monitor", "403"): _MONITOR_LIMIT,
+    ("update_monitor", "403"): _MONITOR_LIMIT,
+    ("create_monitor", "422"): {
+        "error": "validation_error",
+        "reason": "url: is required for a monitor of type http.",
+    },
+    ("create_session", "401"): {
+        "error": "invalid_credentials",
+        "reason": "The e-mail address and the password do not belong together.",
+    },
+    ("create_token", "400"): {
+        "error": "project_required",
+        "reason": "project_id: name the project that the token is for.",
+    },
+}
