@@ -111,7 +111,8 @@ def _talk(keeper: subprocess.Popen[bytes], request: bytes) -> bytes:
         with suppress(BrokenPipeError):  # it ended already; its silence says so
             stdin.write(request)
         stdin.close()
-        return stdout.readline()
+        answer: bytes = stdout.readline()
+    return answer
 
 
 def _leave(folder: DataFolder, holder: FileLock) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
+import signal
 import subprocess
 
 import pytest
 
 from tests.processes.test_following import PASSWORD, manage
-from tests.processes.up import ROOT, Start
+from tests.processes.up import ROOT, Start, free_port
 
 pytestmark = pytest.mark.xdist_group("up")
 
@@ -20,17 +23,26 @@ def test_the_transcript_prints_what_it_says(start: Start, clean_environment: dic
     assert f"ADMIN_PASSWORD='{PASSWORD}' make up" in text
     up = start(ADMIN_PASSWORD=PASSWORD)
     up.wait_until_up()
-    # As written but for the port and the minute between checks, which the suite does not wait for.
+    # As written but for the ports and the minute between checks, which the suite does not wait for.
     manage(up, "from accounts.models import Plan; Plan.objects.update(min_interval_sec=1)", clean_environment)
-    script = script.replace("127.0.0.1:8000", f"127.0.0.1:{up.port}").replace(
-        '"interval_sec": 60', '"interval_sec": 1'
-    )
-    done = subprocess.run(
+    for written, here in {
+        "127.0.0.1:8000": f"127.0.0.1:{up.port}",
+        "8099": str(free_port()),
+        '"interval_sec": 60': '"interval_sec": 1',
+    }.items():
+        assert written in script
+        script = script.replace(written, here)
+    running = subprocess.Popen(
         ["bash", "-euo", "pipefail", "-c", script],
         env=clean_environment,
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=120,
-        check=False,
+        start_new_session=True,
     )
-    assert done.stdout == printed, done.stderr
+    try:
+        output, errors = running.communicate(timeout=120)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(running.pid, signal.SIGKILL)  # its target, where it did not get to end it
+    assert output == printed, errors
