@@ -35,3 +35,21 @@ def create_account(
     except IntegrityError:
         raise ValidationFailed("there is an account with this address already.", field="email") from None
     return user
+
+
+def change_password(user: User, *, current: str, new: str) -> User:
+    """Raises ValidationFailed where `current` is not the password, or `new` is a weak one.
+
+    The row is locked: of two changes at once the second has to know the first one's password.
+    """
+    with transaction.atomic():
+        user = User.objects.select_for_update(of=["self"]).select_related("plan").get(pk=user.pk)
+        if not user.check_password(current):
+            raise ValidationFailed("is not the password of this account.", field="current_password")
+        try:
+            validate_password(new, user)
+        except ValidationError as error:
+            raise ValidationFailed(" ".join(error.messages), field="password") from None
+        user.set_password(new)
+        user.save(update_fields=["password"])
+    return user

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
+from urllib.parse import unquote, urlsplit
 
 from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
@@ -14,6 +15,27 @@ from core.egress import parse_networks
 BASE_DIR = Path(__file__).resolve().parent.parent
 
 CommaSeparated = Annotated[tuple[str, ...], NoDecode]
+
+
+def mail_settings(url: str | None) -> dict[str, Any]:
+    """Django's settings of a mail server. Raises ValueError for what is no `smtp://` or `smtps://` address."""
+    if url is None:
+        return {"EMAIL_BACKEND": "django.core.mail.backends.console.EmailBackend"}
+    parts = urlsplit(url)
+    if parts.scheme not in ("smtp", "smtps") or not parts.hostname or parts.path.strip("/"):
+        raise ValueError("must be smtp://[user:password@]host[:port] or smtps://…")
+    tls = parts.scheme == "smtps"
+    return {
+        "EMAIL_BACKEND": "django.core.mail.backends.smtp.EmailBackend",
+        "EMAIL_HOST": parts.hostname,
+        "EMAIL_PORT": parts.port or (465 if tls else 587 if parts.username else 25),
+        "EMAIL_HOST_USER": unquote(parts.username or ""),
+        "EMAIL_HOST_PASSWORD": unquote(parts.password or ""),
+        "EMAIL_USE_SSL": tls,
+        # A password goes over no open line.
+        "EMAIL_USE_TLS": not tls and bool(parts.username),
+        "EMAIL_TIMEOUT": 10,
+    }
 
 
 class Env(BaseSettings):
@@ -63,6 +85,15 @@ class Env(BaseSettings):
         description="Comma-separated CIDRs that probes may reach although they are private or reserved. "
         "`manage.py up` sets the loopback networks when it is not given.",
     )
+    email_url: str | None = Field(
+        default=None,
+        description="Mail server, `smtp://user:password@host:587` (STARTTLS where a user is given), `smtps://…:465` "
+        "(TLS) or `smtp://localhost:25`; `%`-escape what is special in a URL. Without it e-mails are printed to the "
+        "log of the web server, which is enough on one's own machine. Production gives it.",
+    )
+    email_from: str = Field(
+        default="pulsekeeper@localhost", description="Sender of the e-mails, an address of yours."
+    )
     ssl_cert_file: str | None = Field(
         default=None,
         description="PEM file of the certificate authorities that probes trust, instead of the system's.",
@@ -83,6 +114,13 @@ class Env(BaseSettings):
     admin_password: str | None = Field(
         default=None, description="Password of that account. Without it one is generated and printed once."
     )
+
+    @field_validator("email_url")
+    @classmethod
+    def _mail_server(cls, value: str | None) -> str | None:
+        if value is not None:
+            mail_settings(value)
+        return value
 
     @field_validator("encryption_keys", "allowed_hosts", mode="before")
     @classmethod

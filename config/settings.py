@@ -11,7 +11,9 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.management.utils import get_random_secret_key
 from pydantic import ValidationError
 
-from config.env import BASE_DIR, Env
+from checks.spec import RuleType, Verdict
+from config.env import BASE_DIR, Env, mail_settings
+from monitors.drafts import MonitorType
 
 django_stubs_ext.monkeypatch()  # lets ModelAdmin[...] and their like be written where they are used
 
@@ -39,6 +41,8 @@ REDIS_URL = ENV.redis_url
 ALLOWED_PRIVATE_NETWORKS = ENV.allowed_private_networks
 SSL_CERT_FILE = ENV.ssl_cert_file
 DATA_DIR = ENV.data_dir
+globals().update(mail_settings(ENV.email_url))
+DEFAULT_FROM_EMAIL = SERVER_EMAIL = ENV.email_from
 BASE_URL = ENV.base_url.rstrip("/")
 STAGING_URL = ENV.staging_url.rstrip("/")
 TRUSTED_PROXIES = ENV.trusted_proxies
@@ -147,19 +151,15 @@ SPECTACULAR_SETTINGS = {
     "SERVE_INCLUDE_SCHEMA": False,
     "COMPONENT_SPLIT_PATCH": False,
     "ENUM_GENERATE_CHOICE_DESCRIPTION": False,
-    "DISABLE_DOCSTRING_DESCRIPTIONS": True,  # they speak to us
-    "POSTPROCESSING_HOOKS": ["drf_spectacular.hooks.postprocess_schema_enums", "config.openapi.finish"],
     "ENUM_NAME_OVERRIDES": {
-        "MonitorStatus": "config.openapi.MONITOR_STATUSES",
-        "MonitorType": "config.openapi.MONITOR_TYPES",
-        "CreatableType": "config.openapi.CREATABLE_TYPES",
-        "HttpMethod": "config.openapi.HTTP_METHODS",
-        "HeaderType": "config.openapi.HEADER_TYPES",
-        "RuleType": "config.openapi.RULE_TYPES",
-        "ReasonCode": "config.openapi.REASON_CODES",
-        "Role": "config.openapi.ROLES",
-        "GivenRole": "config.openapi.GIVEN_ROLES",
-        "MemberStatus": "config.openapi.MEMBER_STATUSES",
+        "MonitorStatus": [v.value for v in Verdict],
+        "MonitorType": [t.value for t in MonitorType],
+        "CreatableType": "monitors.drafts.CREATABLE_TYPES",
+        "HeaderType": "monitors.drafts.HEADER_TYPES",
+        "RuleType": [t.value for t in RuleType],
+        "MemberRole": ["owner", "admin", "member"],
+        "GivenRole": "projects.serializers.GIVEN_ROLES",
+        "MemberStatus": "projects.serializers.MEMBER_STATUSES",
     },
 }
 
@@ -179,7 +179,7 @@ LOGGING = {
     "root": {"handlers": ["console"], "level": "WARNING"},
     "loggers": {
         name: {"level": ENV.log_level}
-        for name in ("config", "core", "accounts", "tokens", "checks", "monitors")
+        for name in ("config", "core", "accounts", "projects", "tokens", "checks", "monitors")
     }
     | {"django.request": {"level": "ERROR"}},  # a caller's 4xx is no news of ours
 }

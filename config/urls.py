@@ -4,6 +4,8 @@ from django.urls import include, path, re_path
 from drf_spectacular.views import SpectacularJSONAPIView
 from rest_framework.permissions import AllowAny
 
+import core.api.converters  # noqa: F401  (registers <id:…>)
+import projects.views
 from config.docs import docs
 from core.api.views import UnknownRoute
 
@@ -22,6 +24,7 @@ urlpatterns = [
         name="openapi",
     ),
     path("docs", docs),
+    path("invitations/<id:token>", projects.views.invitation),
     path("v1/", include("tokens.urls")),
     path("v1/", include("projects.urls")),
     path("v1/", include("monitors.urls")),

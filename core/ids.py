@@ -25,6 +25,10 @@ def project_id() -> str:
     return new_id("prj")
 
 
+def member_id() -> str:
+    return new_id("mbr")
+
+
 def token_id() -> str:
     return new_id("tok")
 

@@ -65,9 +65,27 @@ def get_project(caller: Caller, public_id: str, *, roles: Collection[str] = EVER
     project = accessible_projects(caller).filter(public_id=public_id).first()
     if project is None:
         raise NotFound
-    if not Membership.objects.filter(project=project, user=caller.user, role__in=roles).exists():
+    if not has_role(caller, project, roles):
         raise Forbidden
     return project
+
+
+def has_role(caller: Caller, project: Project, roles: Collection[str]) -> bool:
+    return Membership.objects.filter(project=project, user=caller.user, role__in=roles).exists()
+
+
+def hold_project(
+    caller: Caller, public_id: str, *, roles: Collection[str] = EVERY_ROLE, for_deletion: bool = False
+) -> Project:
+    """`get_project`, with the project's row locked until the end of the transaction.
+
+    Whoever makes, removes or changes something that hangs on a project or on a role in it takes this lock first: the
+    roles are read under it, so that nobody acts on one that is being taken away.
+    """
+    projects = Project.objects.select_for_update(no_key=not for_deletion)
+    if not projects.filter(pk=get_project(caller, public_id, roles=roles).pk).exists():
+        raise NotFound
+    return get_project(caller, public_id, roles=roles)
 
 
 def owner_of(project: Project) -> User:

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from django.conf import settings
 from django.db import models
+from django.db.models.functions import Now
 
 from core import ids
 
@@ -25,10 +26,39 @@ class Project(models.Model):
         return self.name
 
 
+class MemberId(models.Func):
+    """The database's own default for `Membership.public_id`: code from before that column inserts rows without it.
+
+    gen_random_uuid() has 122 bits of the server's strong random numbers.
+    """
+
+    template = "('mbr_' || replace(gen_random_uuid()::text, '-', ''))"
+    output_field = models.CharField()
+
+
 class Membership(models.Model):
+    """A place in a project. Its person is known, or it is an open invitation and waits for one, without `user`.
+
+    One table for both, so that a place keeps its id and role when its person comes, and lists page over both. A right
+    is always a row of some user, so an invitation gives none.
+    """
+
+    public_id = models.CharField(
+        max_length=40, unique=True, default=ids.member_id, db_default=MemberId(), editable=False
+    )
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="memberships")
-    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="memberships")
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, on_delete=models.CASCADE, related_name="memberships"
+    )
     role = models.CharField(max_length=10, choices=Role.choices)
+    created_at = models.DateTimeField(db_default=Now())
+
+    invited_email = models.EmailField(null=True, db_index=True, help_text="In lower case.")
+    invited_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    invitation_digest = models.BinaryField(max_length=32, null=True, unique=True, editable=False)
+    invited_until = models.DateTimeField(null=True)
 
     class Meta:
         constraints: ClassVar = [
@@ -36,7 +66,33 @@ class Membership(models.Model):
             models.UniqueConstraint(
                 fields=["project"], condition=models.Q(role="owner"), name="one_owner_per_project"
             ),
+            models.UniqueConstraint(fields=["project", "invited_email"], name="one_invitation_per_address"),
+            models.CheckConstraint(
+                name="member_or_invitation",
+                condition=models.Q(
+                    user__isnull=False,
+                    invited_email__isnull=True,
+                    invitation_digest__isnull=True,
+                    invited_until__isnull=True,
+                )
+                | models.Q(
+                    user__isnull=True,
+                    invited_email__isnull=False,
+                    invitation_digest__isnull=False,
+                    invited_until__isnull=False,
+                    role__in=["admin", "member"],
+                ),
+            ),
         ]
 
     def __str__(self) -> str:
-        return f"{self.user_id} is {self.role} of {self.project_id}"
+        return f"{self.user_id or 'somebody invited'} is {self.role} of {self.project_id}"
+
+    @property
+    def is_open(self) -> bool:
+        """An invitation that nobody has taken up."""
+        return self.user_id is None
+
+    @property
+    def email(self) -> str:
+        return self.invited_email or "" if self.user is None else self.user.email

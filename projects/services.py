@@ -28,4 +28,5 @@ def rename_project(caller: Caller, public_id: str, *, name: str) -> None:
 def delete_project(caller: Caller, public_id: str) -> None:
     """Its monitors are detached and stay their owner's; its tokens end with it."""
     caller.require_session()
-    access.get_project(caller, public_id, roles=[Role.OWNER]).delete()
+    with transaction.atomic():
+        access.hold_project(caller, public_id, roles=[Role.OWNER], for_deletion=True).delete()

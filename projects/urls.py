@@ -6,4 +6,6 @@ from projects import views
 urlpatterns = [
     path("projects", views.ProjectList.as_view()),
     path("projects/<id:project_id>", views.ProjectDetail.as_view()),
+    path("projects/<id:project_id>/members", views.MemberList.as_view()),
+    path("projects/<id:project_id>/members/<id:member_id>", views.MemberDetail.as_view()),
 ]

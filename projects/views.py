@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from django.http import HttpRequest, HttpResponse
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -11,9 +12,18 @@ from core.api.pagination import Page, page_parameters
 from core.api.schema import ErrorSerializer
 from core.api.views import OK, OkSerializer, body_of
 from core.clock import utc_now
-from projects import access, selectors, services
+from core.errors import NotFound
+from core.throttles import CallerThrottle, InviteThrottle
+from projects import access, members, selectors, services
 from projects.access import caller_of
-from projects.serializers import ListedProjectSerializer, ProjectInputSerializer, ProjectSerializer
+from projects.serializers import (
+    ListedProjectSerializer,
+    MemberInputSerializer,
+    MemberPatchSerializer,
+    MemberSerializer,
+    ProjectInputSerializer,
+    ProjectSerializer,
+)
 
 
 class ProjectList(APIView):
@@ -63,3 +73,75 @@ class ProjectDetail(APIView):
     def delete(self, request: Request, project_id: str) -> Response:
         services.delete_project(caller_of(request), project_id)
         return Response(OK)
+
+
+class MemberList(APIView):
+    throttle_classes = (CallerThrottle, InviteThrottle)
+
+    @extend_schema(
+        operation_id="list_members",
+        summary="List the members of a project, and its open invitations",
+        parameters=page_parameters(),
+        responses={200: MemberSerializer(many=True), 403: ErrorSerializer},
+    )
+    def get(self, request: Request, project_id: str) -> Response:
+        page = Page(request, members.list_members(caller_of(request), project_id, now=utc_now()))
+        return page.response(MemberSerializer(page.rows, many=True).data)
+
+    @extend_schema(
+        operation_id="add_member",
+        summary="Add a member to a project",
+        description="An existing account is a member at once. Any other address gets an invitation by e-mail, which "
+        "becomes a membership when an account with that address signs in within 14 days.",
+        request=MemberInputSerializer,
+        responses={201: MemberSerializer, 403: ErrorSerializer},
+    )
+    def post(self, request: Request, project_id: str) -> Response:
+        caller = caller_of(request)
+        caller.require_session()
+        access.get_project(caller, project_id, roles=access.MANAGERS)
+        given = body_of(request, MemberInputSerializer)
+        member = members.add_member(
+            caller, project_id, email=given["email"], role=given["role"], now=utc_now()
+        )
+        return Response(MemberSerializer(member).data, status=201)
+
+
+class MemberDetail(APIView):
+    @extend_schema(
+        operation_id="change_member_role",
+        summary="Change the role of a member",
+        request=MemberPatchSerializer,
+        responses={200: MemberSerializer, 403: ErrorSerializer},
+    )
+    def patch(self, request: Request, project_id: str, member_id: str) -> Response:
+        caller, now = caller_of(request), utc_now()
+        caller.require_session()
+        members.get_member(caller, project_id, member_id, now=now)
+        role = body_of(request, MemberPatchSerializer)["role"]
+        member = members.change_role(caller, project_id, member_id, role=role, now=now)
+        return Response(MemberSerializer(member).data)
+
+    @extend_schema(
+        operation_id="remove_member",
+        summary="Remove a member, leave a project, or withdraw an invitation",
+        description="Ends the member's access at once, and revokes the project tokens that the member created.",
+        responses={200: OkSerializer, 403: ErrorSerializer},
+    )
+    def delete(self, request: Request, project_id: str, member_id: str) -> Response:
+        members.remove_member(caller_of(request), project_id, member_id, now=utc_now())
+        return Response(OK)
+
+
+def invitation(request: HttpRequest, token: str) -> HttpResponse:
+    """Where an invitation's link leads: what it is for, to whoever holds it."""
+    try:
+        found = members.find_invitation(token, now=utc_now())
+    except NotFound:
+        return HttpResponse(
+            "This invitation has run out or was withdrawn.\n", "text/plain; charset=utf-8", 404
+        )
+    text = (
+        f"You are invited to the project {found.project.name!r} as {found.role}.\nSign in as {found.email}.\n"
+    )
+    return HttpResponse(text, "text/plain; charset=utf-8")

@@ -7,12 +7,15 @@ from hmac import compare_digest
 from typing import TypeVar
 
 from django.contrib.auth import authenticate
-from django.db.models import Q, QuerySet
+from django.db import transaction
+from django.db.models import F, Q, QuerySet
 
+import accounts.services
 from accounts.models import User
-from core.errors import InvalidCredentials, NotFound, ProjectForbidden
+from core.errors import Forbidden, InvalidCredentials, NotFound, ProjectForbidden
 from projects import access
 from projects.access import Caller
+from projects.members import accept_invitations
 from tokens import secrets
 from tokens.models import Credential, ProjectToken, Session
 
@@ -29,6 +32,7 @@ def sign_in(*, email: str, password: str, now: datetime) -> tuple[Session, str]:
     user = authenticate(email=email.strip().lower(), password=password)
     if not isinstance(user, User):
         raise InvalidCredentials
+    accept_invitations(user, now=now)
     issued = secrets.issue(SESSION_PREFIX)
     session = Session.objects.create(
         user=user,
@@ -45,23 +49,35 @@ def sign_out(plaintext: str) -> None:
     Session.objects.filter(lookup=secrets.lookup_of(plaintext, prefix=SESSION_PREFIX)).delete()
 
 
+def change_password(caller: Caller, *, current: str, new: str) -> User:
+    """Ends every session of the user, the one that asks included (decision 3). Project tokens stay."""
+    caller.require_session()
+    with transaction.atomic():
+        user = accounts.services.change_password(caller.user, current=current, new=new)
+        # A sign-in with the old password that is under way makes a session of the old password's hash: worthless.
+        Session.objects.filter(user=user).delete()
+    return user
+
+
 def create_token(
     caller: Caller, *, project_id: str, name: str, ttl_seconds: int | None, now: datetime
 ) -> tuple[ProjectToken, str]:
-    try:
-        project = access.get_project(caller, project_id)
-    except NotFound:
-        raise ProjectForbidden from None
+    caller.require_session()
     issued = secrets.issue(TOKEN_PREFIX)
-    token = ProjectToken.objects.create(
-        project=project,
-        created_by=caller.user,
-        name=name,
-        lookup=issued.lookup,
-        digest=issued.digest,
-        created_at=now,
-        expires_at=None if ttl_seconds is None else now + timedelta(seconds=ttl_seconds),
-    )
+    with transaction.atomic():
+        try:
+            project = access.hold_project(caller, project_id)
+        except NotFound:
+            raise ProjectForbidden from None
+        token = ProjectToken.objects.create(
+            project=project,
+            created_by=caller.user,
+            name=name,
+            lookup=issued.lookup,
+            digest=issued.digest,
+            created_at=now,
+            expires_at=None if ttl_seconds is None else now + timedelta(seconds=ttl_seconds),
+        )
     return token, issued.plaintext
 
 
@@ -72,7 +88,14 @@ def list_tokens(caller: Caller) -> QuerySet[ProjectToken]:
 
 
 def revoke_token(caller: Caller, public_id: str) -> None:
-    deleted, _ = list_tokens(caller).filter(public_id=public_id).delete()
+    """Owner and admin: any token of the project. A member: those that he made himself."""
+    caller.require_session()
+    token = list_tokens(caller).filter(public_id=public_id).first()
+    if token is None:
+        raise NotFound
+    if token.created_by_id != caller.user.pk and not access.has_role(caller, token.project, access.MANAGERS):
+        raise Forbidden
+    deleted, _ = ProjectToken.objects.filter(pk=token.pk).delete()
     if not deleted:
         raise NotFound
 
@@ -84,7 +107,10 @@ def caller_for(plaintext: str, *, now: datetime) -> Caller | None:
         unchanged = compare_digest(session.password_hash, session.user.get_session_auth_hash())
         return Caller(session.user) if session.user.is_active and unchanged else None
     token = _find(
-        ProjectToken.objects.select_related("created_by__plan", "project"),
+        # Removing a member deletes the tokens that he made; should one be left, it opens nothing.
+        ProjectToken.objects.filter(project__memberships__user=F("created_by")).select_related(
+            "created_by__plan", "project"
+        ),
         plaintext,
         prefix=TOKEN_PREFIX,
         now=now,

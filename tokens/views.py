@@ -13,10 +13,12 @@ from core.api.schema import ErrorSerializer
 from core.api.views import OK, OkSerializer, body_of
 from core.clock import utc_now
 from core.errors import ProjectRequired
-from core.throttles import SignInEmailThrottle, SignInThrottle
+from core.throttles import CallerThrottle, PasswordThrottle, SignInEmailThrottle, SignInThrottle
 from projects.access import caller_of
 from tokens import services
 from tokens.serializers import (
+    AccountPatchSerializer,
+    AccountSerializer,
     SessionCreatedSerializer,
     SessionInputSerializer,
     TokenCreatedSerializer,
@@ -53,6 +55,36 @@ class CurrentSession(APIView):
         caller_of(request).require_session()
         services.sign_out(str(request.auth))
         return Response(OK)
+
+
+class Account(APIView):
+    """Here, not in accounts: who asks is known from this floor upwards."""
+
+    throttle_classes = (CallerThrottle, PasswordThrottle)
+
+    @extend_schema(
+        operation_id="get_account",
+        summary="Read the account, its plan and what it uses of it",
+        responses={200: AccountSerializer, 403: ErrorSerializer},
+    )
+    def get(self, request: Request) -> Response:
+        caller = caller_of(request)
+        caller.require_session()
+        return Response(AccountSerializer(caller.user).data)
+
+    @extend_schema(
+        operation_id="update_account",
+        summary="Change the password",
+        description="Ends every session of the account, this one included.",
+        request=AccountPatchSerializer,
+        responses={200: AccountSerializer, 403: ErrorSerializer},
+    )
+    def patch(self, request: Request) -> Response:
+        caller = caller_of(request)
+        caller.require_session()
+        given = body_of(request, AccountPatchSerializer)
+        user = services.change_password(caller, current=given["current_password"], new=given["password"])
+        return Response(AccountSerializer(user).data)
 
 
 class TokenList(APIView):

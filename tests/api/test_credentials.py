@@ -7,15 +7,18 @@ from datetime import timedelta
 import pytest
 import time_machine
 from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from pytest_django.fixtures import Settings
 
 from accounts.models import User
 from checks.spec import Verdict
 from core.clock import to_ms, utc_now
-from projects.models import Project
+from projects.access import Caller
+from projects.models import Membership, Project
 from tests.api.client import Api
-from tests.makers import PASSWORD, make_monitor, make_project, make_user
+from tests.makers import PASSWORD, at_once, make_monitor, make_project, make_user
 from tokens.models import ProjectToken, Session
+from tokens.services import revoke_token
 
 
 def test_sign_in_and_out(user: User) -> None:
@@ -166,6 +169,8 @@ def test_bad_token_requests(api: Api, user: User, body: dict[str, object], statu
         ("patch", "/v1/projects/prj_x"),
         ("delete", "/v1/projects/prj_x"),
         ("delete", "/v1/sessions/current"),
+        ("get", "/v1/account"),
+        ("patch", "/v1/account"),
     ],
 )
 def test_account_level_endpoints_want_a_session(user: User, method: str, path: str) -> None:
@@ -202,3 +207,50 @@ def test_what_a_role_may_do(user: User) -> None:
     assert [caller.patch(path, {"name": "N"}).status for caller in callers] == [403, 200, 404]
     assert [caller.delete(path).status for caller in callers] == [403, 403, 404]
     assert Api.signed_in(owner).delete(path).status == 200
+
+
+def test_who_may_revoke_a_token(db: None) -> None:
+    """Owner and admin: any of the project. A member: his own."""
+    owner, admin, member, other, stranger = (make_user() for _ in range(5))
+    project = make_project(owner, admin=admin, member=member)
+    Membership.objects.create(project=project, user=other, role="member")
+    callers = {user: Api.signed_in(user) for user in (owner, admin, member, other, stranger)}
+
+    def revoke(by: User, made_by: User) -> int:
+        api = Api.with_token(made_by, project)
+        token = ProjectToken.objects.latest("pk").public_id
+        answer = callers[by].delete(f"/v1/tokens/{token}")
+        assert api.get("/v1/monitors").status == (401 if answer.status == 200 else 200)
+        return int(answer.status)
+
+    assert [revoke(by, other) for by in callers] == [200, 200, 403, 200, 404]
+    assert [revoke(by, owner) for by in callers] == [200, 200, 403, 403, 404]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_token_revoked_twice_at_once_and_while_it_is_used() -> None:
+    owner = make_user()
+    project = make_project(owner)
+    api = Api.with_token(owner, project)
+    token = ProjectToken.objects.get().public_id
+    outcomes = at_once(
+        lambda: revoke_token(Caller(owner), token),
+        lambda: revoke_token(Caller(owner), token),
+        lambda: api.get("/v1/monitors").status,
+        lambda: api.get("/v1/monitors").status,
+    )
+    assert sorted(type(outcome).__name__ for outcome in outcomes[:2]) == ["NoneType", "NotFound"]
+    assert set(outcomes[2:]) <= {200, 401}
+    assert api.get("/v1/monitors").status == 401
+
+
+def test_lists_take_a_fixed_number_of_queries(api: Api, user: User) -> None:
+    for _ in range(3):
+        project = make_project(user)
+        Api.with_token(user, project)
+        make_monitor(user, project_id=project.public_id)
+    api.get("/v1/projects")  # notes the use of the session
+    for path in ("/v1/projects", "/v1/tokens"):
+        with CaptureQueriesContext(connection) as queries:
+            assert len(api.get(path).json) == 3
+        assert len(queries) == 2, "session, rows"

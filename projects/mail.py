@@ -1,0 +1,40 @@
+"""E-mail of projects."""
+
+from __future__ import annotations
+
+import logging
+from smtplib import SMTPException
+
+from django.conf import settings
+from django.core.mail import send_mail
+from django.db import connection
+
+logger = logging.getLogger(__name__)
+
+_INVITATION = """\
+{by} invites you to the project "{project}" on Pulsekeeper, as {role}.
+
+{base_url}/invitations/{token}
+
+Sign in with this e-mail address within 14 days, and the project is yours to see. If you have no account yet, ask for
+one with this address. If you expected no invitation, there is nothing to do.
+"""
+
+
+def send_invitation(*, to: str, project: str, by: str, role: str, token: str) -> None:
+    """One try. A mail that is lost is logged: a manager can remove the invitation and send another."""
+    if not connection.in_atomic_block:
+        connection.close()  # the mail server may be slow
+    text = _INVITATION.format(
+        by=by, project=_one_line(project), role=role, base_url=settings.BASE_URL, token=token
+    )
+    try:
+        send_mail("An invitation to a project on Pulsekeeper", text, None, [to])
+    except (SMTPException, OSError) as error:
+        logger.warning("an invitation could not be sent: %s", type(error).__name__)
+
+
+def _one_line(text: str) -> str:
+    """A project's name as part of a sentence: whoever chose it does not get to write the mail."""
+    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return line if len(line) <= 80 else line[:79] + "…"

@@ -1,0 +1,172 @@
+"""Who belongs to a project: adding, inviting, changing roles, leaving.
+
+Every change holds the project's row, as creating its tokens and deleting it do. So a place is given once, and nothing
+is made in the name of somebody who is being removed.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import datetime, timedelta
+
+from django.core.exceptions import ValidationError
+from django.core.validators import validate_email
+from django.db import IntegrityError, transaction
+from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.utils.crypto import salted_hmac
+
+from accounts.models import User
+from core.errors import Forbidden, NotFound, ValidationFailed
+from core.ids import random_text
+from projects import access, mail
+from projects.access import Caller
+from projects.models import Membership, Project, Role
+
+logger = logging.getLogger(__name__)
+
+INVITATION_LIFETIME = timedelta(days=14)
+
+
+def list_members(caller: Caller, project_id: str, *, now: datetime) -> QuerySet[Membership]:
+    """Members and open invitations; those that ran out are no longer shown."""
+    caller.require_session()
+    project = access.get_project(caller, project_id)
+    return _living(project, now=now).select_related("user")
+
+
+def _living(project: Project, *, now: datetime) -> QuerySet[Membership]:
+    return Membership.objects.filter(Q(user__isnull=False) | Q(invited_until__gt=now), project=project)
+
+
+def add_member(caller: Caller, project_id: str, *, email: str, role: str, now: datetime) -> Membership:
+    """A member at once, where there is an account with this address; else an invitation, sent by e-mail.
+
+    Which of the two tells a manager of a project who has an account: decision 44 wants it so. It is told to nobody
+    else, and `InviteThrottle` bounds how many addresses can be asked.
+    """
+    caller.require_session()
+    email = _address(email)
+    with transaction.atomic():
+        project = access.hold_project(caller, project_id, roles=access.MANAGERS)
+        places = Membership.objects.filter(project=project)
+        places.filter(user=None, invited_until__lte=now).delete()
+        user = User.objects.filter(email=email).first()
+        if user is None:
+            return _invite(caller, project, email=email, role=role, now=now)
+        if places.filter(user=user).exists():
+            raise ValidationFailed("is a member already.", field="email")
+        # The account may be younger than its invitation: then that becomes the place.
+        places.filter(invited_email=email).delete()
+        return Membership.objects.create(project=project, user=user, role=role, created_at=now)
+
+
+def _address(email: str) -> str:
+    email = email.strip().lower()
+    try:
+        validate_email(email)
+    except ValidationError as error:
+        raise ValidationFailed(" ".join(error.messages), field="email") from None
+    return email
+
+
+def _invite(caller: Caller, project: Project, *, email: str, role: str, now: datetime) -> Membership:
+    if Membership.objects.filter(project=project, invited_email=email).exists():
+        raise ValidationFailed("is invited already; remove the invitation to send another.", field="email")
+    token = random_text(32)
+    invitation = Membership.objects.create(
+        project=project,
+        role=role,
+        created_at=now,
+        invited_email=email,
+        invited_by=caller.user,
+        invitation_digest=_digest(token),
+        invited_until=now + INVITATION_LIFETIME,
+    )
+    # After the commit: a mail cannot be taken back, and no row stays locked while a mail server is slow.
+    transaction.on_commit(
+        lambda: mail.send_invitation(
+            to=email, project=project.name, by=caller.user.email, role=role, token=token
+        )
+    )
+    return invitation
+
+
+def _digest(token: str) -> bytes:
+    return salted_hmac("pulsekeeper.invitations", token, algorithm="sha256").digest()
+
+
+def find_invitation(token: str, *, now: datetime) -> Membership:
+    """The open invitation that an e-mail's link names."""
+    found = (
+        Membership.objects.filter(invitation_digest=_digest(token), invited_until__gt=now)
+        .select_related("project", "invited_by")
+        .first()
+    )
+    if found is None:
+        raise NotFound
+    return found
+
+
+def accept_invitations(user: User, *, now: datetime) -> int:
+    """Open invitations of the user's address become memberships; how many.
+
+    Called when somebody signs in, the first moment at which a new account can act: accounts lie below projects and
+    cannot call it when they are made. The address of an account is trusted, as it is when a member is added.
+    """
+    member_already = Membership.objects.filter(project=OuterRef("project"), user=user)
+    try:
+        # A savepoint, for the race with a manager who adds the same person at this very moment.
+        with transaction.atomic():
+            return Membership.objects.filter(
+                ~Exists(member_already), user=None, invited_email=user.email, invited_until__gt=now
+            ).update(
+                user=user, created_at=now, invited_email=None, invitation_digest=None, invited_until=None
+            )
+    except IntegrityError:
+        logger.info("invitations of user %s are taken up at the next sign-in", user.public_id)
+        return 0
+
+
+def get_member(caller: Caller, project_id: str, member_id: str, *, now: datetime) -> Membership:
+    """For a manager: to find that there is nothing to change before the body is looked at."""
+    return _member(access.get_project(caller, project_id, roles=access.MANAGERS), member_id, now=now)
+
+
+def change_role(caller: Caller, project_id: str, member_id: str, *, role: str, now: datetime) -> Membership:
+    caller.require_session()
+    with transaction.atomic():
+        project = access.hold_project(caller, project_id, roles=access.MANAGERS)
+        member = _member(project, member_id, now=now)
+        if member.role == Role.OWNER:
+            raise ValidationFailed("the owner of a project stays its owner.", field="role")
+        member.role = role
+        member.save(update_fields=["role"])
+    return member
+
+
+def remove_member(caller: Caller, project_id: str, member_id: str, *, now: datetime) -> None:
+    """Ends access at once, also that of the project tokens this member made. Members may remove themselves."""
+    caller.require_session()
+    with transaction.atomic():
+        project = access.hold_project(caller, project_id)
+        member = _member(project, member_id, now=now)
+        if member.user_id != caller.user.pk and not access.has_role(caller, project, access.MANAGERS):
+            raise Forbidden
+        if member.role == Role.OWNER:
+            raise ValidationFailed("the owner of a project cannot be removed; delete the project instead.")
+        if member.user_id is not None:
+            # Over the relation that tokens, a higher floor, hang on Project.
+            project.tokens.filter(created_by=member.user_id).delete()
+        member.delete()
+
+
+def _member(project: Project, member_id: str, *, now: datetime) -> Membership:
+    member = _living(project, now=now).select_related("user").filter(public_id=member_id).first()
+    if member is None:
+        raise NotFound
+    return member
+
+
+def delete_expired_invitations(now: datetime) -> int:
+    deleted, _ = Membership.objects.filter(user=None, invited_until__lte=now).delete()
+    return deleted

@@ -1,0 +1,111 @@
+"""The account: what it is, its plan and usage, and changing the password."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.core.cache import cache
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from pytest_django.fixtures import Settings
+
+from accounts.models import User
+from core.clock import utc_now
+from core.errors import ValidationFailed
+from projects.access import Caller
+from tests.api.client import Api
+from tests.makers import PASSWORD, at_once, make_monitor, make_plan, make_project, make_user
+from tokens.models import Session
+from tokens.services import change_password, sign_in
+
+NEW = "another long password"
+
+
+def test_the_account_shows_plan_and_usage(db: None) -> None:
+    plan = make_plan(min_interval_sec=120, monitor_limit=7)
+    user = make_user(plan=plan.name)
+    api = Api.signed_in(user)
+    for _ in range(2):
+        make_monitor(user)
+    project = make_project(make_user(), member=user)
+    make_monitor(user, project_id=project.public_id)  # counts against its project's owner
+    api.get("/v1/account")  # notes the use of the session
+    with CaptureQueriesContext(connection) as queries:
+        answer = api.get("/v1/account")
+    assert answer.json == {
+        "id": user.public_id,
+        "email": user.email,
+        "plan": {"name": plan.name, "min_interval_sec": 120, "monitor_limit": 7},
+        "usage": {"monitors": 2},
+    }
+    assert len(queries) == 2, "session, count"
+
+
+def test_changing_the_password_ends_every_session(api: Api, user: User) -> None:
+    other, stranger = Api.signed_in(user), Api.signed_in(make_user())
+    token = Api.with_token(user, make_project(user))
+    changed = api.patch("/v1/account", {"current_password": PASSWORD, "password": NEW})
+    assert (changed.status, changed.json["email"]) == (200, user.email)
+    assert [caller.get("/v1/monitors").status for caller in (api, other, stranger, token)] == [
+        401,
+        401,
+        200,
+        200,
+    ]
+    assert not Session.objects.filter(user=user).exists()
+    credentials = {"email": user.email, "password": PASSWORD}
+    assert Api().post("/v1/sessions", credentials).status == 401
+    assert Api().post("/v1/sessions", credentials | {"password": NEW}).status == 201
+
+
+BAD = [
+    ({}, "current_password"),
+    ([], "JSON object"),
+    ({"password": NEW}, "current_password"),
+    ({"current_password": PASSWORD}, "password"),
+    ({"current_password": "wrong", "password": NEW}, "current_password"),
+    ({"current_password": "", "password": NEW}, "current_password"),
+    ({"current_password": f" {PASSWORD}", "password": NEW}, "current_password"),
+    ({"current_password": PASSWORD, "password": "short"}, "password: "),
+    ({"current_password": PASSWORD, "password": "password123"}, "password: "),
+    ({"current_password": PASSWORD, "password": "a" * 1025}, "password: "),
+    ({"current_password": PASSWORD, "password": "a\x00bcdefghij"}, "password: "),
+    ({"current_password": PASSWORD, "password": None}, "password: "),
+    ({"current_password": PASSWORD, "password": 12345678901}, "password: "),
+    ({"current_password": PASSWORD, "password": NEW, "email": "x@example.com"}, "email"),
+    ({"current_password": PASSWORD, "password": NEW, "plan": "pro"}, "plan"),
+]
+
+
+@pytest.mark.parametrize(("body", "named"), BAD)
+def test_bad_changes_change_nothing(api: Api, user: User, body: Any, named: str) -> None:
+    answer = api.patch("/v1/account", body)
+    assert (answer.status, answer.json["error"]) == (422, "validation_error")
+    assert named in answer.error
+    assert PASSWORD not in answer.text
+    assert User.objects.get().check_password(PASSWORD)
+    assert api.get("/v1/account").status == 200
+
+
+def test_the_current_password_cannot_be_tried_for_long(api: Api, settings: Settings) -> None:
+    settings.THROTTLE_SCALE = 1
+    settings.THROTTLES = settings.THROTTLES | {"password": (2, 60)}
+    cache.clear()
+    body = {"current_password": "wrong", "password": NEW}
+    assert [api.patch("/v1/account", body).status for _ in range(3)] == [422, 422, 429]
+    assert api.get("/v1/account").status == 200
+
+
+@pytest.mark.django_db(transaction=True)
+def test_two_changes_and_a_sign_in_at_once() -> None:
+    user = make_user()
+    outcomes = at_once(
+        lambda: change_password(Caller(user), current=PASSWORD, new="the first long password"),
+        lambda: change_password(Caller(user), current=PASSWORD, new="the second long password"),
+        lambda: sign_in(email=user.email, password=PASSWORD, now=utc_now()),
+    )
+    assert sorted(type(outcome).__name__ for outcome in outcomes[:2]) == ["User", "ValidationFailed"]
+    assert isinstance(next(o for o in outcomes[:2] if not isinstance(o, User)), ValidationFailed)
+    if isinstance(outcomes[2], tuple):
+        assert Api(outcomes[2][1]).get("/v1/monitors").status == 401, "signed in with a password that is gone"

@@ -1,0 +1,37 @@
+"""What the environment may hold."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import ValidationError
+
+from config.env import Env, mail_settings
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("smtp://localhost:2525", ("localhost", 2525, "", "", False, False)),
+        ("smtp://mail.example.com", ("mail.example.com", 25, "", "", False, False)),
+        ("smtp://me%40x:p%2Fw@mail.example.com", ("mail.example.com", 587, "me@x", "p/w", False, True)),
+        ("smtps://me:pw@mail.example.com", ("mail.example.com", 465, "me", "pw", True, False)),
+    ],
+)
+def test_mail_servers(url: str, expected: tuple[object, ...]) -> None:
+    made = mail_settings(url)
+    names = ("HOST", "PORT", "HOST_USER", "HOST_PASSWORD", "USE_SSL", "USE_TLS")
+    assert tuple(made[f"EMAIL_{name}"] for name in names) == expected
+    assert mail_settings(None)["EMAIL_BACKEND"].endswith("console.EmailBackend")
+
+
+@pytest.mark.parametrize("url", ["mail.example.com", "http://x", "smtp://", "smtp://h:port", "smtp://h/path"])
+def test_what_is_no_mail_server(url: str) -> None:
+    with pytest.raises(ValidationError):
+        Env(email_url=url)
+
+
+@pytest.mark.parametrize("networks", ["10.0.0.1/8", "proxy"])
+def test_what_is_no_network(monkeypatch: pytest.MonkeyPatch, networks: str) -> None:
+    monkeypatch.setenv("TRUSTED_PROXIES", networks)
+    with pytest.raises(ValidationError):
+        Env()
