@@ -93,6 +93,12 @@ _MEMBER = {
     "created_at": NOW,
     "expires_at": None,
 }
+_ACCOUNT = {
+    "id": "usr_w3nd5yq7zxk2v4mb6rthc2pfea",
+    "email": "sam@shop.example",
+    "plan": {"name": "pro", "min_interval_sec": 60, "monitor_limit": 1000},
+    "usage": {"monitors": 4},
+}
 _OK = {"ok": True}
 
 REQUESTS: dict[str, Any] = {
@@ -106,7 +112,7 @@ REQUESTS: dict[str, Any] = {
     "create_session": {"email": "sam@shop.example", "password": "correct horse battery staple"},
     "add_member": {"email": "sam@shop.example", "role": "member"},
     "change_member_role": {"role": "admin"},
-    "change_password": {"current_password": "correct horse", "password": "battery staple, correct horse"},
+    "update_account": {"current_password": "correct horse", "password": "battery staple, correct horse"},
 }
 
 RESPONSES: dict[str, Any] = {
@@ -148,13 +154,8 @@ RESPONSES: dict[str, Any] = {
         "user": {"id": "usr_w3nd5yq7zxk2v4mb6rthc2pfea", "email": "sam@shop.example", "plan": "pro"},
     },
     "delete_current_session": _OK,
-    "get_account": {
-        "id": "usr_w3nd5yq7zxk2v4mb6rthc2pfea",
-        "email": "sam@shop.example",
-        "plan": {"name": "pro", "min_interval_sec": 60, "monitor_limit": 1000},
-        "usage": {"monitors": 4},
-    },
-    "change_password": _OK,
+    "get_account": _ACCOUNT,
+    "update_account": _ACCOUNT,
 }
 
 ERRORS: dict[str, dict[str, Any]] = {

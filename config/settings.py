@@ -11,9 +11,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.management.utils import get_random_secret_key
 from pydantic import ValidationError
 
-from checks.spec import RuleType, Verdict
 from config.env import BASE_DIR, Env, mail_settings
-from monitors.drafts import MonitorType
 
 django_stubs_ext.monkeypatch()  # lets ModelAdmin[...] and their like be written where they are used
 
@@ -151,15 +149,19 @@ SPECTACULAR_SETTINGS = {
     "SERVE_INCLUDE_SCHEMA": False,
     "COMPONENT_SPLIT_PATCH": False,
     "ENUM_GENERATE_CHOICE_DESCRIPTION": False,
+    "DISABLE_DOCSTRING_DESCRIPTIONS": True,  # they speak to us
+    "POSTPROCESSING_HOOKS": ["drf_spectacular.hooks.postprocess_schema_enums", "config.openapi.finish"],
     "ENUM_NAME_OVERRIDES": {
-        "MonitorStatus": [v.value for v in Verdict],
-        "MonitorType": [t.value for t in MonitorType],
-        "CreatableType": "monitors.drafts.CREATABLE_TYPES",
-        "HeaderType": "monitors.drafts.HEADER_TYPES",
-        "RuleType": [t.value for t in RuleType],
-        "MemberRole": ["owner", "admin", "member"],
-        "GivenRole": "projects.serializers.GIVEN_ROLES",
-        "MemberStatus": "projects.serializers.MEMBER_STATUSES",
+        "MonitorStatus": "config.openapi.MONITOR_STATUSES",
+        "MonitorType": "config.openapi.MONITOR_TYPES",
+        "CreatableType": "config.openapi.CREATABLE_TYPES",
+        "HttpMethod": "config.openapi.HTTP_METHODS",
+        "HeaderType": "config.openapi.HEADER_TYPES",
+        "RuleType": "config.openapi.RULE_TYPES",
+        "ReasonCode": "config.openapi.REASON_CODES",
+        "MemberRole": "config.openapi.ROLES",
+        "GivenRole": "config.openapi.GIVEN_ROLES",
+        "MemberStatus": "config.openapi.MEMBER_STATUSES",
     },
 }
 
