@@ -35,11 +35,6 @@ def dispatch_due() -> None:
     now = utc_now()
     scheduling.tick(now)
     claims = scheduling.claim_due(now, limit=CLAIMS_PER_TICK)
-    heartbeats = [claim.monitor_id for claim in claims if claim.type == MonitorType.HEARTBEAT]
-    if heartbeats:
-        pulses.sweep(heartbeats, now=now)
-    if lost := [_lost(claim, now) for claim in claims if claim.lost]:
-        record(lost, now=now)
     probed = [claim for claim in claims if claim.type != MonitorType.HEARTBEAT and not claim.lost]
     for start in range(0, len(probed), BATCH):
         batch = probed[start : start + BATCH]
@@ -47,6 +42,11 @@ def dispatch_due() -> None:
         probe_batch.apply_async(
             ([(claim.monitor_id, claim.number) for claim in batch],), expires=now + LEASE_MARGIN
         )
+    heartbeats = [claim.monitor_id for claim in claims if claim.type == MonitorType.HEARTBEAT]
+    if heartbeats:
+        pulses.sweep(heartbeats, now=now)
+    if lost := [_lost(claim, now) for claim in claims if claim.lost]:
+        record(lost, now=now)
 
 
 @shared_task(name="monitors.tasks.probe_batch")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -25,7 +26,7 @@ def at(seconds: float) -> datetime:
     return NOON + timedelta(seconds=seconds)
 
 
-def heartbeat(*pings: float, **given: object) -> Monitor:
+def heartbeat(*pings: float, **given: Any) -> Monitor:
     monitor = make_monitor(
         make_user(), url="", type=MonitorType.HEARTBEAT, **{"interval_sec": 60, "grace_sec": 10, **given}
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -24,7 +25,7 @@ pytestmark = pytest.mark.django_db
 LEASE = timedelta(seconds=10) + LEASE_MARGIN
 
 
-def scheduler(**given: object) -> Monitor:
+def scheduler(**given: Any) -> Monitor:
     return make_monitor(make_user(), first=Verdict.UP, type=MonitorType.SCHEDULER, **given)
 
 
