@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from accounts.models import User
@@ -144,6 +144,13 @@ def owner(db: None) -> User:
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(EVENTS, st.integers(5, 60), st.integers(0, 30), st.integers(1, 3))
+@example(
+    [Ping(1), Switch(1), Wait(90), Switch(5), Wait(5)], 10, 5, 1
+)  # too late by the time of its resumption
+@example([Ping(1), Mute(1, 1), Wait(30), Mute(0, 1), Wait(5)], 10, 5, 1)  # too late by the end of its mute
+@example(
+    [Ping(1), Wait(60), Ping(1), Wait(60), Ping(1), Ping(1), Ping(1)], 10, 5, 3
+)  # no run of pings, then one
 def test_a_heartbeat_against_the_reference(
     owner: User, events: list[Event], interval: int, grace: int, recover: int
 ) -> None:
