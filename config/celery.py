@@ -11,4 +11,4 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 app = Celery("pulsekeeper")
 # By name: read when it is first needed, after `manage.py` has found out where the broker is.
 app.config_from_object("config.celeryconfig")
-app.autodiscover_tasks(["monitors"])
+app.autodiscover_tasks(["monitors", "projects"])

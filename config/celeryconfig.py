@@ -37,4 +37,5 @@ beat_schedule = {
         "schedule": 1.0,
         "options": {"expires": 5},  # after a stall the ticks that waited are not worth running
     },
+    "sweep": {"task": "projects.tasks.sweep", "schedule": 3600.0, "options": {"expires": 3000}},
 }

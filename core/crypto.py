@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 
-from cryptography.fernet import Fernet, MultiFernet
+from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 from django.conf import settings
+from django.db.models import Model
 
 
 @cache
@@ -20,3 +22,37 @@ def seal(plaintext: str) -> str:
 def unseal(sealed: str) -> str:
     """The plaintext; raises `cryptography.fernet.InvalidToken` where no known key fits."""
     return _fernet(tuple(settings.ENCRYPTION_KEYS)).decrypt(sealed.encode()).decode()
+
+
+def reseal(sealed: str) -> str | None:
+    """The same secret under the first key; None where that key sealed it already. Raises as `unseal` does."""
+    keys = tuple(settings.ENCRYPTION_KEYS)
+    try:
+        _fernet(keys[:1]).decrypt(sealed.encode())
+    except InvalidToken:
+        return _fernet(keys).rotate(sealed.encode()).decode()
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class SealedColumn:
+    """A text column that holds what `seal` made, or is empty."""
+
+    model: type[Model]
+    column: str
+
+    def __str__(self) -> str:
+        return f"{self.model._meta.label}.{self.column}"
+
+
+_columns: dict[str, SealedColumn] = {}
+
+
+def register_sealed(model: type[Model], column: str) -> None:
+    """Have `manage.py rotate_encryption_key` re-encrypt this column. Called beside the model."""
+    sealed = SealedColumn(model, column)
+    _columns[str(sealed)] = sealed
+
+
+def sealed_columns() -> list[SealedColumn]:
+    return [_columns[name] for name in sorted(_columns)]

@@ -91,3 +91,17 @@ class NoWorker(ApiError):
     status = 503
     code = "no_worker"
     reason = "No worker ran the check in time; try again in a moment."
+
+
+class IdempotencyKeyInUse(ApiError):
+    status = 409
+    code = "idempotency_key_in_use"
+    reason = (
+        "Idempotency-Key: the first request with this key is still being worked on; try again in a moment."
+    )
+
+
+class IdempotencyKeySpent(ApiError):
+    status = 409
+    code = "idempotency_key_spent"
+    reason = "Idempotency-Key: what was created with this key is gone, or no longer yours; use another key."

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from dataclasses import asdict
+from datetime import timedelta
 from typing import Any
 
 from celery import current_app
@@ -16,13 +18,15 @@ from redis.exceptions import RedisError
 
 from checks import mailbox
 from checks.spec import CheckOutcome, CheckSpec, ContentRule, RuleType
+from core.clock import utc_now
 from core.crypto import seal, unseal
 from core.db import release_connection
 from core.errors import NoWorker
-from monitors.models import Monitor
+from monitors.models import Monitor, MonitorState
 
 logger = logging.getLogger(__name__)
 
+LOOK_SEC = 0.1
 PATIENCE_SEC = 5.0  # what the queue may take on top of the check's own timeout
 
 
@@ -32,6 +36,17 @@ def first_check(monitor: Monitor, *, claim: int) -> bool:
     if answer is None:
         logger.warning("no worker made the first check of %s in time", monitor.public_id)
     return answer is not None
+
+
+def await_first_check(monitor: Monitor, *, claim: int) -> None:
+    """Wait while somebody else has a new monitor's first check made, as long as he himself may wait for it."""
+    deadline = monitor.created_at + timedelta(milliseconds=monitor.timeout_ms, seconds=PATIENCE_SEC)
+    under_way = MonitorState.objects.filter(
+        pk=monitor.pk, claim=claim, claimed_at__isnull=False, last_checked_at=None
+    )
+    while utc_now() < deadline and under_way.exists():
+        release_connection()
+        time.sleep(LOOK_SEC)
 
 
 def check_draft(spec: CheckSpec) -> dict[str, Any]:

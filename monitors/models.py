@@ -11,7 +11,7 @@ from django.db import models
 
 from checks.spec import CheckSpec, ContentRule, ReasonCode, RuleType, Verdict
 from core import ids
-from core.crypto import seal, unseal
+from core.crypto import register_sealed, seal, unseal
 from monitors.drafts import FIELDS, RUN_ID_HEADER, Draft, Header, MonitorType, Rule
 from monitors.heartbeat import Watch
 from monitors.state import Policy, Status
@@ -81,6 +81,9 @@ class Monitor(models.Model):
     def _header_values(self) -> list[str]:
         values: list[str] = json.loads(unseal(self.sealed_header_values)) if self.sealed_header_values else []
         return values
+
+
+register_sealed(Monitor, "sealed_header_values")
 
 
 def draft_columns(draft: Draft) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from core.api.pagination import Page, page_parameters
 from core.api.schema import ErrorSerializer
 from core.api.views import OK, OkSerializer, body_of
 from core.clock import utc_now
-from core.errors import NotFound
+from core.errors import IdempotencyKeySpent, NotFound
 from core.ids import random_text
 from core.throttles import CallerThrottle, PingThrottle, ProbeThrottle
 from monitors import interactive, pulses, selectors, services
@@ -28,7 +28,9 @@ from monitors.serializers import (
     MonitorSerializer,
     MuteSerializer,
 )
+from projects import idempotency
 from projects.access import caller_of
+from projects.idempotency import Made
 
 
 def _shown(monitors: Sequence[Monitor]) -> list[Any]:
@@ -54,15 +56,31 @@ class MonitorList(APIView):
         operation_id="create_monitor",
         summary="Create a monitor",
         description="Answers once a worker made the first check, or, where none did in time, with null status.",
+        parameters=[idempotency.PARAMETER],
         request=MonitorInputSerializer,
-        responses={201: MonitorSerializer, 403: ErrorSerializer},
+        responses={201: MonitorSerializer, 403: ErrorSerializer, 409: ErrorSerializer},
     )
     def post(self, request: Request) -> Response:
         caller = caller_of(request)
         given = body_of(request, MonitorInputSerializer)
-        monitor = services.create_monitor(caller, given, now=utc_now())
-        waits = monitor.type != MonitorType.HEARTBEAT
-        if waits and not interactive.first_check(monitor, claim=services.FIRST_CLAIM):
+        now = utc_now()
+
+        def make() -> Made:
+            return Made(services.create_monitor(caller, given, now=now).public_id)
+
+        made = idempotency.once(request, caller, make, now=now)
+        try:
+            monitor = selectors.get_monitor(caller, made.object_id)
+        except NotFound:
+            if made.repeated:
+                raise IdempotencyKeySpent from None
+            raise
+        if made.repeated:
+            # The first request may still be waiting for the first check, which belongs in the answer.
+            interactive.await_first_check(monitor, claim=services.FIRST_CLAIM)
+        elif monitor.type != MonitorType.HEARTBEAT and not interactive.first_check(
+            monitor, claim=services.FIRST_CLAIM
+        ):
             services.release_first_claim(monitor, now=utc_now())
         return Response(_shown([selectors.get_monitor(caller, monitor.public_id)])[0], status=201)
 

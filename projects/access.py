@@ -30,6 +30,11 @@ class Caller:
     is_authenticated = True
     is_active = True
 
+    @property
+    def key(self) -> str:
+        """Names the caller in rows and messages: the person, and the project of a project token."""
+        return f"user:{self.user.pk}" + (f" project:{self.project.pk}" if self.project else "")
+
     def require_session(self) -> None:
         if self.project is not None:
             raise SessionRequired

@@ -9,6 +9,7 @@ from django.db import models
 from django.db.models.functions import Now
 
 from core import ids
+from core.crypto import register_sealed
 
 
 class Role(models.TextChoices):
@@ -96,3 +97,34 @@ class Membership(models.Model):
     @property
     def email(self) -> str:
         return self.invited_email or "" if self.user is None else self.user.email
+
+
+class IdempotencyKey(models.Model):
+    """A request that created something, so that its repetition within a day creates nothing more.
+
+    Written in the transaction of what it created: no row without its object, no object without its row. `caller` is
+    `Caller.key`, and no foreign key: rows go by themselves after a day.
+    """
+
+    caller = models.CharField(max_length=50)
+    key = models.CharField(max_length=255)
+    fingerprint = models.BinaryField(max_length=32, help_text="Keyed digest of method, address and body.")
+    created_at = models.DateTimeField(db_index=True)
+    object_id = models.CharField(max_length=40, default="", db_default="")
+    sealed_answer = models.TextField(
+        default="",
+        db_default="",
+        editable=False,
+        help_text="The answer, encrypted; empty where the object is read anew.",
+    )
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["caller", "key"], name="one_use_of_an_idempotency_key")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.caller}: {self.object_id}"
+
+
+register_sealed(IdempotencyKey, "sealed_answer")

@@ -14,8 +14,9 @@ from core.api.views import OK, OkSerializer, body_of
 from core.clock import utc_now
 from core.errors import NotFound
 from core.throttles import CallerThrottle, InviteThrottle
-from projects import access, members, selectors, services
+from projects import access, idempotency, members, selectors, services
 from projects.access import caller_of
+from projects.idempotency import Made
 from projects.serializers import (
     ListedProjectSerializer,
     MemberInputSerializer,
@@ -40,15 +41,21 @@ class ProjectList(APIView):
     @extend_schema(
         operation_id="create_project",
         summary="Create a project",
+        parameters=[idempotency.PARAMETER],
         request=ProjectInputSerializer,
-        responses={201: ProjectSerializer, 403: ErrorSerializer},
+        responses={201: ProjectSerializer, 403: ErrorSerializer, 409: ErrorSerializer},
     )
     def post(self, request: Request) -> Response:
         caller = caller_of(request)
         caller.require_session()
         given = body_of(request, ProjectInputSerializer)
-        project = services.create_project(caller, name=given["name"], now=utc_now())
-        return Response(ProjectSerializer(project).data, status=201)
+        now = utc_now()
+
+        def make() -> Made:
+            project = services.create_project(caller, name=given["name"], now=now)
+            return Made(project.public_id, ProjectSerializer(project).data)
+
+        return Response(idempotency.once(request, caller, make, now=now).answer, status=201)
 
 
 class ProjectDetail(APIView):

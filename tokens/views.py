@@ -14,7 +14,9 @@ from core.api.views import OK, OkSerializer, body_of
 from core.clock import utc_now
 from core.errors import ProjectRequired
 from core.throttles import CallerThrottle, PasswordThrottle, SignInEmailThrottle, SignInThrottle
+from projects import idempotency
 from projects.access import caller_of
+from projects.idempotency import Made
 from tokens import services
 from tokens.serializers import (
     AccountPatchSerializer,
@@ -103,8 +105,14 @@ class TokenList(APIView):
     @extend_schema(
         operation_id="create_token",
         summary="Create a project token",
+        parameters=[idempotency.PARAMETER],
         request=TokenInputSerializer,
-        responses={201: TokenCreatedSerializer, 400: ErrorSerializer, 403: ErrorSerializer},
+        responses={
+            201: TokenCreatedSerializer,
+            400: ErrorSerializer,
+            403: ErrorSerializer,
+            409: ErrorSerializer,
+        },
     )
     def post(self, request: Request) -> Response:
         caller = caller_of(request)
@@ -112,14 +120,19 @@ class TokenList(APIView):
         if isinstance(request.data, dict) and not request.data.get("project_id"):
             raise ProjectRequired
         given = body_of(request, TokenInputSerializer)
-        token, plaintext = services.create_token(
-            caller,
-            project_id=given["project_id"],
-            name=given["name"],
-            ttl_seconds=given.get("ttl_seconds"),
-            now=utc_now(),
-        )
-        return Response(TokenSerializer(token).data | {"token": plaintext}, status=201)
+        now = utc_now()
+
+        def make() -> Made:
+            token, plaintext = services.create_token(
+                caller,
+                project_id=given["project_id"],
+                name=given["name"],
+                ttl_seconds=given.get("ttl_seconds"),
+                now=now,
+            )
+            return Made(token.public_id, TokenSerializer(token).data | {"token": plaintext})
+
+        return Response(idempotency.once(request, caller, make, now=now).answer, status=201)
 
 
 class TokenDetail(APIView):

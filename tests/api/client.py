@@ -78,10 +78,18 @@ class Api:
         )
 
     def send(
-        self, method: str, path: str, body: Any = None, *, content_type: str = "application/json"
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        content_type: str = "application/json",
+        key: str | None = None,
     ) -> Answer:
         data = body if isinstance(body, str | bytes) else "" if body is None else json.dumps(body)
         headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
+        if key is not None:
+            headers["Idempotency-Key"] = key
         answer = Answer(
             self._client.generic(method.upper(), path, data, content_type=content_type, headers=headers)
         )
@@ -93,8 +101,9 @@ class Api:
     def get(self, path: str) -> Answer:
         return self.send("get", path)
 
-    def post(self, path: str, body: Any = None) -> Answer:
-        return self.send("post", path, body)
+    def post(self, path: str, body: Any = None, *, key: str | None = None) -> Answer:
+        """`key` is sent as Idempotency-Key."""
+        return self.send("post", path, body, key=key)
 
     def patch(self, path: str, body: Any = None) -> Answer:
         return self.send("patch", path, body)
