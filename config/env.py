@@ -61,7 +61,7 @@ class Env(BaseSettings):
     encryption_keys: CommaSeparated = Field(
         default=(),
         description="Comma-separated Fernet keys for secrets at rest (values of request headers). The first "
-        "encrypts, all decrypt. Required with `DATABASE_URL`.",
+        "encrypts, all decrypt; `docs/operations.md` says how to change it. Required with `DATABASE_URL`.",
     )
     data_dir: Path = Field(
         default=BASE_DIR / ".data",

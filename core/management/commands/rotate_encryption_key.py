@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from core.crypto import sealed_columns
+from core.rotation import BATCH, rotate
+
+
+class Command(BaseCommand):
+    help = (
+        "Re-encrypt everything stored encrypted under the first of ENCRYPTION_KEYS. Safe while Pulsekeeper runs, "
+        "and to be run again. Exit code 1 when some rows can be opened by none of the keys. See docs/operations.md."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--batch", type=int, default=BATCH, help=f"rows a transaction (default {BATCH})")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        if options["batch"] < 1:
+            raise CommandError("--batch must be 1 or more")
+        unreadable = 0
+        self.stdout.write(f"{len(settings.ENCRYPTION_KEYS)} keys are known")
+        for column in sealed_columns():
+            done = rotate(column, batch=options["batch"])
+            self.stdout.write(
+                f"{column}: {done.resealed} re-encrypted, {done.current} were already, "
+                f"{len(done.unreadable)} cannot be opened"
+            )
+            if done.unreadable:
+                unreadable += len(done.unreadable)
+                self.stderr.write(f"{column}: no key opens the rows {', '.join(map(str, done.unreadable))}")
+        if unreadable:
+            raise CommandError(
+                f"{unreadable} rows cannot be opened; keep the old keys, or add the one they need"
+            )

@@ -1,0 +1,190 @@
+"""`manage.py rotate_encryption_key`: everything under the new key, nothing lost, while others write."""
+
+from __future__ import annotations
+
+from io import StringIO
+from typing import Any
+
+import pytest
+from cryptography.fernet import Fernet, InvalidToken
+from django.apps import apps
+from django.core.management import CommandError, call_command
+from pytest_django.fixtures import Settings
+
+from accounts.models import User
+from core import rotation
+from core.clock import utc_now
+from core.crypto import seal, sealed_columns, unseal
+from monitors.models import Monitor
+from monitors.services import update_monitor
+from projects.access import Caller
+from tests.api.client import Api
+from tests.makers import at_once, make_monitor, make_project, make_user
+
+
+def make_key() -> str:
+    return Fernet.generate_key().decode()
+
+
+def rotate(*arguments: str) -> str:
+    out = StringIO()
+    call_command("rotate_encryption_key", *arguments, stdout=out, stderr=out)
+    return out.getvalue()
+
+
+def make_sealed(owner: User, value: str) -> Monitor:
+    return make_monitor(owner, request_headers=[{"name": "Authorization", "value": value}])
+
+
+def value_of(monitor: Monitor) -> str:
+    return Monitor.objects.get(pk=monitor.pk).draft.request_headers[0].value
+
+
+def opens(key: str, sealed: str) -> bool:
+    try:
+        Fernet(key).decrypt(sealed)
+    except InvalidToken:
+        return False
+    return True
+
+
+def test_every_sealed_column_is_registered() -> None:
+    fields = {
+        f"{model._meta.label}.{field.name}"
+        for model in apps.get_models()
+        for field in model._meta.get_fields()
+        if field.name.startswith("sealed_")
+    }
+    assert fields == {str(column) for column in sealed_columns()} != set()
+
+
+def test_a_rotation_in_its_three_steps(settings: Settings, user: User) -> None:
+    api, project = Api.signed_in(user), make_project(user)
+    old, new = settings.ENCRYPTION_KEYS[0], make_key()
+    body = {"project_id": project.public_id, "name": "CI"}
+    before = make_sealed(user, "before")
+    plain = make_monitor(user)
+    token = api.post("/v1/tokens", body, key="k").text
+
+    settings.ENCRYPTION_KEYS = (old, new)
+    assert "0 re-encrypted, 1 were already" in rotate(), "nothing to do before the new key is the first"
+
+    settings.ENCRYPTION_KEYS = (new, old)
+    between = make_sealed(user, "between")
+    assert [value_of(m) for m in (before, between)] == ["before", "between"]
+    said = rotate("--batch", "1")
+    assert "monitors.Monitor.sealed_header_values: 1 re-encrypted, 1 were already, 0 cannot be opened" in said
+    assert "projects.IdempotencyKey.sealed_answer: 1 re-encrypted, 0 were already" in said
+    assert said.count(" 0 re-encrypted") == 0
+    assert rotate().count(" 0 re-encrypted") == len(sealed_columns())
+
+    settings.ENCRYPTION_KEYS = (new,)
+    assert [value_of(m) for m in (before, between)] == ["before", "between"]
+    assert api.post("/v1/tokens", body, key="k").text == token
+    assert Monitor.objects.get(pk=plain.pk).sealed_header_values == ""
+    assert not any(opens(old, m.sealed_header_values) for m in Monitor.objects.all())
+
+
+@pytest.mark.django_db(transaction=True)
+def test_rotating_while_monitors_are_changed(settings: Settings) -> None:
+    owner = make_user()
+    monitors = [make_sealed(owner, f"old {n}") for n in range(40)]
+    old, new = settings.ENCRYPTION_KEYS[0], make_key()
+    settings.ENCRYPTION_KEYS = (new, old)
+
+    def patch(offset: int) -> Any:
+        def run() -> None:
+            for n in range(offset, 40, 4):
+                headers = [{"name": "Authorization", "value": f"new {n}"}]
+                update_monitor(
+                    Caller(owner), monitors[n].public_id, {"request_headers": headers}, now=utc_now()
+                )
+                update_monitor(Caller(owner), monitors[n].public_id, {"name": f"named {n}"}, now=utc_now())
+
+        return run
+
+    def rotate_twice() -> None:
+        rotate("--batch", "3")
+        rotate("--batch", "50")
+
+    at_once(patch(0), rotate_twice, patch(1), rotate_twice, patch(2))
+    settings.ENCRYPTION_KEYS = (new,)
+    expected = [f"old {n}" if n % 4 == 3 else f"new {n}" for n in range(40)]
+    assert [value_of(monitor) for monitor in monitors] == expected
+    assert Monitor.objects.filter(name__startswith="named").count() == 30
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_row_written_between_reading_and_writing_is_read_again(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a process that still writes under the old key, which is the worst there is."""
+    owner = make_user()
+    changed, deleted, emptied, still = (make_sealed(owner, name) for name in "abcd")
+    old, new = settings.ENCRYPTION_KEYS[0], make_key()
+    settings.ENCRYPTION_KEYS = (new, old)
+    real = rotation._write
+    interventions = 0
+
+    def write(column: Any, changes: Any) -> set[int]:
+        nonlocal interventions
+        if column.model is Monitor and not interventions:
+            interventions += 1
+            settings.ENCRYPTION_KEYS = (old,)
+            sealed = seal('["written meanwhile"]')
+            settings.ENCRYPTION_KEYS = (new, old)
+            Monitor.objects.filter(pk=changed.pk).update(sealed_header_values=sealed)
+            Monitor.objects.filter(pk=deleted.pk).delete()
+            Monitor.objects.filter(pk=emptied.pk).update(sealed_header_values="", request_headers=[])
+        return real(column, changes)
+
+    monkeypatch.setattr(rotation, "_write", write)
+    assert "sealed_header_values: 2 re-encrypted, 0 were already, 0 cannot" in rotate()
+    settings.ENCRYPTION_KEYS = (new,)
+    assert (value_of(changed), value_of(still)) == ("written meanwhile", "d")
+
+
+def test_rows_that_no_key_opens_are_named_and_the_others_done(settings: Settings, user: User) -> None:
+    lost, kept = make_sealed(user, "lost"), make_sealed(user, "kept")
+    stranger = Fernet(make_key())
+    Monitor.objects.filter(pk=lost.pk).update(sealed_header_values=stranger.encrypt(b"[]").decode())
+    new = make_key()
+    settings.ENCRYPTION_KEYS = (new, settings.ENCRYPTION_KEYS[0])
+    out = StringIO()
+    with pytest.raises(CommandError) as raised:
+        call_command("rotate_encryption_key", stdout=out, stderr=out)
+    assert raised.value.returncode == 1
+    assert f"no key opens the rows {lost.pk}\n" in out.getvalue()
+    assert "1 re-encrypted, 0 were already, 1 cannot be opened" in out.getvalue()
+    settings.ENCRYPTION_KEYS = (new,)
+    assert value_of(kept) == "kept"
+
+
+def test_broken_off_and_started_again(
+    settings: Settings, user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monitors = [make_sealed(user, str(n)) for n in range(5)]
+    settings.ENCRYPTION_KEYS = (new := make_key(), settings.ENCRYPTION_KEYS[0])
+    real, batches = rotation._rows, 0
+
+    def rows(*args: Any, **named: Any) -> Any:
+        nonlocal batches
+        batches += 1
+        if batches == 2:
+            raise KeyboardInterrupt
+        return real(*args, **named)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(rotation, "_rows", rows)
+        with pytest.raises(KeyboardInterrupt):
+            rotate("--batch", "2")
+    assert sum(opens(new, m.sealed_header_values) for m in Monitor.objects.all()) == 2
+    assert "sealed_header_values: 3 re-encrypted, 2 were already" in rotate()
+    settings.ENCRYPTION_KEYS = (new,)
+    assert [value_of(monitor) for monitor in monitors] == list("01234")
+    assert unseal(Monitor.objects.latest("pk").sealed_header_values) == '["4"]'
+
+
+def test_a_batch_of_nothing(db: None) -> None:
+    with pytest.raises(CommandError):
+        rotate("--batch", "0")
