@@ -1,0 +1,56 @@
+"""schemathesis drives a running server by openapi.json: no answer is a 500, each is what the document says.
+
+No worker runs and nobody waits for one, so no address that is made up is ever probed.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+from django.core.servers.basehttp import WSGIRequestHandler
+from pytest_django.fixtures import Settings
+from pytest_django.live_server_helper import LiveServer
+
+from checks import mailbox
+from tests.api.client import SCHEMA, Api
+from tests.makers import make_project, make_user
+
+CONFIG = Path(__file__).with_name("schemathesis.toml")
+
+
+@pytest.fixture(autouse=True)
+def _nobody_probes(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> Iterator[None]:
+    def no_answer(address: str, *, timeout_sec: float) -> None:
+        """As if the patience were over at once; it grows with timeout_ms, up to 65 s."""
+
+    monkeypatch.setattr(mailbox, "wait", no_answer)
+    settings.ALLOWED_PRIVATE_NETWORKS = ()
+    # Django's server writes head and body apart, and Nagle would have each answer wait for an ACK: 40 ms of 55.
+    monkeypatch.setattr(WSGIRequestHandler, "disable_nagle_algorithm", True)
+    yield
+    with redis.Redis.from_url(settings.REDIS_URL) as broker:
+        broker.flushdb()  # what was handed to the worker that is not there
+
+
+@pytest.mark.parametrize("kind", ["session", "project token"])
+def test_schemathesis(kind: str, live_server: LiveServer, tmp_path: Path) -> None:
+    user = make_user()
+    project = make_project(user)
+    api = Api.signed_in(user) if kind == "session" else Api.with_token(user, project)
+    command = [
+        *(str(Path(sys.executable).with_name("schemathesis")), "--config-file", str(CONFIG)),
+        *("run", f"{live_server.url}/openapi.json", "--url", live_server.url, "--checks", "all"),
+        *("--header", f"Authorization: Bearer {api.token}"),
+    ]
+    if kind == "session":  # or every request after it would have no session
+        command += ["--exclude-operation-id", "delete_current_session"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    operations = sum(map(len, json.loads(SCHEMA.read_text())["paths"].values()))
+    assert f"Tested: {operations - (kind == 'session')}" in done.stdout
