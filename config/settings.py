@@ -133,6 +133,7 @@ REST_FRAMEWORK = {
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_CONTENT_NEGOTIATION_CLASS": "core.api.parsers.AlwaysJson",
     "DEFAULT_SCHEMA_CLASS": "core.api.schema.PulsekeeperSchema",
+    "DEFAULT_METADATA_CLASS": None,  # OPTIONS is 405 like any other method that the contract does not name
     "EXCEPTION_HANDLER": "core.api.errors.exception_handler",
     "UNAUTHENTICATED_USER": None,
 }

@@ -1,0 +1,208 @@
+"""Every route and method of /v1 times every kind of caller. A route without a row fails the suite."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import transaction
+from django.urls import URLPattern, URLResolver, get_resolver
+
+from checks.spec import Verdict
+from core.clock import utc_now
+from monitors import interactive
+from projects.access import Caller
+from projects.models import Membership
+from tests.api.client import Api
+from tests.makers import PASSWORD, make_monitor, make_project, make_user
+from tokens.models import ProjectToken, Session
+from tokens.services import create_token
+
+# Who has no valid credential: 401 everywhere but where the public is let in.
+NOBODY = ("no token", "garbage", "expired token", "expired session", "revoked token", "signed out")
+# The columns of the table. `token` is a token of the project that everything in it belongs to, `other` one of
+# another project of the same owner; `stranger` is signed in and has no role.
+SOMEBODY = ("owner", "admin", "member", "stranger", "token", "other")
+
+ANYBODY = "the public"
+
+# fmt: off
+TABLE: dict[tuple[str, str], tuple[int, ...] | tuple[str, int]] = {
+    #                                                     owner admin member stranger token other
+    ("GET",    "/v1/monitors"):                            (200, 200, 200, 200, 200, 200),
+    ("POST",   "/v1/monitors"):                            (201, 201, 201, 422, 201, 422),
+    ("POST",   "/v1/monitors/test"):                       (503, 503, 503, 422, 503, 422),  # allowed; no worker here
+    ("GET",    "/v1/monitors/{monitor_id}"):               (200, 200, 200, 404, 200, 404),
+    ("PATCH",  "/v1/monitors/{monitor_id}"):               (200, 200, 200, 404, 200, 404),
+    ("DELETE", "/v1/monitors/{monitor_id}"):               (200, 200, 200, 404, 200, 404),
+    ("POST",   "/v1/monitors/{monitor_id}/mute"):          (200, 200, 200, 404, 200, 404),
+    ("GET",    "/v1/monitors/{monitor_id}/checks"):        (200, 200, 200, 404, 200, 404),
+    ("GET",    "/v1/monitors/{monitor_id}/uptime"):        (200, 200, 200, 404, 200, 404),
+    ("GET",    "/v1/heartbeats/{monitor_id}/ping"):        (ANYBODY, 200),
+    ("POST",   "/v1/heartbeats/{monitor_id}/ping"):        (ANYBODY, 200),
+    ("GET",    "/v1/projects"):                            (200, 200, 200, 200, 403, 403),
+    ("POST",   "/v1/projects"):                            (201, 201, 201, 201, 403, 403),
+    ("PATCH",  "/v1/projects/{project_id}"):               (200, 200, 403, 404, 403, 403),
+    ("DELETE", "/v1/projects/{project_id}"):               (200, 403, 403, 404, 403, 403),
+    ("GET",    "/v1/projects/{project_id}/members"):       (200, 200, 200, 404, 403, 403),
+    ("POST",   "/v1/projects/{project_id}/members"):       (201, 201, 403, 404, 403, 403),
+    ("PATCH",  "/v1/projects/{project_id}/members/{member_id}"):  (200, 200, 403, 404, 403, 403),
+    ("DELETE", "/v1/projects/{project_id}/members/{member_id}"):  (200, 200, 403, 404, 403, 403),
+    ("GET",    "/v1/tokens"):                              (200, 200, 200, 200, 403, 403),
+    ("POST",   "/v1/tokens"):                              (201, 201, 201, 400, 403, 403),
+    ("DELETE", "/v1/tokens/{token_id}"):                   (200, 200, 403, 404, 403, 403),  # the owner's token
+    ("POST",   "/v1/sessions"):                            (ANYBODY, 201),
+    ("DELETE", "/v1/sessions/current"):                    (200, 200, 200, 200, 403, 403),
+    ("GET",    "/v1/account"):                             (200, 200, 200, 200, 403, 403),
+    ("PATCH",  "/v1/account"):                             (200, 200, 200, 200, 403, 403),
+}
+# fmt: on
+
+CODES = {400: {"project_forbidden"}, 401: {"unauthorized"}, 404: {"not_found"}, 422: {"validation_error"}}
+CODES |= {403: {"forbidden", "session_required"}, 503: {"no_worker"}}
+
+
+@dataclass(frozen=True)
+class World:
+    callers: dict[str, Api]
+    ids: dict[str, str]
+    heartbeat_id: str
+    email: str
+
+    def path(self, template: str) -> str:
+        ids = self.ids | ({"monitor_id": self.heartbeat_id} if "heartbeats" in template else {})
+        return template.format(**ids)
+
+    def body(self, method: str, template: str) -> Any:
+        project_id = self.ids["project_id"]
+        return {
+            ("POST", "/v1/monitors"): {"url": "http://127.0.0.1:9/", "project_id": project_id},
+            ("POST", "/v1/monitors/test"): {"url": "http://127.0.0.1:9/", "project_id": project_id},
+            ("PATCH", "/v1/monitors/{monitor_id}"): {"name": "New"},
+            ("POST", "/v1/monitors/{monitor_id}/mute"): {"minutes": 5},
+            ("POST", "/v1/projects"): {"name": "New"},
+            ("PATCH", "/v1/projects/{project_id}"): {"name": "New"},
+            ("POST", "/v1/projects/{project_id}/members"): {"email": "new@shop.example", "role": "member"},
+            ("PATCH", "/v1/projects/{project_id}/members/{member_id}"): {"role": "admin"},
+            ("POST", "/v1/tokens"): {"project_id": project_id, "name": "New"},
+            ("POST", "/v1/sessions"): {"email": self.email, "password": PASSWORD},
+            ("PATCH", "/v1/account"): {"current_password": PASSWORD, "password": "quite another long one"},
+        }.get((method, template))
+
+
+@pytest.fixture
+def world(db: None) -> World:
+    owner, admin, member, colleague, stranger = (make_user() for _ in range(5))
+    project, other = make_project(owner, admin=admin, member=member), make_project(owner)
+    place = Membership.objects.create(project=project, user=colleague, role="member", created_at=utc_now())
+    monitor = make_monitor(owner, first=Verdict.UP, project_id=project.public_id)
+    heartbeat = make_monitor(owner, type="heartbeat", project_id=project.public_id)
+    token, _ = create_token(
+        Caller(owner), project_id=project.public_id, name="t", ttl_seconds=None, now=utc_now()
+    )
+    people = {"owner": owner, "admin": admin, "member": member, "stranger": stranger}
+    callers = {name: Api.signed_in(user) for name, user in people.items()}
+    callers |= {"token": Api.with_token(owner, project), "other": Api.with_token(owner, other)}
+    callers |= {"no token": Api(), "garbage": Api("svc_" + "a" * 68)}
+    past = utc_now() - timedelta(seconds=1)
+
+    callers["expired token"] = Api.with_token(owner, project)
+    ProjectToken.objects.filter(pk=ProjectToken.objects.latest("pk").pk).update(expires_at=past)
+    callers["revoked token"] = Api.with_token(owner, project)
+    ProjectToken.objects.latest("pk").delete()
+    callers["expired session"] = Api.signed_in(owner)
+    Session.objects.filter(pk=Session.objects.latest("pk").pk).update(expires_at=past)
+    callers["signed out"] = Api.signed_in(owner)
+    Session.objects.latest("pk").delete()
+    ids = {
+        "monitor_id": monitor.public_id,
+        "project_id": project.public_id,
+        "token_id": token.public_id,
+        "member_id": place.public_id,
+    }
+    return World(callers, ids, heartbeat.public_id, owner.email)
+
+
+@pytest.mark.parametrize(
+    ("method", "template"), TABLE, ids=[f"{method} {template}" for method, template in TABLE]
+)
+def test_who_may(world: World, monkeypatch: pytest.MonkeyPatch, method: str, template: str) -> None:
+    monkeypatch.setattr(interactive, "_ask", nobody_answers)
+    row = TABLE[method, template]
+    public = row[0] == ANYBODY
+    statuses = (row[1],) * len(SOMEBODY) if public else row
+    expected: dict[str, Any] = dict(zip(SOMEBODY, statuses, strict=True))
+    expected |= dict.fromkeys(NOBODY, row[1] if public else 401)
+    found = {}
+    for name, caller in world.callers.items():
+        with undone():
+            answer = caller.send(method, world.path(template), world.body(method, template))
+        found[name] = answer.status
+        if answer.status >= 400:
+            assert answer.json["error"] in CODES[answer.status], (name, answer.text)
+        if answer.status == 401:
+            assert answer.headers["WWW-Authenticate"] == "Bearer"
+    assert found == expected
+
+
+def nobody_answers(*_: object, **__: object) -> None:
+    """There is no worker, and the test does not wait for one."""
+
+
+class undone:  # noqa: N801  (reads as a statement)
+    """What the block does to the database is taken back: each caller finds the same world."""
+
+    def __enter__(self) -> None:
+        self._block = transaction.atomic()
+        self._block.__enter__()
+
+    def __exit__(self, *raised: Any) -> None:
+        transaction.set_rollback(True)
+        self._block.__exit__(*raised)
+
+
+def test_the_table_has_a_row_for_every_route() -> None:
+    assert set(TABLE) == set(routes())
+
+
+def test_the_document_has_them_all_too() -> None:
+    from tests.api.client import SCHEMA
+
+    paths = json.loads(SCHEMA.read_text())["paths"]
+    described = {
+        (method.upper(), path)
+        for path, methods in paths.items()
+        for method in methods
+        if path.startswith("/v1")
+    }
+    assert described == set(TABLE)
+
+
+def routes() -> Iterator[tuple[str, str]]:
+    """Every (method, path) below /v1 that Django would hand to a view; the parameters as {name}."""
+    for path, view in _patterns(get_resolver().url_patterns, "/"):
+        if path.startswith("/v1/") and view.__name__ != "UnknownRoute":
+            for method in ("get", "post", "put", "patch", "delete"):
+                if hasattr(view, method):
+                    yield method.upper(), path
+
+
+def _patterns(patterns: list[URLPattern | URLResolver], prefix: str) -> Iterator[tuple[str, Any]]:
+    for pattern in patterns:
+        path = prefix + re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", str(pattern.pattern))
+        if isinstance(pattern, URLResolver):
+            yield from _patterns(pattern.url_patterns, path)
+        else:
+            callback = pattern.callback
+            yield path, getattr(callback, "view_class", callback)
+
+
+@pytest.mark.parametrize("method", ["OPTIONS", "TRACE", "PUT"])
+def test_no_other_method_answers(world: World, method: str) -> None:
+    answer = world.callers["owner"].send(method, "/v1/monitors")
+    assert (answer.status, answer.json["error"]) == (405, "method_not_allowed")
