@@ -82,7 +82,7 @@ def finish(result: dict[str, Any], generator: Any, request: Any, public: bool) -
     for name, text in DESCRIPTIONS.items():
         if name in schemas:
             schemas[name]["description"] = text
-    enums = {tuple(s["enum"]): name for name, s in schemas.items() if "enum" in s}
+    enums = {frozenset(s["enum"]): name for name, s in schemas.items() if "enum" in s}
     used = set()
     for path, operation in operations(result):
         part = path.split("/")[2]
@@ -92,7 +92,7 @@ def finish(result: dict[str, Any], generator: Any, request: Any, public: bool) -
         if operation.get("security") == [{}]:
             operation["security"] = []
         for parameter in operation.get("parameters", []):
-            named = enums.get(tuple(parameter["schema"].get("enum", ())))
+            named = enums.get(frozenset(parameter["schema"].get("enum", ())))
             if named is not None:
                 parameter["schema"] = {"$ref": f"#/components/schemas/{named}"}
         _finish_answers(operation)
