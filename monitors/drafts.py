@@ -175,8 +175,9 @@ def settle(draft: Draft, *, floor_sec: int, permits_host: Permits) -> Draft:
     _check_rules(draft)
     _check_headers(draft)
     method = "GET" if draft.content_rules and draft.method == "HEAD" else draft.method
-    if draft.type is MonitorType.SCHEDULER and method in {"HEAD", "OPTIONS"}:
-        raise ValidationFailed(f"a scheduler cannot trigger with {method}.", field="method")
+    # As given: a HEAD that rules would turn into GET is none that a scheduler takes.
+    if draft.type is MonitorType.SCHEDULER and draft.method in {"HEAD", "OPTIONS"}:
+        raise ValidationFailed(f"a scheduler cannot trigger with {draft.method}.", field="method")
     if draft.request_body is not None:
         if len(draft.request_body) > MAX_BODY:
             raise ValidationFailed(f"must be at most {MAX_BODY} characters.", field="request_body")
