@@ -13,7 +13,7 @@ from checks.guard import guard
 from checks.models import CheckResult
 from checks.spec import Verdict
 from core.egress import literal_address
-from core.errors import ApiError, MonitorLimit, NotFound, ValidationFailed
+from core.errors import ApiError, MonitorLimit, NotFound, Unauthorized, ValidationFailed
 from monitors import drafts
 from monitors.drafts import PROBED_FIELDS, Draft, MonitorType
 from monitors.models import LEASE_MARGIN, Monitor, MonitorState, StatusChange, draft_columns, watch_of
@@ -35,7 +35,8 @@ def permits_host(host: str) -> bool:
 
 def draft_of(caller: Caller, given: Mapping[str, Any]) -> Draft:
     """The draft that creating from `given` would store, for a test run; a heartbeat has nothing to run."""
-    _, owner = _place(caller, given)
+    with transaction.atomic():
+        _, owner = _place(caller, given)
     draft = drafts.complete(given, floor_sec=owner.plan.min_interval_sec, permits_host=permits_host)
     if draft.type is MonitorType.HEARTBEAT:
         raise ValidationFailed("a heartbeat is pinged, so there is nothing to test.", field="type")
@@ -48,9 +49,9 @@ def create_monitor(caller: Caller, given: Mapping[str, Any], *, now: datetime) -
     If that check never comes, the lease runs out and the monitor is due like any other. A heartbeat has no
     first check: it waits for its first ping.
     """
-    project, owner = _place(caller, given)
-    draft = drafts.complete(given, floor_sec=owner.plan.min_interval_sec, permits_host=permits_host)
     with transaction.atomic():
+        project, owner = _place(caller, given)
+        draft = drafts.complete(given, floor_sec=owner.plan.min_interval_sec, permits_host=permits_host)
         _take_room(owner)
         monitor = Monitor.objects.create(owner=owner, project=project, created_at=now, **draft_columns(draft))
         state = MonitorState(monitor=monitor)
@@ -99,7 +100,9 @@ def update_monitor(caller: Caller, public_id: str, given: Mapping[str, Any], *, 
         monitor.draft = after
         monitor.enabled, monitor.project, monitor.owner = enabled, project, owner
         _watch(monitor, state)
-        monitor.save(update_fields=["enabled", "project", "owner", "config_version", *draft_columns(after)])
+        # A place that was not asked for is not written: its project may be deleted at this moment.
+        moved = ["project", "owner"] if "project_id" in given else []
+        monitor.save(update_fields=["enabled", "config_version", *moved, *draft_columns(after)])
         state.save(
             update_fields=[
                 "next_due_at",
@@ -155,16 +158,23 @@ def _lock(caller: Caller, public_id: str) -> tuple[Monitor, MonitorState]:
 def _place(
     caller: Caller, given: Mapping[str, Any], *, keeping: Monitor | None = None
 ) -> tuple[Project | None, User]:
-    """The project a monitor goes into, and the account it counts against (decisions 5 and 43)."""
+    """The project a monitor goes into, and the account it counts against (decisions 5 and 43).
+
+    The project is held: it is not deleted, nor the caller removed from it, before the transaction ends.
+    """
     wanted = given.get("project_id")
     if caller.project is not None:
         if "project_id" in given and wanted != caller.project.public_id:
             raise ValidationFailed("a project token works in its own project only.", field="project_id")
-        return caller.project, access.owner_of(caller.project)
+        try:
+            project = access.hold_project(caller, caller.project.public_id)
+        except ApiError:
+            raise Unauthorized from None  # the project has just gone, and its tokens with it
+        return project, access.owner_of(project)
     if wanted is None:
         return None, caller.user if keeping is None else keeping.owner
     try:
-        project = access.get_project(caller, wanted)
+        project = access.hold_project(caller, wanted)
     except ApiError:
         raise ValidationFailed("you have no such project.", field="project_id") from None
     return project, access.owner_of(project)
