@@ -61,9 +61,9 @@ def tally(windows: Sequence[Span], turns: Sequence[Turn], now: Standing, gaps: I
     `turns` are those from the first window's start on, in the order they were written: moments of different
     clocks (a worker's, the web's) may run a little backwards, and such a turn counts at the one before it.
     Turns after the last window tell how it stood before them. Without any, `now` held throughout.
-    `gaps` are the times in which Pulsekeeper itself was stopped; they do not overlap each other.
+    `gaps` are the times in which Pulsekeeper itself was stopped.
     """
-    gaps = list(gaps)
+    gaps = _apart(gaps)
     found = [Tally() for _ in windows]
     if not windows:
         return found
@@ -83,6 +83,17 @@ def tally(windows: Sequence[Span], turns: Sequence[Turn], now: Standing, gaps: I
                 found[position] = replace(found[position], incidents=found[position].incidents + 1)
         at, standing = end, turn.after
     return found
+
+
+def _apart(spans: Iterable[Span]) -> list[Span]:
+    """The same time in spans that do not overlap, so that none of it is taken off twice."""
+    apart: list[Span] = []
+    for span in sorted(spans, key=lambda span: span.start):
+        if apart and span.start <= apart[-1].end:
+            apart[-1] = Span(apart[-1].start, max(apart[-1].end, span.end))
+        else:
+            apart.append(span)
+    return apart
 
 
 def _goes_down(turn: Turn) -> bool:

@@ -1,0 +1,111 @@
+"""How many queries a list takes: the same for one row and for many."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from accounts.models import User
+from checks.models import CheckResult
+from checks.spec import Verdict
+from core.clock import utc_now
+from monitors.models import Monitor, MonitorState, SchedulerGap, StatusChange
+from projects.models import Membership, Project
+from tests.api.client import Api
+from tests.api.test_openapi import OPERATIONS
+from tests.makers import make_monitor, make_project, make_user
+
+Fill = Callable[[User, Project, int], None]
+
+
+def add_monitors(user: User, project: Project, count: int) -> None:
+    for _ in range(count):
+        monitor = make_monitor(user, first=Verdict.UP, project_id=project.public_id)
+        StatusChange.objects.create(monitor=monitor, at=utc_now(), before="up", after="down")
+
+
+def add_checks(user: User, project: Project, count: int) -> None:
+    monitor = Monitor.objects.filter(name="first").first() or make_monitor(user, name="first")
+    there = CheckResult.objects.count()
+    for claim in range(there + 1, there + count + 1):
+        CheckResult.objects.create(monitor_id=monitor.pk, claim=claim, checked_at=utc_now(), verdict="up")
+        StatusChange.objects.create(monitor=monitor, at=utc_now(), before="up", after="down")
+        SchedulerGap.objects.create(started_at=utc_now() - timedelta(seconds=1), ended_at=utc_now())
+
+
+def add_projects(user: User, project: Project, count: int) -> None:
+    for _ in range(count):
+        add_monitors(user, make_project(user), 1)
+
+
+def add_tokens(user: User, project: Project, count: int) -> None:
+    for _ in range(count):
+        Api.with_token(user, project)
+        Api.with_token(user, make_project(user))
+
+
+def add_members(user: User, project: Project, count: int) -> None:
+    for _ in range(count):
+        Membership.objects.create(project=project, user=make_user(), role="member", created_at=utc_now())
+
+
+# Operation: (path, most queries, how rows come about). One of the queries is that of the credential.
+LISTS: dict[str, tuple[str, int, Fill]] = {
+    "list_monitors": ("/v1/monitors", 5, add_monitors),
+    "list_monitor_checks": ("/v1/monitors/{monitor}/checks", 3, add_checks),
+    "list_monitor_uptime": ("/v1/monitors/{monitor}/uptime?days=90", 5, add_checks),
+    "list_projects": ("/v1/projects", 2, add_projects),
+    "list_members": ("/v1/projects/{project}/members", 4, add_members),
+    "list_tokens": ("/v1/tokens", 2, add_tokens),
+}
+
+
+def test_every_list_is_counted() -> None:
+    lists = {
+        name
+        for name, operation in OPERATIONS.items()
+        if operation["method"] == "get"
+        and operation["responses"]["200"]["content"]["application/json"]["schema"].get("type") == "array"
+    }
+    assert lists == set(LISTS)
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_as_many_queries_for_thirty_rows_as_for_one(api: Api, user: User, name: str) -> None:
+    template, most, fill = LISTS[name]
+    project = make_project(user)
+
+    def queries() -> int:
+        monitor = Monitor.objects.filter(name="first").first()
+        path = template.format(project=project.public_id, monitor=monitor.public_id if monitor else "")
+        with CaptureQueriesContext(connection) as captured:
+            answer = api.get(path)
+        assert answer.status == 200
+        assert answer.json
+        return len(captured)
+
+    fill(user, project, 1)
+    queries()  # notes the session's use
+    one = queries()
+    fill(user, project, 29)
+    assert queries() == one <= most
+
+
+def test_a_thousand_monitors_take_ten_queries_at_most(api: Api, user: User) -> None:
+    model = make_monitor(user, first=Verdict.UP)
+    fields = {
+        f.name: getattr(model, f.name)
+        for f in Monitor._meta.concrete_fields
+        if f.name not in ("id", "public_id")
+    }
+    monitors = Monitor.objects.bulk_create(Monitor(**fields) for _ in range(999))
+    MonitorState.objects.bulk_create(MonitorState(monitor=monitor, status="up") for monitor in monitors)
+    api.get("/v1/account")  # notes the session's use
+    with CaptureQueriesContext(connection) as captured:
+        answer = api.get("/v1/monitors")
+    assert len(answer.json) == 1000
+    assert len(captured) <= 10
