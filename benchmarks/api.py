@@ -1,0 +1,210 @@
+"""How long the API takes: the list of 1,000 monitors, creating one, a heartbeat's ping, the project list (issue 3).
+
+    python benchmarks/api.py [--requests N]
+
+Over loopback http against granian as the Procfile starts it, on private servers in a temporary folder. No worker
+runs: a heartbeat is created, which has no first check to wait for. Every answer is looked at. The last line
+printed is one JSON object, times in ms. Exits 1 where an answer was wrong or the list takes longer than its goal.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import requests
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from config.embedded import embedded_servers, load_or_create_secrets
+
+ROOT = Path(__file__).resolve().parent.parent
+MONITORS = 1_000
+PROJECTS = 20
+CHECKS = 24 * 60  # of each monitor: a day at the pro plan's shortest interval
+LIST_GOAL_MS = 1_000  # median; no promise of the contract, but a page that people wait for
+EMAIL, PASSWORD = "bench@example.com", "a fine long password"
+
+# Runs in a process with Django's settings: a tenant of 1,000 monitors with a day of changes and checks.
+FILL = """
+import django; django.setup()
+from datetime import timedelta
+from accounts.models import Plan
+from accounts.services import create_account
+from core.clock import utc_now
+from monitors.models import Monitor, MonitorState, StatusChange, draft_columns
+from monitors.drafts import Draft, Header, MonitorType
+from projects.access import Caller
+from projects.services import create_project
+from django.db import connection
+import sys
+email, password, (monitors, projects, checks) = sys.argv[1], sys.argv[2], map(int, sys.argv[3:])
+now = utc_now()
+Plan.objects.update(monitor_limit=1_000_000)
+user = create_account(email=email, password=password, plan="pro")
+places = [create_project(Caller(user), name=f"Project {n}", now=now) for n in range(projects)]
+http = draft_columns(Draft(interval_sec=60, url="http://127.0.0.1:9/", name="Shop",
+                           request_headers=(Header("X-Key", "v"),)))
+made = Monitor.objects.bulk_create(
+    Monitor(owner=user, project=places[n % projects], created_at=now, **http) for n in range(monitors))
+MonitorState.objects.bulk_create(
+    MonitorState(monitor=m, status="up", status_since=now - timedelta(days=2), last_checked_at=now,
+                 last_latency_ms=20) for m in made)
+StatusChange.objects.bulk_create(
+    StatusChange(monitor=m, at=now - timedelta(hours=hours), before=b, after=a)
+    for m in made for hours, b, a in ((3, "up", "down"), (2, "down", "up")))
+with connection.cursor() as cursor:
+    cursor.execute(
+        "INSERT INTO checks_checkresult (monitor_id, claim, checked_at, verdict, latency_ms)"
+        " SELECT monitor.id, claim, %s - claim * interval '1 minute', 'up', 20"
+        " FROM generate_series(1, %s) AS claim, monitors_monitor AS monitor", [now, checks])
+    cursor.execute("VACUUM ANALYZE")
+"""
+
+
+@contextmanager
+def running() -> Iterator[str]:
+    """The address of granian with everything it needs; all of it is gone afterwards."""
+    with (
+        tempfile.TemporaryDirectory(prefix="pulsekeeper-bench-") as folder,
+        embedded_servers(Path(folder)) as servers,
+    ):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        environment = {
+            **os.environ,
+            **load_or_create_secrets(Path(folder)),
+            "DATA_DIR": folder,
+            "DATABASE_URL": servers.database_url,
+            "REDIS_URL": servers.redis_url,
+            "ALLOWED_PRIVATE_NETWORKS": "127.0.0.0/8",
+            "THROTTLE_SCALE": "0",
+            "DJANGO_SETTINGS_MODULE": "config.settings",
+        }
+
+        def run(*command: str) -> None:
+            subprocess.run([sys.executable, *command], cwd=ROOT, env=environment, check=True)
+
+        run("manage.py", "migrate", "--verbosity", "0")
+        run("-c", FILL, EMAIL, PASSWORD, str(MONITORS), str(PROJECTS), str(CHECKS))
+        # The line of the Procfile, without its shell.
+        granian = str(Path(sys.executable).with_name("granian"))
+        options = [
+            "--interface",
+            "wsgi",
+            "--port",
+            str(port),
+            "--workers",
+            "1",
+            "--blocking-threads",
+            "32",
+            "--no-ws",
+        ]
+        with subprocess.Popen(
+            [granian, *options, "--log-level", "warning", "config.wsgi:application"],
+            cwd=ROOT,
+            env=environment,
+        ) as web:
+            try:
+                address = f"http://127.0.0.1:{port}"
+                wait_until_answering(address)
+                yield address
+            finally:
+                web.terminate()
+
+
+def wait_until_answering(address: str) -> None:
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            requests.get(f"{address}/healthz", timeout=2).raise_for_status()
+        except requests.RequestException:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+        else:
+            return
+
+
+def measure(
+    name: str, times: int, ask: Callable[[], requests.Response], good: Callable[[Any], bool]
+) -> dict[str, float]:
+    """Median and p99 in ms of `times` requests, one after the other."""
+    taken = []
+    for number in range(times + 3):
+        start = time.perf_counter()
+        answer = ask()
+        elapsed = time.perf_counter() - start
+        if not (answer.ok and good(answer.json())):
+            raise SystemExit(f"{name}: wrong answer {answer.status_code}: {answer.text[:300]}")
+        if number >= 3:  # the first ones warm up
+            taken.append(elapsed * 1000)
+    p99 = statistics.quantiles(taken, n=100, method="inclusive")[98]
+    found = {f"{name}_median_ms": round(statistics.median(taken), 2), f"{name}_p99_ms": round(p99, 2)}
+    print(
+        f"{name}, {times} requests: median {found[f'{name}_median_ms']} ms, p99 {found[f'{name}_p99_ms']} ms",
+        flush=True,
+    )
+    return found
+
+
+def compare(address: str, *, times: int) -> dict[str, float]:
+    session = requests.Session()
+    session.trust_env = False
+    signed_in = session.post(
+        f"{address}/v1/sessions", json={"email": EMAIL, "password": PASSWORD}, timeout=30
+    )
+    signed_in.raise_for_status()
+    session.headers["Authorization"] = f"Bearer {signed_in.json()['token']}"
+
+    def get(path: str) -> Callable[[], requests.Response]:
+        return lambda: session.get(f"{address}{path}", timeout=30)
+
+    def is_whole(monitors: Any) -> bool:
+        shown = monitors[0]
+        return len(monitors) == MONITORS and (shown["uptime_24h"], shown["avg_latency_24h"]) == (95.83, 20.0)
+
+    def create() -> requests.Response:
+        body = {"type": "heartbeat", "name": "Backup", "interval_sec": 3600}
+        return session.post(f"{address}/v1/monitors", json=body, timeout=30)
+
+    found = measure("list_1000_monitors", max(times // 10, 10), get("/v1/monitors"), is_whole)
+    found |= measure("list_projects", times, get("/v1/projects"), lambda rows: len(rows) == PROJECTS)
+    found |= measure("create", times, create, lambda monitor: monitor["status"] is None)
+    heartbeat = create().json()["id"]
+    public = requests.Session()
+    public.trust_env = False
+    ping = f"{address}/v1/heartbeats/{heartbeat}/ping"
+    found |= measure("ping", times, lambda: public.post(ping, timeout=30), lambda body: body == {"ok": True})
+    if session.get(f"{address}/v1/monitors/{heartbeat}", timeout=30).json()["status"] != "up":
+        raise SystemExit("the pings were answered, but the heartbeat is not up")
+    return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--requests", type=int, default=200, help="of each kind; a tenth as many long lists")
+    options = parser.parse_args()
+    with running() as address:
+        found = compare(address, times=min(max(options.requests, 10), 1_000))
+    good = found["list_1000_monitors_median_ms"] <= LIST_GOAL_MS
+    print(json.dumps(found | {"goal_met": good}))
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
