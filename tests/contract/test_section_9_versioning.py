@@ -1,0 +1,40 @@
+"""Section 9, "Versioning".
+
+Elsewhere: "generated from the deployed backend" is tests/api/test_errors.py or test_openapi.py, which generate it anew
+and compare it with what is committed and served.
+"""
+
+from __future__ import annotations
+
+from django.test import Client
+
+from tests.api.client import Api
+
+
+def test_all_endpoints_live_under_v1(db: None) -> None:
+    """All endpoints except the openapi document live under the path prefix /v1."""
+    served = Api().get("/openapi.json").json
+    assert served["paths"]
+    assert all(path.startswith("/v1/") for path in served["paths"])
+    assert Client().get("/monitors").status_code == 404
+
+
+def test_version_and_servers(db: None) -> None:
+    """declares API version 1.0.0 and lists production and staging servers"""
+    served = Api().get("/openapi.json").json
+    assert served["info"]["version"] == "1.0.0"
+    production, staging = served["servers"]
+    assert (
+        "production" in production["description"].lower(),
+        "staging" in staging["description"].lower(),
+    ) == (
+        True,
+        True,
+    )
+    assert production["url"] != staging["url"]
+
+
+def test_served_at_openapi_json(db: None, api: Api) -> None:
+    """served at /openapi.json"""
+    assert Api().get("/openapi.json").json == api.get("/openapi.json").json
+    assert Api().get("/v1/openapi.json").status == 404
