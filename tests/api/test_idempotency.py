@@ -12,6 +12,7 @@ import time_machine
 from django.db import connection, transaction
 
 from accounts.models import User
+from config.celery import app
 from core.clock import utc_now
 from core.crypto import seal
 from monitors import interactive
@@ -279,3 +280,9 @@ def _until_somebody_waits_for_a_lock() -> None:
             return bool(cursor.fetchone()[0])
 
     until(waits, 20, "the second waits")
+
+
+def test_everything_of_beats_table_is_a_task() -> None:
+    app.loader.import_default_modules()
+    assert {entry["task"] for entry in app.conf.beat_schedule.values()} <= set(app.tasks)
+    assert "projects.tasks.sweep" in app.tasks
