@@ -211,10 +211,13 @@ def _watch(monitor: Monitor, state: MonitorState) -> None:
     """Have a heartbeat that is waited for looked at when it is due now, after its deadline has moved."""
     if monitor.type != MonitorType.HEARTBEAT or not monitor.enabled or state.claimed_at is not None:
         return
+    due_at = watch_of(monitor, state).due_at
     if state.fresh:
-        return  # never pinged, or resumed and about to be looked at
-    if state.status != Verdict.DOWN or state.passes > 0:
-        state.next_due_at = watch_of(monitor, state).due_at
+        # Never pinged, or resumed: to be looked at at once, or when the mute ends that this may have shortened.
+        if state.next_due_at is not None and due_at is not None:
+            state.next_due_at = min(state.next_due_at, due_at)
+    elif state.status != Verdict.DOWN or state.passes > 0:
+        state.next_due_at = due_at
 
 
 def _make_due(state: MonitorState, now: datetime) -> None:

@@ -186,6 +186,18 @@ def test_a_mute_that_is_cleared_or_shortened_is_noticed() -> None:
     assert standing(shortened) == ("down", 310)
 
 
+def test_a_mute_that_is_cleared_after_resuming_is_noticed() -> None:
+    monitor = heartbeat(0)
+    change(monitor, 30, enabled=False)
+    mute(monitor, 40, 60)
+    change(monitor, 200, enabled=True)
+    beat(201)
+    assert standing(monitor) == ("up", 0)
+    mute(monitor, 250, 0)
+    beat(251)
+    assert standing(monitor) == ("down", 250)
+
+
 def test_changing_interval_or_grace_moves_the_deadline() -> None:
     longer, shorter, overdue = heartbeat(0), heartbeat(0), heartbeat(0, interval_sec=600)
     change(longer, 30, grace_sec=100)
