@@ -14,6 +14,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import django
+import hypothesis
 import pytest
 from pytest_socket import socket_allow_hosts
 
@@ -57,6 +58,11 @@ def _start_servers() -> None:
         ALLOWED_PRIVATE_NETWORKS="127.0.0.0/8,::1/128",
     )
 
+
+# New random examples are for the people who can follow them up; a verdict on a commit is the same each time.
+hypothesis.settings.register_profile("ci", derandomize=True)
+if os.environ.get("CI"):
+    hypothesis.settings.load_profile("ci")
 
 # While this file is imported, not in a hook: the conftest files of the folders below, which pytest reads right
 # after this one and before any hook of theirs runs, import models.
