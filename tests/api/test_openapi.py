@@ -10,6 +10,7 @@ import pytest
 from django.test import Client
 from jsonschema import Draft202012Validator
 
+from config.openapi_examples import OPERATION_ERRORS, REQUESTS, RESPONSES
 from tests.api.client import SCHEMA, Api
 
 DOCUMENT: dict[str, Any] = json.loads(SCHEMA.read_text())
@@ -43,6 +44,11 @@ def test_every_body_has_an_example_that_its_schema_admits(operation: dict[str, A
         Draft202012Validator(schema, format_checker=Draft202012Validator.FORMAT_CHECKER).validate(
             media["example"]
         )
+
+
+def test_no_example_is_left_over() -> None:
+    named = {*REQUESTS, *RESPONSES, *(name for name, _ in OPERATION_ERRORS)}
+    assert named - set(OPERATIONS) == set()
 
 
 def test_every_operation_says_what_it_is(operation: dict[str, Any]) -> None:
