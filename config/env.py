@@ -74,7 +74,7 @@ class Env(BaseSettings):
     )
     base_url: str = Field(
         default="http://localhost:8000",
-        description="Public address of this deployment, named in `/openapi.json`.",
+        description="Public address of this deployment, named in `/openapi.json`. `manage.py up` names its own.",
     )
     staging_url: str = Field(
         default="http://localhost:8001",

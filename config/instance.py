@@ -33,6 +33,7 @@ def sole_instance(data_dir: Path) -> Iterator[None]:
         lock.write(address(port))
         os.environ["PORT"] = str(port)
         os.environ["DATA_DIR"] = str(folder.root)
+        os.environ.setdefault("BASE_URL", address(port))
         if "ALLOWED_PRIVATE_NETWORKS" not in os.environ:
             os.environ["ALLOWED_PRIVATE_NETWORKS"] = PRIVATE_NETWORKS
         yield
