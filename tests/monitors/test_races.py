@@ -1,0 +1,252 @@
+"""Two things at once to one monitor, in threads of their own: whichever comes first, what they leave fits together.
+
+Concurrent recording and PATCH against a result are in test_recording.py, double deletion in tests/api/test_monitors.py.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from functools import partial
+from itertools import pairwise
+
+import pytest
+
+from accounts.models import User
+from checks.models import CheckResult
+from checks.spec import Verdict
+from core.errors import NotFound
+from monitors.models import Monitor, StatusChange
+from monitors.pulses import record_ping, sweep
+from monitors.recording import record
+from monitors.scheduling import claim_due
+from monitors.services import delete_monitor, mute_monitor, update_monitor
+from projects.access import Caller
+from tests.api.client import Api
+from tests.makers import NOON, at_once, make_monitor, make_project, make_user, minutes, reading, state_of
+from tokens.models import ProjectToken
+from tokens.services import revoke_token
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+ROUNDS = 12
+UP, DOWN = Verdict.UP, Verdict.DOWN
+MINUTE = timedelta(minutes=1)
+
+
+@pytest.fixture
+def user() -> User:
+    return make_user()
+
+
+def heartbeat(user: User, *, pinged_at: datetime | None = None) -> Monitor:
+    monitor = make_monitor(user, type="heartbeat", url="", interval_sec=60, grace_sec=0)
+    if pinged_at is not None:
+        record_ping(monitor.public_id, now=pinged_at)
+    return monitor
+
+
+def transitions(monitor: Monitor) -> list[tuple[str | None, str | None]]:
+    found = StatusChange.objects.filter(monitor=monitor).order_by("pk").values_list("before", "after")
+    chain = list(found)
+    assert all(one[1] == two[0] for one, two in pairwise(chain)), f"a link is missing: {chain}"
+    return chain
+
+
+def claimed(monitor: Monitor, *, at: datetime) -> int:
+    """The number of a claim that is open on it."""
+    (number,) = [claim.number for claim in claim_due(at, limit=100) if claim.monitor_id == monitor.pk]
+    return number
+
+
+def test_a_ping_and_the_sweep_of_its_deadline(user: User) -> None:
+    for _ in range(ROUNDS):
+        monitor = heartbeat(user, pinged_at=NOON)
+        late = NOON + MINUTE + timedelta(seconds=1)
+        claimed(monitor, at=late)
+        at_once(
+            partial(record_ping, monitor.public_id, now=late),
+            partial(sweep, [monitor.pk], now=late),
+        )
+        state = state_of(monitor)
+        assert (state.status, state.last_ping_at, state.claimed_at) == ("up", late, None)
+        assert state.next_due_at == late + MINUTE, "and it is waited for again"
+        assert transitions(monitor) in (
+            [(None, "up")],
+            [(None, "up"), ("up", "down"), ("down", "up")],
+        )
+
+
+def test_two_sweeps_of_one_deadline(user: User) -> None:
+    for _ in range(ROUNDS):
+        monitor = heartbeat(user, pinged_at=NOON)
+        late = NOON + MINUTE + timedelta(seconds=1)
+
+        def tick(late: datetime = late) -> None:
+            sweep([claim.monitor_id for claim in claim_due(late, limit=100)], now=late)
+
+        at_once(tick, tick, tick)
+        assert transitions(monitor) == [(None, "up"), ("up", "down")]
+        assert (state_of(monitor).status_since, state_of(monitor).next_due_at) == (NOON + MINUTE, None)
+
+
+def test_many_pings_at_once(user: User) -> None:
+    for _ in range(ROUNDS):
+        monitor = heartbeat(user)
+        moments = [NOON + timedelta(milliseconds=ms) for ms in range(6)]
+        accepted = at_once(*(partial(record_ping, monitor.public_id, now=moment) for moment in moments))
+        state = state_of(monitor)
+        assert accepted == [True] * 6
+        assert (state.status, state.last_ping_at) == ("up", moments[-1])
+        assert state.next_due_at == moments[-1] + MINUTE
+        assert transitions(monitor) == [(None, "up")]
+        assert CheckResult.objects.filter(monitor_id=monitor.pk).count() == 6
+
+
+def test_many_pings_at_once_count_each_towards_recovery(user: User) -> None:
+    for _ in range(ROUNDS):
+        monitor = heartbeat(user, pinged_at=NOON)
+        update_monitor(Caller(user), monitor.public_id, {"recover_threshold": 4}, now=NOON)
+        late = NOON + minutes(5)
+        sweep([claim.monitor_id for claim in claim_due(late, limit=100)], now=late)
+        at_once(*[partial(record_ping, monitor.public_id, now=late)] * 3)
+        assert (state_of(monitor).status, state_of(monitor).passes) == ("down", 3)
+        assert record_ping(monitor.public_id, now=late)
+        assert state_of(monitor).status == "up"
+
+
+def test_a_ping_and_a_change_of_its_interval(user: User) -> None:
+    for _ in range(ROUNDS):
+        monitor = heartbeat(user, pinged_at=NOON)
+        now = NOON + timedelta(seconds=30)
+        at_once(
+            partial(record_ping, monitor.public_id, now=now),
+            partial(update_monitor, Caller(user), monitor.public_id, {"interval_sec": 120}, now=now),
+        )
+        state = state_of(monitor)
+        assert (state.last_ping_at, state.next_due_at) == (now, now + 2 * MINUTE)
+        assert Monitor.objects.get(pk=monitor.pk).interval_sec == 120
+
+
+def test_a_ping_and_a_pause(user: User) -> None:
+    for _ in range(ROUNDS):
+        monitor = heartbeat(user, pinged_at=NOON)
+        now = NOON + timedelta(seconds=30)
+        at_once(
+            partial(record_ping, monitor.public_id, now=now),
+            partial(update_monitor, Caller(user), monitor.public_id, {"enabled": False}, now=now),
+        )
+        state = state_of(monitor)
+        assert (state.last_ping_at, state.next_due_at, state.claimed_at) == (now, None, None)
+        assert claim_due(NOON + timedelta(days=1), limit=100) == [], "a paused one is not waited for"
+
+
+def test_a_pause_and_a_result(user: User) -> None:
+    for _ in range(ROUNDS):
+        monitor = make_monitor(user, first=UP, fail_threshold=1)
+        now = NOON + MINUTE
+        number = claimed(monitor, at=now)
+        at_once(
+            partial(record, [reading(monitor, claim=number, verdict=DOWN, at=now)], now=now),
+            partial(update_monitor, Caller(user), monitor.public_id, {"enabled": False}, now=now),
+        )
+        state = state_of(monitor)
+        applied = CheckResult.objects.filter(monitor_id=monitor.pk, claim=number).exists()
+        assert (state.next_due_at, state.claimed_at) == (None, None)
+        assert state.status == ("down" if applied else "up"), "recorded before it, or dropped after it"
+        kinds = list(
+            StatusChange.objects.filter(monitor=monitor).order_by("pk").values_list("kind", flat=True)
+        )
+        assert kinds == (["status", "status", "paused"] if applied else ["status", "paused"])
+        assert transitions(monitor)[-1] == (state.status, state.status)
+
+
+def test_a_mute_and_a_result(user: User) -> None:
+    for _ in range(ROUNDS):
+        monitor = make_monitor(user, first=UP, fail_threshold=1)
+        now = NOON + MINUTE
+        number = claimed(monitor, at=now)
+        at_once(
+            partial(record, [reading(monitor, claim=number, verdict=DOWN, at=now)], now=now),
+            partial(mute_monitor, Caller(user), monitor.public_id, minutes=9, now=now),
+        )
+        state = state_of(monitor)
+        assert Monitor.objects.get(pk=monitor.pk).muted_until == now + minutes(9)
+        assert (state.applied_claim, state.next_due_at, state.claimed_at) == (number, now + MINUTE, None)
+        went_down = ("up", "down") in transitions(monitor)
+        assert (state.status, state.status_since) == (("down", now) if went_down else ("up", NOON))
+
+
+def test_a_deletion_and_a_result(user: User) -> None:
+    for _ in range(ROUNDS):
+        monitor, other = make_monitor(user, first=UP), make_monitor(user, first=UP)
+        now = NOON + MINUTE
+        claim_due(now, limit=100)
+        batch = [reading(each, claim=2, verdict=DOWN, at=now) for each in (monitor, other)]
+        at_once(
+            partial(record, batch, now=now),
+            partial(delete_monitor, Caller(user), monitor.public_id),
+        )
+        assert not Monitor.objects.filter(pk=monitor.pk).exists()
+        assert not CheckResult.objects.filter(monitor_id=monitor.pk).exists()
+        assert not StatusChange.objects.filter(monitor_id=monitor.pk).exists()
+        assert state_of(other).applied_claim == 2, "the others of its batch are not lost with it"
+        delete_monitor(Caller(user), other.public_id)
+
+
+def test_a_deletion_and_a_ping(user: User) -> None:
+    for _ in range(ROUNDS):
+        monitor = heartbeat(user, pinged_at=NOON)
+        pinged, deleted = at_once(
+            partial(record_ping, monitor.public_id, now=NOON + MINUTE),
+            partial(delete_monitor, Caller(user), monitor.public_id),
+        )
+        assert pinged in (True, False)
+        assert deleted is None
+        assert not CheckResult.objects.filter(monitor_id=monitor.pk).exists()
+        assert record_ping(monitor.public_id, now=NOON + MINUTE) is False
+
+
+def test_pause_resume_mute_and_patch_at_once(user: User) -> None:
+    monitor = make_monitor(user, first=UP)
+    caller, name = Caller(user), monitor.public_id
+    for turn in range(ROUNDS):
+        now = NOON + minutes(turn + 1)
+        at_once(
+            partial(update_monitor, caller, name, {"enabled": False}, now=now),
+            partial(update_monitor, caller, name, {"enabled": True}, now=now),
+            partial(mute_monitor, caller, name, minutes=turn + 1, now=now),
+            partial(update_monitor, caller, name, {"name": f"name {turn}", "slow_ms": turn}, now=now),
+        )
+        left = Monitor.objects.get(pk=monitor.pk)
+        assert (left.name, left.slow_ms, left.muted_until) == (f"name {turn}", turn, now + minutes(turn + 1))
+        assert (state_of(monitor).next_due_at is not None) == left.enabled
+        switches = StatusChange.objects.filter(monitor=monitor).exclude(kind="status").order_by("pk")
+        kinds = list(switches.values_list("kind", flat=True))
+        assert kinds == (["paused", "resumed"] * len(kinds))[: len(kinds)], "in turns"
+        assert (len(kinds) % 2 == 0) == left.enabled
+
+
+def test_a_token_is_revoked_while_it_is_used(user: User) -> None:
+    project = make_project(user)
+    for _ in range(ROUNDS):
+        token = Api.with_token(user, project)
+        name = ProjectToken.objects.latest("pk").public_id
+        *answers, revoked = at_once(
+            *[lambda token=token: token.get("/v1/monitors").status] * 4,
+            partial(revoke_token, Caller(user), name),
+        )
+        assert set(answers) <= {200, 401}
+        assert revoked is None
+        assert token.get("/v1/monitors").status == 401
+        assert not ProjectToken.objects.filter(public_id=name).exists()
+
+
+def test_a_token_is_revoked_by_two_at_once(user: User) -> None:
+    project = make_project(user)
+    for _ in range(ROUNDS):
+        Api.with_token(user, project)
+        name = ProjectToken.objects.latest("pk").public_id
+        outcomes = at_once(*[partial(revoke_token, Caller(user), name)] * 3)
+        assert sorted(type(outcome).__name__ for outcome in outcomes) == ["NoneType", "NotFound", "NotFound"]
+        with pytest.raises(NotFound):
+            revoke_token(Caller(user), name)
