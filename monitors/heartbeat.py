@@ -23,18 +23,13 @@ class Watch:
         """A ping is due until then; None before the first."""
         if self.last_ping_at is None:
             return None
-        deadline = (
-            self.last_ping_at + timedelta(seconds=self.interval_sec) + timedelta(seconds=self.grace_sec)
-        )
-        return deadline if self.armed_at is None else max(deadline, self.armed_at)
+        return self.last_ping_at + timedelta(seconds=self.interval_sec) + timedelta(seconds=self.grace_sec)
 
     @property
     def due_at(self) -> datetime | None:
-        """Up until then, and down after it: the deadline, or the end of a mute that outlasts it."""
+        """Up until then, and down after it: the deadline, or what holds a late one back for longer."""
         deadline = self.deadline
-        if deadline is None or self.muted_until is None:
-            return deadline
-        return max(deadline, self.muted_until)
+        return None if deadline is None else max(filter(None, (deadline, self.armed_at, self.muted_until)))
 
 
 def arrived(now: datetime) -> CheckOutcome:

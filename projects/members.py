@@ -53,10 +53,11 @@ def add_member(caller: Caller, project_id: str, *, email: str, role: str, now: d
         user = User.objects.filter(email=email).first()
         if user is None:
             return _invite(caller, project, email=email, role=role, now=now)
+        # The account may be younger than its invitation: then this becomes the place. First of all, since this
+        # waits for a sign-in that is just turning the invitation into a membership, which is then seen below.
+        places.filter(invited_email=email).delete()
         if places.filter(user=user).exists():
             raise ValidationFailed("is a member already.", field="email")
-        # The account may be younger than its invitation: then that becomes the place.
-        places.filter(invited_email=email).delete()
         return Membership.objects.create(project=project, user=user, role=role, created_at=now)
 
 

@@ -146,6 +146,16 @@ def test_a_check_follows_at_once_after_resuming(
     assert CheckResult.objects.count() == before + 1
 
 
+def test_an_overdue_heartbeat_that_is_looked_at_in_the_instant_of_resuming_has_not_passed() -> None:
+    monitor = heartbeat(0)
+    change(monitor, 30, enabled=False)
+    change(monitor, 500, enabled=True)
+    beat(500)
+    assert CheckResult.objects.count() == 1
+    beat(501)
+    assert standing(monitor) == ("down", 500)
+
+
 def test_resumed_without_a_ping_ever_stays_null() -> None:
     monitor = heartbeat()
     change(monitor, 30, enabled=False)
