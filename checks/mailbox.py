@@ -12,11 +12,12 @@ from django.conf import settings
 from core.ids import random_text
 
 KEPT_SEC = 120
+SILENCE_SEC = 90  # past the longest wait, a check's 60 s and the queue; redis-py would give up after 5
 
 
 @cache
 def _client(url: str) -> redis.Redis:
-    return redis.Redis.from_url(url, socket_connect_timeout=3)
+    return redis.Redis.from_url(url, socket_connect_timeout=3, socket_timeout=SILENCE_SEC)
 
 
 def new_address() -> str:

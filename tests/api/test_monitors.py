@@ -124,6 +124,15 @@ def test_a_draft_is_tested_and_nothing_is_saved(worker: None, site: Site) -> Non
     assert not CheckResult.objects.exists()
 
 
+def test_a_slow_target_is_waited_for_until_its_timeout(worker: None, site: Site) -> None:
+    """Longer than the 5 s after which redis-py, left to itself, takes a silent broker for a dead one."""
+    answer = Api.signed_in(make_user()).post(
+        "/v1/monitors/test", {"url": site.url("/hang"), "timeout_ms": 6000}
+    )
+    assert (answer.status, answer.json["status"], answer.json["http_status"]) == (200, "down", None)
+    assert "6000 ms" in answer.json["detail"]
+
+
 BAD_BODIES = [
     ({}, "url"),
     ([], ""),
