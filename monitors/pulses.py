@@ -28,8 +28,9 @@ def record_ping(public_id: str, *, now: datetime) -> bool:
         state, monitor = ledger.states.get(monitor_id), ledger.monitors.get(monitor_id)
         if state is None or monitor is None:
             return False
-        # Of two at once the one that read its clock first may come last.
-        state.last_ping_at = now if state.last_ping_at is None else max(now, state.last_ping_at)
+        # Of two at once the one that read its clock first may come last, also behind a sweep: time only goes on.
+        now = max(filter(None, (now, state.last_ping_at, state.status_since)))
+        state.last_ping_at = now
         if monitor.enabled:
             state.claim += 1
             state.armed_at = None

@@ -116,6 +116,14 @@ def test_a_late_ping_that_is_recorded_first_wins_over_the_sweep() -> None:
     assert standing(monitor) == ("up", 0)
 
 
+def test_a_ping_that_waited_for_the_sweep_moves_no_time_back() -> None:
+    monitor = heartbeat(0)
+    beat(DEADLINE + 1)
+    record_ping(monitor.public_id, now=at(DEADLINE - 1))
+    assert standing(monitor) == ("up", DEADLINE)
+    assert state_of(monitor).last_ping_at == at(DEADLINE)
+
+
 def test_pings_while_paused_are_only_recorded() -> None:
     monitor = heartbeat(0)
     change(monitor, 30, enabled=False)
