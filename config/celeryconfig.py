@@ -2,6 +2,9 @@
 
 The broker carries wake-ups only (ids and claims): PostgreSQL is the truth, so messages are acknowledged
 early, results are not kept, and a flushed broker costs a lease at most.
+
+Each queue has workers of its own (Procfile): a batch or a first check may hold its thread for as long as a target
+hangs, and the tick that claims what is due must wait for neither.
 """
 
 from __future__ import annotations

@@ -145,7 +145,7 @@ def test_killing_up_itself_leaves_no_process(start: Start) -> None:
 def test_killed_children_and_servers_are_started_again(start: Start) -> None:
     up = start()
     up.wait_until_up()
-    before = {name: up.pid_of(name) for name in ("web", "worker", "interactive", "beat")}
+    before = {name: up.pid_of(name) for name in ("web", "worker", "interactive", "dispatcher", "beat")}
     for pid in before.values():
         os.kill(pid, signal.SIGKILL)
     for name, pid in before.items():

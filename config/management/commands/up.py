@@ -73,6 +73,7 @@ class Command(BaseCommand):
                 "web": lambda: readiness.web_answers(home),
                 "worker": lambda: readiness.worker_answers("probes"),
                 "interactive": lambda: readiness.worker_answers("interactive"),
+                "dispatcher": lambda: readiness.worker_answers("dispatcher"),
                 "beat": lambda: readiness.beat_answers(self._started),
             },
             supervisor.ending,
