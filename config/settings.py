@@ -166,14 +166,6 @@ SPECTACULAR_SETTINGS = {
     },
 }
 
-CACHES = {
-    "default": {
-        "BACKEND": "django.core.cache.backends.redis.RedisCache",
-        "LOCATION": REDIS_URL or "redis://redis-url-is-not-set",
-        "KEY_PREFIX": "pk",
-    }
-}
-
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,

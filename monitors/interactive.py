@@ -33,9 +33,9 @@ PATIENCE_SEC = 5.0  # what the queue may take on top of the check's own timeout
 def first_check(monitor: Monitor, *, claim: int) -> bool:
     """Have a new monitor checked, and wait for the result to be recorded; False where none came in time."""
     answer = _ask("monitors.tasks.first_check", [monitor.pk, claim], timeout_ms=monitor.timeout_ms)
-    if answer is None:
+    if not answer:
         logger.warning("no worker made the first check of %s in time", monitor.public_id)
-    return answer is not None
+    return bool(answer)
 
 
 def await_first_check(monitor: Monitor, *, claim: int) -> None:

@@ -83,20 +83,13 @@ def update_monitor(caller: Caller, public_id: str, given: Mapping[str, Any], *, 
         enabled = given.get("enabled", monitor.enabled)
         probed_anew = any(getattr(before, name) != getattr(after, name) for name in PROBED_FIELDS)
         if enabled != monitor.enabled:
-            _pause_or_resume(monitor, state, enabled=enabled, now=now)
+            _pause_or_resume(monitor, state, enabled=enabled, interval_sec=after.interval_sec, now=now)
             monitor.config_version += 1
-        elif probed_anew and monitor.type != MonitorType.HEARTBEAT:
-            monitor.config_version += 1
-            if (
-                enabled and monitor.type != MonitorType.SCHEDULER
-            ):  # whose check is an action at the customer's
-                _make_due(state, now)
-        elif monitor.type == MonitorType.HEARTBEAT:
-            if (before.interval_sec, before.grace_sec) != (after.interval_sec, after.grace_sec):
-                state.armed_at = now
-        elif enabled and after.interval_sec < before.interval_sec and state.claimed_at is None:
-            soonest = now + timedelta(seconds=after.interval_sec)
-            state.next_due_at = min(state.next_due_at or soonest, soonest)
+        else:
+            if probed_anew and monitor.type != MonitorType.HEARTBEAT:
+                monitor.config_version += 1
+            if enabled:
+                _reschedule(state, before, after, probed_anew=probed_anew, now=now)
         monitor.draft = after
         monitor.enabled, monitor.project, monitor.owner = enabled, project, owner
         _watch(monitor, state)
@@ -187,12 +180,30 @@ def _take_room(owner: User) -> None:
         raise MonitorLimit(limit=owner.plan.monitor_limit)
 
 
-def _pause_or_resume(monitor: Monitor, state: MonitorState, *, enabled: bool, now: datetime) -> None:
+def _reschedule(
+    state: MonitorState, before: Draft, after: Draft, *, probed_anew: bool, now: datetime
+) -> None:
+    """What an edit means for the next check: of what is probed, at once; of a shorter interval, sooner."""
+    if after.type is MonitorType.HEARTBEAT:
+        if (before.interval_sec, before.grace_sec) != (after.interval_sec, after.grace_sec):
+            state.armed_at = now
+    elif (
+        probed_anew and after.type is not MonitorType.SCHEDULER
+    ):  # whose check is an action at the customer's
+        _make_due(state, now)
+    elif after.interval_sec < before.interval_sec and state.claimed_at is None:
+        soonest = now + timedelta(seconds=after.interval_sec)
+        state.next_due_at = min(state.next_due_at or soonest, soonest)
+
+
+def _pause_or_resume(
+    monitor: Monitor, state: MonitorState, *, enabled: bool, interval_sec: int, now: datetime
+) -> None:
     """Pausing keeps the status; after resuming the next result sets it, as a first check does (decision 32)."""
     if enabled:
         state.fresh, state.failures, state.passes, state.failing_since = True, 0, 0, None
         if monitor.type == MonitorType.SCHEDULER and state.slot_at is not None:
-            state.next_due_at = next_slot(state.slot_at, interval_sec=monitor.interval_sec, now=now)
+            state.next_due_at = next_slot(state.slot_at, interval_sec=interval_sec, now=now)
         elif monitor.type != MonitorType.HEARTBEAT or state.last_ping_at is not None:
             state.armed_at = now if monitor.type == MonitorType.HEARTBEAT else None
             _make_due(state, now)

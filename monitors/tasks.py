@@ -52,18 +52,13 @@ def dispatch_due() -> None:
 @shared_task(name="monitors.tasks.probe_batch")
 def probe_batch(claims: list[tuple[int, int]]) -> None:
     """Probe all of a batch at once and record results as they come: a target that hangs delays only itself."""
-    assignments = _startable(load_assignments(claims))
-    release_connection()
-    for readings in _gather(assignments):
-        record(readings, now=utc_now())
-        release_connection()
+    _probe(claims)
 
 
 @shared_task(name="monitors.tasks.first_check")
 def first_check(monitor_id: int, claim: int, reply_to: str) -> None:
-    """The check of a new monitor, which its creator waits for. The answer says only that it is recorded."""
-    probe_batch([(monitor_id, claim)])
-    mailbox.post(reply_to, True)  # noqa: FBT003
+    """The check of a new monitor, which its creator waits for. The answer says only whether it is recorded."""
+    mailbox.post(reply_to, _probe([(monitor_id, claim)]) > 0)
 
 
 @shared_task(name="monitors.tasks.check_draft")
@@ -74,6 +69,18 @@ def check_draft(sealed_spec: str, reply_to: str) -> None:
         logger.error("a draft was not checked: %s", outcome.detail)
         return
     mailbox.post(reply_to, interactive.as_check_result(outcome))
+
+
+def _probe(claims: list[tuple[int, int]]) -> int:
+    """How many results came of the claims, all of them recorded."""
+    assignments = _startable(load_assignments(claims))
+    release_connection()
+    recorded = 0
+    for readings in _gather(assignments):
+        record(readings, now=utc_now())
+        release_connection()
+        recorded += len(readings)
+    return recorded
 
 
 def _lost(claim: scheduling.Claim, now: datetime) -> Reading:

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import redis
+from django.conf import settings
 from django.db import connection
 
 from accounts.models import Plan, User
@@ -80,6 +82,13 @@ def state_of(monitor: Monitor) -> MonitorState:
 
 def minutes(count: float) -> timedelta:
     return timedelta(minutes=count)
+
+
+def empty_broker() -> None:
+    """No messages, and no throttle has counted anything."""
+    assert settings.REDIS_URL is not None
+    with redis.Redis.from_url(settings.REDIS_URL) as broker:
+        broker.flushdb()
 
 
 def at_once(*actions: Callable[[], object]) -> list[object]:

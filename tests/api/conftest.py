@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-import redis
 from celery.contrib.testing.worker import start_worker
 from pytest_django.fixtures import Settings
 
 from accounts.models import User
 from config.celery import app
 from tests.api.client import Api
-from tests.makers import make_user
+from tests.makers import empty_broker, make_user
 
 
 @pytest.fixture(autouse=True)
@@ -32,10 +31,9 @@ def api(user: User) -> Api:
 
 
 @pytest.fixture
-def worker(transactional_db: None, settings: Settings) -> Iterator[None]:
+def worker(transactional_db: None) -> Iterator[None]:
     """A real worker on the real broker, in threads of this process. Rows that it is to see must be committed."""
-    with redis.Redis.from_url(settings.REDIS_URL) as broker:
-        broker.flushdb()
+    empty_broker()
     queues = ["interactive", "probes", "dispatch"]
     with start_worker(app, pool="threads", concurrency=4, perform_ping_check=False, queues=queues):
         yield

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from django.core.cache import cache
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from pytest_django.fixtures import Settings
@@ -15,7 +14,7 @@ from core.clock import utc_now
 from core.errors import ValidationFailed
 from projects.access import Caller
 from tests.api.client import Api
-from tests.makers import PASSWORD, at_once, make_monitor, make_plan, make_project, make_user
+from tests.makers import PASSWORD, at_once, empty_broker, make_monitor, make_plan, make_project, make_user
 from tokens.models import Session
 from tokens.services import change_password, sign_in
 
@@ -91,7 +90,7 @@ def test_bad_changes_change_nothing(api: Api, user: User, body: Any, named: str)
 def test_the_current_password_cannot_be_tried_for_long(api: Api, settings: Settings) -> None:
     settings.THROTTLE_SCALE = 1
     settings.THROTTLES = settings.THROTTLES | {"password": (2, 60)}
-    cache.clear()
+    empty_broker()
     body = {"current_password": "wrong", "password": NEW}
     assert [api.patch("/v1/account", body).status for _ in range(3)] == [422, 422, 429]
     assert api.get("/v1/account").status == 200

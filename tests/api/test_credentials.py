@@ -16,7 +16,7 @@ from core.clock import to_ms, utc_now
 from projects.access import Caller
 from projects.models import Membership, Project
 from tests.api.client import Api
-from tests.makers import PASSWORD, at_once, make_monitor, make_project, make_user
+from tests.makers import PASSWORD, at_once, empty_broker, make_monitor, make_project, make_user
 from tokens.models import ProjectToken, Session
 from tokens.services import revoke_token
 
@@ -88,9 +88,8 @@ def test_missing_or_invalid_token(db: None, header: str) -> None:
 
 def test_sign_in_is_throttled_by_address(user: User, settings: Settings) -> None:
     settings.THROTTLE_SCALE = 0.1
-    from django.core.cache import cache
 
-    cache.clear()
+    empty_broker()
     answers = [Api().post("/v1/sessions", {"email": user.email, "password": "wrong"}) for _ in range(3)]
     assert [answer.status for answer in answers] == [401, 401, 429]
     assert answers[-1].json["error"] == "rate_limited"

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from checks import mailbox
 from core.clock import utc_now
 from monitors import interactive
 from monitors.models import Monitor
+from monitors.services import FIRST_CLAIM
+from monitors.tasks import first_check
 from tests.api.client import Api
-from tests.makers import make_user, state_of
+from tests.makers import make_monitor, make_user, state_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -31,3 +34,10 @@ def test_a_test_run_answers_503() -> None:
         "/v1/monitors/test", {"url": "http://127.0.0.1:9/", "timeout_ms": 1000}
     )
     assert (answer.status, answer.json["error"]) == (503, "no_worker")
+
+
+def test_a_worker_that_made_no_check_says_so() -> None:
+    """The claim is then released at once, as where nobody answered, and not only when its lease ends."""
+    monitor, address = make_monitor(make_user()), mailbox.new_address()
+    first_check(monitor.pk, FIRST_CLAIM + 1, address)  # a claim that is not the monitor's
+    assert mailbox.wait(address, timeout_sec=5) is False

@@ -89,6 +89,13 @@ def test_an_edit_keeps_the_slot_and_closes_the_claim() -> None:
     assert (state.status, state.next_due_at, state.claimed_at) == ("up", NOON + minutes(2), None)
 
 
+def test_a_shorter_interval_counts_also_where_what_is_sent_changes_with_it() -> None:
+    monitor = scheduler(interval_sec=86_400)
+    given = {"interval_sec": 60, "url": "http://127.0.0.1:10/"}
+    update_monitor(Caller(monitor.owner), monitor.public_id, given, now=NOON + minutes(5))
+    assert state_of(monitor).next_due_at == NOON + minutes(6)
+
+
 def test_resuming_waits_for_the_next_slot() -> None:
     monitor = scheduler()
     update_monitor(Caller(monitor.owner), monitor.public_id, {"enabled": False}, now=NOON + minutes(1))

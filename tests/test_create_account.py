@@ -1,0 +1,47 @@
+"""`manage.py create_account`, by which accounts are made."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from accounts.models import User
+from tests.makers import make_user
+
+pytestmark = pytest.mark.django_db
+
+GOOD = {"email": "Me@Example.com", "password": "a fine long password"}
+
+
+def create(**options: object) -> str:
+    out = io.StringIO()
+    call_command("create_account", stdout=out, **{**GOOD, **options})
+    return out.getvalue()
+
+
+def test_an_account_and_one_of_staff() -> None:
+    assert create() == "created me@example.com on plan free\n"
+    plain = User.objects.get()
+    assert (plain.plan.name, plain.is_staff, plain.is_superuser) == ("free", False, False)
+    assert plain.check_password(GOOD["password"])
+    create(email="boss@example.com", plan="pro", staff=True)
+    boss = User.objects.get(email="boss@example.com")
+    assert (boss.plan.name, boss.is_staff, boss.is_superuser) == ("pro", True, True)
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [({"email": "nobody"}, "email"), ({"password": "12345678"}, "password"), ({"plan": "gold"}, "plan")],
+)
+def test_bad_values_are_named_and_nothing_is_made(options: dict[str, str], named: str) -> None:
+    with pytest.raises(CommandError, match=named):
+        create(**options)
+    assert not User.objects.exists()
+
+
+def test_a_taken_address() -> None:
+    make_user(email="me@example.com")
+    with pytest.raises(CommandError, match="already"):
+        create()
