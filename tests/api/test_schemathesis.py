@@ -12,14 +12,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import redis
 from django.core.servers.basehttp import WSGIRequestHandler
 from pytest_django.fixtures import Settings
 from pytest_django.live_server_helper import LiveServer
 
 from checks import mailbox
 from tests.api.client import SCHEMA, Api
-from tests.makers import make_project, make_user
+from tests.makers import empty_broker, make_project, make_user
 
 CONFIG = Path(__file__).with_name("schemathesis.toml")
 
@@ -34,8 +33,7 @@ def _nobody_probes(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> Itera
     # Django's server writes head and body apart, and Nagle would have each answer wait for an ACK: 40 ms of 55.
     monkeypatch.setattr(WSGIRequestHandler, "disable_nagle_algorithm", True)
     yield
-    with redis.Redis.from_url(settings.REDIS_URL) as broker:
-        broker.flushdb()  # what was handed to the worker that is not there
+    empty_broker()  # of what was handed to the worker that is not there
 
 
 @pytest.mark.parametrize("kind", ["session", "project token"])
