@@ -8,6 +8,7 @@ from __future__ import annotations
 import codecs
 import json
 import re
+from collections.abc import Callable
 from functools import cached_property
 from typing import NoReturn
 
@@ -15,6 +16,7 @@ from checks.spec import ContentRule, RuleType
 from checks.wording import quote
 
 _CHARSET = re.compile(r"""charset\s*=\s*["']?([A-Za-z0-9._:+-]{1,40})""", re.IGNORECASE)
+_QUOTABLE = 4096  # characters of a value that are looked at for secrets before it is quoted
 # Codecs of Python's own that no server means by `charset`, some of them quadratic on a hostile body.
 _NOT_CHARSETS = frozenset({"idna", "punycode", "undefined", "unicode-escape", "raw-unicode-escape"})
 _BOMS = (
@@ -115,7 +117,7 @@ def _compact(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _check_json(rule: ContentRule, body: _Body) -> str | None:
+def _check_json(rule: ContentRule, body: _Body, mask: Callable[[str], str]) -> str | None:
     name = quote(rule.path)
     try:
         value = _walk(body.json, rule.path)
@@ -123,22 +125,33 @@ def _check_json(rule: ContentRule, body: _Body) -> str | None:
             return None
         found = _comparable(value)
     except _NotJsonError:
-        return f"The body is not JSON, so its field {name} cannot be read."
+        return (
+            f"The body is not JSON, so its field {name} cannot be read; check what the address answers with."
+        )
     except LookupError:
-        return f"The JSON of the body has no field {name}."
+        return f"The JSON of the body has no field {name}; check the path, or what the service left out."
     except RecursionError:
-        return f"The JSON of the body is nested too deep to read its field {name}."
+        return f"The JSON of the body is nested too deep to read its field {name}; check a smaller answer."
     if found == rule.equals:
         return None
-    return f"The JSON field {name} holds {quote(found)} instead of {quote(rule.equals)}."
+    return (
+        f"The JSON field {name} holds {quote(mask(found[:_QUOTABLE]))} instead of {quote(rule.equals)}; "
+        "see what the service reports."
+    )
 
 
 def find_broken_rule(
-    rules: tuple[ContentRule, ...], raw: bytes | bytearray, *, content_type: str | None, over_cap: bool
+    rules: tuple[ContentRule, ...],
+    raw: bytes | bytearray,
+    *,
+    content_type: str | None,
+    over_cap: bool,
+    mask: Callable[[str], str] = str,
 ) -> str | None:
     """A sentence on the first rule that the body breaks, None when every rule passes.
 
-    `over_cap` says that `raw` is only the first MiB: text rules look at what came, JSON cannot be read.
+    `over_cap` says that `raw` is only the first MiB: text rules look at what came, JSON cannot be read. `mask`
+    hides what must not be shown in text of the body.
     """
     body = _Body(raw, content_type)
     for rule in rules:
@@ -146,14 +159,20 @@ def find_broken_rule(
         if rule.type is RuleType.TEXT_CONTAINS:
             if rule.value not in body.text:
                 where = "The first MiB of the body" if over_cap else "The body"
-                broken = f"{where} does not contain {quote(rule.value)}."
+                broken = f"{where} does not contain {quote(rule.value)}; open the page and see what it shows."
         elif rule.type is RuleType.TEXT_ABSENT:
             if rule.value in body.text:
-                broken = f"The body contains {quote(rule.value)}, which must be absent."
+                broken = (
+                    f"The body contains {quote(rule.value)}, which must be absent; "
+                    "open the page and see what it shows."
+                )
         elif over_cap:
-            broken = f"The body is too large (over 1 MiB) to read its JSON field {quote(rule.path)}."
+            broken = (
+                f"The body is too large (over 1 MiB) to read its JSON field {quote(rule.path)}; "
+                "check a smaller answer."
+            )
         else:
-            broken = _check_json(rule, body)
+            broken = _check_json(rule, body, mask)
         if broken is not None:
             return broken
     return None

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from checks.evidence import Evidence
+
 
 class Verdict(StrEnum):
     """A monitor's status as one check sees it. `slow` is a pass."""
@@ -78,7 +80,8 @@ class CheckOutcome:
     """What one check found. Milliseconds are whole; `detail` and `reason_code` are None unless down or slow.
 
     `checked_at` is the moment the check ended. The timings are those of decision 20; `connect_ms` and
-    `ttfb_ms` are None where that point was not reached and when redirects were followed.
+    `ttfb_ms` are None where that point was not reached and when redirects were followed. `evidence` is there
+    where the check failed.
     """
 
     verdict: Verdict
@@ -90,6 +93,7 @@ class CheckOutcome:
     reason_code: ReasonCode | None = None
     detail: str | None = None
     cert_expires_at: datetime | None = None
+    evidence: Evidence | None = None
 
     @property
     def passed(self) -> bool:

@@ -6,6 +6,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import partial
 from typing import Generic, TypeVar
 
@@ -16,7 +17,7 @@ from checks.probes.probe import Probe
 from checks.probes.reactor import Reactor
 from checks.probes.resolver import Answer, Resolver
 from checks.probes.transfer import Transfer
-from checks.spec import CheckOutcome, CheckSpec, ReasonCode
+from checks.spec import CheckOutcome, CheckSpec, ReasonCode, Verdict
 from checks.verdict import Exchange, Failure, judge
 from core.clock import utc_now
 
@@ -89,7 +90,8 @@ class Batch(Generic[K]):
         except Exception:
             # A spec of values that its types forbid. Whatever it is, the batch's other checks go on.
             logger.exception("A check could not be begun.")
-            self._deliver(key, spec, Exchange(failure=own_fault("its settings cannot be read")))
+            fault = Exchange(failure=own_fault("its settings cannot be read"))
+            self._on_outcome(key, self._judge(spec, fault))
             return
         self._launch(check)
 
@@ -142,7 +144,7 @@ class Batch(Generic[K]):
         probe = check.probe
         remaining_ms = probe.remaining_ms(time.monotonic())
         if probe.request is None or remaining_ms == 0:
-            probe.run_out("the time was used up before the request could be sent")
+            probe.run_out("the time was used up before the request could be sent; raise the timeout")
             self._conclude(check)
             return
         try:
@@ -181,30 +183,41 @@ class Batch(Generic[K]):
         self._launch(check)
 
     def _conclude(self, check: _Check[K]) -> None:
+        outcome = self._judge(check.probe.spec, check.probe.exchange)
+        if outcome.verdict is Verdict.DOWN:
+            outcome = self._prove(check, outcome)
         self._release(check)
-        self._deliver(check.key, check.probe.spec, check.probe.exchange)
+        self._on_outcome(check.key, outcome)
 
     def _release(self, check: _Check[K]) -> None:
         if check.transfer is not None:
             self._idle.append(check.transfer)
             check.transfer = None
 
-    def _deliver(self, key: K, spec: CheckSpec, exchange: Exchange) -> None:
+    def _judge(self, spec: CheckSpec, exchange: Exchange) -> CheckOutcome:
         now = utc_now()
         try:
-            outcome = judge(spec, exchange, now=now)
+            return judge(spec, exchange, now=now)
         except Exception:
             # As above: a body that trips a rule is one check's matter.
             logger.exception("A response could not be judged.")
-            outcome = judge(spec, Exchange(failure=own_fault("an internal error")), now=now)
-        self._on_outcome(key, outcome)
+            return judge(spec, Exchange(failure=own_fault("an internal error")), now=now)
+
+    def _prove(self, check: _Check[K], outcome: CheckOutcome) -> CheckOutcome:
+        """The outcome with what was seen, while the transfer still knows it."""
+        try:
+            return replace(outcome, evidence=check.probe.evidence(check.transfer))
+        except Exception:
+            # The verdict stands without its evidence.
+            logger.exception("The evidence of a failure could not be taken.")
+            return outcome
 
     def _end_overdue(self) -> None:
         """End what is past its deadline: probes that wait for a name, and transfers that libcurl forgot."""
         now = time.monotonic()
         for check in [check for check in self._parked if check.probe.deadline <= now]:
             self._parked.discard(check)
-            check.probe.run_out("the name servers gave no answer")
+            check.probe.run_out("the name servers gave no answer; check the domain's name servers")
             self._conclude(check)
         late = now - _LATE_SECONDS
         for easy, check in [item for item in self._sent.items() if item[1].probe.deadline <= late]:

@@ -10,23 +10,31 @@ from ssl import cert_time_to_seconds
 
 import pycurl
 
-from checks.probes.transfer import Hop, Transfer
+from checks.probes.transfer import BodyFault, Hop, Transfer
 from checks.spec import CheckSpec, ReasonCode
 from checks.verdict import Failure
 
 # X509_V_ERR_… of OpenSSL's x509_vfy.h, as CURLINFO_SSL_VERIFYRESULT gives them.
+_NO_ISSUER = (
+    "the certificate's issuer is unknown, or the server leaves out an intermediate certificate; "
+    "install the full chain"
+)
 _CERTIFICATE_FAULTS = {
-    9: "the certificate is not valid yet; check its dates and the server's",
+    9: "the certificate is not valid yet; check its dates and the server's clock",
     10: "the certificate has expired; renew it",
-    18: "the certificate is self-signed, so nobody vouches for it",
-    19: "the certificate comes from a self-signed authority that is not trusted",
-    20: "the certificate's issuer is unknown, or the server leaves out an intermediate certificate",
-    21: "the certificate's issuer is unknown, or the server leaves out an intermediate certificate",
-    23: "the certificate was revoked",
-    62: "the certificate was issued for another host name",
-    64: "the certificate was issued for another address",
-    66: "the certificate's key is too weak",
-    68: "the certificate's signature is too weak",
+    18: "the certificate is self-signed, so nobody vouches for it; install one of a public authority",
+    19: "the certificate comes from a self-signed authority that is not trusted; install one of a public authority",
+    20: _NO_ISSUER,
+    21: _NO_ISSUER,
+    23: "the certificate was revoked; replace it",
+    24: "an authority in the certificate's chain may not issue certificates; install one of a public authority",
+    26: "the certificate is not meant for servers; install one that is",
+    28: "the certificate's authority is rejected for servers; install one of a public authority",
+    62: "the certificate was issued for another host name; check the URL, or add the name to the certificate",
+    64: "the certificate was issued for another address; check the URL, or add the address to the certificate",
+    66: "the certificate's key is too weak; replace it",
+    67: "the key of an authority in the certificate's chain is too weak; replace the certificate",
+    68: "the certificate's signature is too weak; replace it",
 }
 _TLS_CODES = frozenset(
     {
@@ -42,17 +50,21 @@ _TLS_CODES = frozenset(
 _WEIRD_SERVER_REPLY = 8
 _TOO_LARGE = 100
 _NOT_HTTP_CODES = frozenset({pycurl.E_UNSUPPORTED_PROTOCOL, _WEIRD_SERVER_REPLY, _TOO_LARGE})
-_NOT_HTTP = "The server's answer is not valid HTTP, or its headers are too large."
-_CONTENT_CODES = frozenset({pycurl.E_BAD_CONTENT_ENCODING, pycurl.E_WRITE_ERROR})
+_NOT_HTTP = (
+    "The server's answer is not valid HTTP, or its headers are too large; check that a web server listens on that "
+    "port, and what it sends."
+)
 # What says something about this worker and nothing about the target.
-_OWN_CODES = frozenset({pycurl.E_OUT_OF_MEMORY, pycurl.E_FAILED_INIT, pycurl.E_SSL_CACERT_BADFILE})
+_OWN_CODES = frozenset(
+    {pycurl.E_OUT_OF_MEMORY, pycurl.E_FAILED_INIT, pycurl.E_SSL_CACERT_BADFILE, pycurl.E_WRITE_ERROR}
+)
 
 _CONNECT_FAULTS = {
-    errno.ECONNREFUSED: "the connection was refused; nothing seems to listen on that port",
-    errno.ECONNRESET: "the connection was reset",
-    errno.EHOSTUNREACH: "the host cannot be reached",
-    errno.ENETUNREACH: "its network cannot be reached",
-    errno.ETIMEDOUT: "the connection attempt got no answer",
+    errno.ECONNREFUSED: "the connection was refused; nothing seems to listen on that port, so check the server",
+    errno.ECONNRESET: "the connection was reset; check the server and the firewalls before it",
+    errno.EHOSTUNREACH: "the host cannot be reached; check that it runs, and the routes to it",
+    errno.ENETUNREACH: "its network cannot be reached; check the addresses in its DNS, and the routes to them",
+    errno.ETIMEDOUT: "the connection attempt got no answer; check that the host runs, and the firewalls before it",
 }
 
 
@@ -75,15 +87,16 @@ def own_fault(what: str) -> Failure:
 
 
 def _phase(hop: Hop, transfer: Transfer) -> str:
+    """What was waited for when time ran out, and where to look."""
     if not hop.connect_us:
-        return "the connection was not established"
+        return "the connection was not established; check that the host runs, and the firewalls before it"
     if transfer.https and not transfer.tls_stood():
-        return "the TLS handshake did not finish"
+        return "the TLS handshake did not finish; check the server's load and its TLS settings"
     if not hop.ttfb_us:
-        return "the server accepted the request but did not answer"
+        return "the server accepted the request but did not answer; check the application and its load"
     if not hop.headers_ended:
-        return "the response headers did not end"
-    return f"the response (status {hop.status}) did not end"
+        return "the response headers did not end; check the application and its load"
+    return f"the response (status {hop.status}) did not end; check the application, or raise the timeout"
 
 
 def _tls_fault(hop: Hop, transfer: Transfer) -> str:
@@ -92,48 +105,80 @@ def _tls_fault(hop: Hop, transfer: Transfer) -> str:
         if fault is not None:
             return fault
         if "subject name" in hop.message or "does not match" in hop.message:
-            return "the certificate was issued for another host name"
-        return "the certificate could not be verified"
+            return _CERTIFICATE_FAULTS[62]
+        return "the certificate could not be verified; check it and its chain"
     message = hop.message.lower()
     if "wrong version number" in message or "packet length" in message:
-        return "the server does not speak TLS on this port"
+        return "the server does not speak TLS on this port; check the scheme and the port of the URL"
     if "protocol version" in message or "unsupported protocol" in message:
-        return "the server offers no TLS version from 1.2 on"
+        return "the server offers no TLS version from 1.2 on; update it"
     if "handshake failure" in message or "no shared cipher" in message:
-        return "the server and Pulsekeeper share no way of encryption"
+        return "the server and Pulsekeeper share no way of encryption; check the server's TLS settings"
+    if "unrecognized name" in message:
+        return "the server has no certificate for this host name; check its virtual hosts"
+    if "certificate required" in message or "bad certificate" in message:
+        return (
+            "the server asks for a client certificate, which Pulsekeeper has none of; exempt the URL from it"
+        )
     if "eof" in message or "reset" in message:
-        return "the server ended the connection during the TLS handshake"
-    return "the TLS handshake failed"
+        return "the server ended the connection during the TLS handshake; check its TLS settings"
+    return "the TLS handshake failed; check the server's TLS settings"
 
 
 def _explain_connect(transfer: Transfer) -> Failure:
     if transfer.refused_address and not transfer.opened_socket and transfer.socket_error is None:
         return Failure(
             ReasonCode.BLOCKED_TARGET,
-            "The target's address is private or reserved, and Pulsekeeper does not open connections to such.",
+            "The target's address is private or reserved, and Pulsekeeper opens no connection to such; "
+            "use a public address.",
         )
     if transfer.socket_error is not None and not transfer.opened_socket:
         if transfer.socket_error.errno in {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}:
             return own_fault(os.strerror(transfer.socket_error.errno))
         return Failure(
-            ReasonCode.CONNECTION_FAILURE, "No connection: its kind of address is not supported here."
+            ReasonCode.CONNECTION_FAILURE,
+            "No connection: its kind of address is not supported here; give its name an IPv4 address.",
         )
-    fault = _CONNECT_FAULTS.get(transfer.os_errno(), "the connection failed")
+    fault = _CONNECT_FAULTS.get(
+        transfer.os_errno(), "the connection failed; check the server and the routes to it"
+    )
     return Failure(ReasonCode.CONNECTION_FAILURE, f"No connection: {fault}.")
+
+
+def explain_body(transfer: Transfer) -> Failure | None:
+    """What is wrong with a body that came whole as far as HTTP can tell."""
+    match transfer.body_fault:
+        case None:
+            return None
+        case BodyFault.LIE:
+            return Failure(
+                ReasonCode.CONTENT_FAILURE,
+                "The body cannot be decoded, because it is not in the Content-Encoding that the response declares; "
+                "check the server's compression.",
+            )
+        case BodyFault.CUT:
+            return Failure(
+                ReasonCode.PARTIAL_RESPONSE,
+                "The response was cut short: its compressed body ends too early; "
+                "check the application and the proxies before it.",
+            )
 
 
 def _explain_broken(hop: Hop) -> Failure:
     """A connection that broke after it stood."""
     if hop.message.startswith("Too large response headers"):  # a total that shares a code with resets
         return Failure(ReasonCode.CONNECTION_FAILURE, _NOT_HTTP)
-    if hop.status >= 200 and hop.ttfb_us and hop.headers_ended:
+    if hop.ttfb_us and hop.status >= 200:
+        where = "before its body was complete" if hop.headers_ended else "amid its headers"
         return Failure(
             ReasonCode.PARTIAL_RESPONSE,
-            f"The response (status {hop.status}) was cut short: the connection ended before the body did.",
+            f"The response (status {hop.status}) was cut short: the connection ended {where}; "
+            "check the application and the proxies before it.",
         )
-    if hop.ttfb_us and hop.status >= 200:
-        return Failure(ReasonCode.PARTIAL_RESPONSE, "The response was cut short amid its headers.")
-    return Failure(ReasonCode.CONNECTION_FAILURE, "The server closed the connection without an answer.")
+    return Failure(
+        ReasonCode.CONNECTION_FAILURE,
+        "The server closed the connection without an answer; check that it serves http here, and its error log.",
+    )
 
 
 def explain(spec: CheckSpec, hop: Hop, transfer: Transfer) -> Failure | None:
@@ -146,7 +191,9 @@ def explain(spec: CheckSpec, hop: Hop, transfer: Transfer) -> Failure | None:
     if code == pycurl.E_COULDNT_CONNECT:
         return _explain_connect(transfer)
     if code == pycurl.E_COULDNT_RESOLVE_HOST:
-        return Failure(ReasonCode.DNS_FAILURE, "The name of the target could not be resolved; check its DNS.")
+        return Failure(
+            ReasonCode.DNS_FAILURE, "The name of the target could not be resolved; check its DNS records."
+        )
     if code in _TLS_CODES:
         fault = _tls_fault(hop, transfer)
         if spec.check_ssl:
@@ -154,13 +201,8 @@ def explain(spec: CheckSpec, hop: Hop, transfer: Transfer) -> Failure | None:
         return Failure(ReasonCode.CONNECTION_FAILURE, f"No secure connection: {fault}.")
     if code in _NOT_HTTP_CODES:
         return Failure(ReasonCode.CONNECTION_FAILURE, _NOT_HTTP)
-    if code in _CONTENT_CODES:
-        return Failure(
-            ReasonCode.CONTENT_FAILURE,
-            "The body cannot be decoded: it is not in the Content-Encoding that the response declares.",
-        )
     if code == pycurl.E_URL_MALFORMAT:
-        return Failure(ReasonCode.CONNECTION_FAILURE, "The URL cannot be used.")
+        return Failure(ReasonCode.CONNECTION_FAILURE, "The URL cannot be used; check its spelling.")
     if code in _OWN_CODES:
         return own_fault(pycurl.easy_strerror(code))
     return _explain_broken(hop)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from checks.probes.failures import explain, parse_certificate_end, timed_out
+from checks.evidence import Evidence, Mask, Redirect, shown_body, shown_headers, shown_line, shown_url
+from checks.probes.failures import explain, explain_body, parse_certificate_end, timed_out
 from checks.probes.request import BadRequestError, Request, as_get, first_request, redirected
 from checks.probes.transfer import Hop, Transfer
+from checks.rules import decode_body
 from checks.spec import CheckSpec, ReasonCode
 from checks.verdict import Exchange, Failure
 
@@ -22,8 +24,8 @@ class Probe:
     __slots__ = (
         "_connect_us",
         "_elapsed_us",
-        "_redirects",
         "_seen",
+        "_trail",
         "deadline",
         "exchange",
         "request",
@@ -37,7 +39,7 @@ class Probe:
         self.request: Request | None = None
         self._elapsed_us = 0  # spent on earlier requests and on names
         self._connect_us = 0
-        self._redirects = 0
+        self._trail: list[tuple[int, str]] = []  # the redirects followed: status, and where to
         self._seen: set[tuple[str, str]] | None = None
         try:
             self.request = first_request(spec)
@@ -81,10 +83,10 @@ class Probe:
 
     def _follow(self, request: Request, hop: Hop) -> Failure | None:
         """Set the request that a redirect asks for, or say why there is none."""
-        if self._redirects == MAX_REDIRECTS:
-            return _redirect_failure(f"more than {MAX_REDIRECTS} redirects in a row")
+        if len(self._trail) == MAX_REDIRECTS:
+            return _redirect_failure(f"there are more than {MAX_REDIRECTS} in a row")
         if not hop.location:
-            return _redirect_failure(f"status {hop.status} without a Location")
+            return _redirect_failure(f"status {hop.status} came without a Location")
         try:
             following = redirected(
                 request,
@@ -97,9 +99,9 @@ class Probe:
         if self._seen is None:
             self._seen = {(request.method, request.target.url)}
         if (following.method, following.target.url) in self._seen:
-            return _redirect_failure("the redirects go in a circle")
+            return _redirect_failure("it leads back to where it came from, in a circle")
         self._seen.add((following.method, following.target.url))
-        self._redirects += 1
+        self._trail.append((hop.status, following.target.url))
         self._elapsed_us += hop.total_us
         self.request = following
         return None
@@ -114,14 +116,43 @@ class Probe:
             exchange.ttfb_ms = (self._elapsed_us + hop.ttfb_us) // 1000
         if failure is None or failure.reason_code is ReasonCode.REDIRECT_FAILURE:
             exchange.latency_ms = (self._elapsed_us + hop.total_us) // 1000
-        if self.spec.rules and failure is None:
-            exchange.content_type = transfer.content_type()
-            exchange.body = transfer.take_body()
-            exchange.over_cap = transfer.over_cap
-        if transfer.https and (text := transfer.certificate_end()) is not None:
+        if failure is None:
+            exchange.body_fault = explain_body(transfer)
+            if self.spec.rules:
+                exchange.content_type = transfer.content_type()
+                exchange.body = transfer.take_body()
+                exchange.over_cap = transfer.over_cap
+                exchange.unknown_coding = transfer.unknown_coding
+        if transfer.https and (text := transfer.certificate(b"Expire date")) is not None:
             exchange.cert_expires_at = parse_certificate_end(text)
         self.request = None
 
+    def evidence(self, transfer: Transfer | None) -> Evidence:
+        """What was seen of the target; `transfer` is that of the last request, None where none was sent."""
+        mask = Mask(self.spec.headers)
+        redirects = tuple(Redirect(status, shown_url(url, mask)) for status, url in self._trail)
+        if transfer is None:
+            return Evidence(redirects=redirects)
+        return Evidence(
+            address=_spelled(transfer.peer()),
+            tls_version=transfer.tls_version,
+            tls_issuer=shown_line((transfer.certificate(b"Issuer") or "").encode(), mask),
+            status_line=shown_line(transfer.status_line, mask),
+            headers=shown_headers(transfer.lines, mask),
+            body=shown_body(decode_body(transfer.head, transfer.content_type()), mask),
+            redirects=redirects,
+        )
+
+
+def _spelled(peer: tuple[str, int] | None) -> str | None:
+    if peer is None:
+        return None
+    host, port = peer
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
 
 def _redirect_failure(what: str) -> Failure:
-    return Failure(ReasonCode.REDIRECT_FAILURE, f"The redirect cannot be followed: {what}.")
+    return Failure(
+        ReasonCode.REDIRECT_FAILURE,
+        f"The redirect cannot be followed: {what}; check the redirects, or watch their end.",
+    )

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from urllib.parse import SplitResult, quote, urljoin, urlsplit, urlunsplit
 
+import idna
+
 from checks.spec import CheckSpec
 from core.egress import literal_address
 
@@ -17,6 +19,7 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _HOST = re.compile(r"[A-Za-z0-9._-]+")
+_MAX_LABEL = 63
 _NO_NAME = "The URL cannot be used: its host is no valid domain name."
 _ENDS_LINE = re.compile(r"[\r\n\0]")
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f]")
@@ -50,15 +53,23 @@ class Request:
 
 
 def _ascii_host(host: str) -> str:
-    """The host as DNS knows it. This libcurl is built without IDN, so names are encoded here."""
+    """The host as DNS knows it. This libcurl is built without IDN, so names are encoded here.
+
+    As browsers do it (UTS 46, non-transitional): Python's own codec is IDNA 2003 and makes fass.de of faß.de,
+    another site. The stricter rules of IDNA 2008 are not asked, or no name with an emoji could be watched.
+    """
     if host.isascii():
         return host
     try:
-        encoded = host.encode("idna").decode("ascii")
+        labels = idna.uts46_remap(host, std3_rules=False, transitional=False).split(".")
+        encoded = ".".join(
+            label if label.isascii() else "xn--" + label.encode("punycode").decode("ascii")
+            for label in labels
+        )
     except UnicodeError as error:
         raise BadRequestError(_NO_NAME) from error
-    # What IDNA folds to ASCII may hold a blank or a delimiter.
-    if not _HOST.fullmatch(encoded):
+    # What the mapping folds to ASCII may hold a blank or a delimiter.
+    if not _HOST.fullmatch(encoded) or any(len(label) > _MAX_LABEL for label in encoded.split(".")):
         raise BadRequestError(_NO_NAME)
     return encoded
 

@@ -5,15 +5,29 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
 
 import pycurl
 
+from checks.probes.decoding import ACCEPTED, Decoder, NotInCodingError, decoder_for
 from checks.probes.request import Request
 
 BODY_CAP = 1024 * 1024
+HEAD_CAP = 8 * 1024  # of the body, kept as evidence; of what is shown some may have to be masked first
+# What is sent beyond this without decoding to more than BODY_CAP is no compression.
+_WIRE_CAP = BODY_CAP + 64 * 1024
+_MOST_LINES = 100  # of the headers, kept as evidence
 
 _NO_BYTES_TAKEN = 0  # what a write callback returns to end the transfer
 _USER_AGENT_PRODUCT = "Pulsekeeper"
+_TLS_NOTE = b"SSL connection using "
+
+
+class BodyFault(Enum):
+    """What is wrong with a body that came whole as far as HTTP can tell."""
+
+    LIE = "not in the declared coding"
+    CUT = "ends amid the declared coding"
 
 
 @dataclass(slots=True)
@@ -65,11 +79,24 @@ class Transfer:
         self.refused_address = False  # the guard refused at least one
         self.opened_socket = False
         self.socket_error: OSError | None = None
+        self.address: tuple[str, int] | None = None  # the last one that a socket was opened to
+        self.head = b""
+        self.tls_version: str | None = None
+        self.unknown_coding: str | None = None
+        self.body_fault: BodyFault | None = None
         self._received = 0
+        self._on_wire = 0
+        self._seen_enough = False
+        self._decoder: Decoder | None = None
+        self._begin_headers(b"")
         self._answered = False
-        self._headers_ended = False
-        self._status_line = b""
+
+    def _begin_headers(self, status_line: bytes) -> None:
+        self.status_line = status_line
+        self.lines: list[bytes] = []
+        self._content_encoding = b""
         self._location: bytes | None = None
+        self._headers_ended = False
 
     def _prepare(self) -> None:
         """Set what holds for every request."""
@@ -85,7 +112,8 @@ class Transfer:
         setopt(pycurl.PROXY, "")
         setopt(pycurl.NETRC, pycurl.NETRC_IGNORED)
         setopt(pycurl.USERAGENT, self._user_agent)
-        setopt(pycurl.ACCEPT_ENCODING, "")  # every coding that libcurl can undo
+        setopt(pycurl.ACCEPT_ENCODING, ACCEPTED)
+        setopt(pycurl.HTTP_CONTENT_DECODING, 0)  # done by the decoder of ours
         setopt(pycurl.SSLVERSION, pycurl.SSLVERSION_TLSv1_2)
         setopt(pycurl.SSL_SESSIONID_CACHE, 0)
         setopt(pycurl.OPT_CERTINFO, 1)
@@ -96,6 +124,7 @@ class Transfer:
         setopt(pycurl.HEADERFUNCTION, self._take_header)
         setopt(pycurl.WRITEFUNCTION, self._take_body)
         setopt(pycurl.OPENSOCKETFUNCTION, self._open_socket)
+        setopt(pycurl.DEBUGFUNCTION, self._take_note)
         self._altered = False
 
     def start(
@@ -116,6 +145,9 @@ class Transfer:
         self._altered = bool(request.lines) or addresses is not None
         setopt(pycurl.URL, request.target.url)
         setopt(pycurl.TIMEOUT_MS, timeout_ms)
+        setopt(
+            pycurl.VERBOSE, int(self.https)
+        )  # the one way to learn the TLS version; plain http is spared it
         if request.method == "HEAD":
             setopt(pycurl.NOBODY, 1)
         elif request.method == "GET" and request.body is None:
@@ -135,8 +167,10 @@ class Transfer:
     def finish(self, code: int, message: str) -> Hop:
         """What came of the request, once libcurl has said `code` of it."""
         getinfo = self.easy.getinfo
-        if code == pycurl.E_WRITE_ERROR and (self.over_cap or self._location is not None):
-            code = pycurl.E_OK  # we hung up, having seen enough
+        if code == pycurl.E_WRITE_ERROR and self._seen_enough:
+            code = pycurl.E_OK  # we hung up
+        elif code == pycurl.E_OK and self._decoder is not None and not self._decoder.whole:
+            self.body_fault = BodyFault.CUT
         return Hop(
             code=code,
             message=message,
@@ -168,14 +202,22 @@ class Transfer:
     def os_errno(self) -> int:
         return int(self.easy.getinfo(pycurl.OS_ERRNO))
 
-    def certificate_end(self) -> str | None:
-        """`notAfter` of the server's certificate, as OpenSSL prints it; libcurl has it of a refused one too."""
+    def peer(self) -> tuple[str, int] | None:
+        """The address that was connected to, or else the last one that was tried."""
+        host: str = self.easy.getinfo(pycurl.PRIMARY_IP)
+        return (host, int(self.easy.getinfo(pycurl.PRIMARY_PORT))) if host else self.address
+
+    def certificate(self, field: bytes) -> str | None:
+        """A field of the server's certificate, as OpenSSL prints it; libcurl has those of a refused one too.
+
+        `Expire date` is its end, `Issuer` who signed it.
+        """
         if not self.https:
             return None
         chain: list[tuple[tuple[bytes, bytes], ...]] = self.easy.getinfo_raw(pycurl.INFO_CERTINFO)
         for name, value in chain[0] if chain else ():
-            if name == b"Expire date":
-                return value.decode("latin-1")
+            if name == field:
+                return value.decode("utf-8", "replace")
         return None
 
     def _open_socket(self, _purpose: int, address: pycurl.CurlSockAddr) -> socket.socket | int:
@@ -189,34 +231,73 @@ class Transfer:
             self.socket_error = error
             return pycurl.SOCKET_BAD
         self.opened_socket = True
+        self.address = (host, address.addr[1])
         return opened
 
     def _take_body(self, chunk: bytes) -> int | None:
         if self._location is not None:
-            return _NO_BYTES_TAKEN  # nobody reads what a redirect says besides its Location
+            return self._hang_up()  # nobody reads what a redirect says besides its Location
+        if not self._content_encoding:
+            return self._keep(chunk)
+        if self._on_wire == 0:
+            self._decoder, self.unknown_coding = decoder_for(self._content_encoding)
+        self._on_wire += len(chunk)
+        if self._decoder is None:
+            return self._keep(chunk)
+        try:
+            for piece in self._decoder.feed(chunk):
+                if self._keep(piece) is not None:
+                    return _NO_BYTES_TAKEN
+        except NotInCodingError:
+            self.body_fault = BodyFault.LIE
+            return self._hang_up()
+        if self._on_wire > _WIRE_CAP:
+            self.over_cap = True
+            return self._hang_up()
+        return None
+
+    def _keep(self, piece: bytes) -> int | None:
+        """Take decoded bytes up to the cap; what this returns is the callback's answer."""
         room = BODY_CAP - self._received
-        size = len(chunk)
+        size = len(piece)
+        if len(self.head) < HEAD_CAP:
+            self.head += piece[: HEAD_CAP - len(self.head)]
         if self._keep_body:
             if self._body is None:
                 self._body = bytearray()
-            self._body += chunk if size <= room else chunk[:room]
+            self._body += piece if size <= room else piece[:room]
         if size > room:
             self.over_cap = True
-            return _NO_BYTES_TAKEN
+            return self._hang_up()
         self._received += size
         return None
+
+    def _hang_up(self) -> int:
+        self._seen_enough = True
+        return _NO_BYTES_TAKEN
 
     def _take_header(self, line: bytes) -> None:
         if len(line) < 3:  # the blank line
             self._headers_ended = True
-        elif line[:5] == b"HTTP/":  # again after an interim answer
-            self._answered, self._headers_ended = True, False
-            self._status_line, self._location = line, None
-        elif not self._follow:
             return
-        elif self._location is None and line[:9].lower() == b"location:" and self._redirects():
+        if line[:5] == b"HTTP/":  # again after an interim answer
+            self._answered = True
+            self._begin_headers(line)
+            return
+        if len(self.lines) < _MOST_LINES:
+            self.lines.append(line)
+        if line[:17].lower() == b"content-encoding:":
+            self._content_encoding += (b"," if self._content_encoding else b"") + line[17:].strip()
+        elif (
+            self._follow and self._location is None and line[:9].lower() == b"location:" and self._redirects()
+        ):
             self._location = line[9:].strip()
 
+    def _take_note(self, kind: int, text: bytes) -> None:
+        """What libcurl says of itself: `SSL connection using TLSv1.3 / …`, once the handshake is through."""
+        if kind == pycurl.INFOTYPE_TEXT and text.startswith(_TLS_NOTE):
+            self.tls_version = text[len(_TLS_NOTE) :].split(b" ", 1)[0].decode("latin-1")
+
     def _redirects(self) -> bool:
-        fields = self._status_line.split(maxsplit=2)
+        fields = self.status_line.split(maxsplit=2)
         return len(fields) > 1 and fields[1] in {b"301", b"302", b"303", b"307", b"308"}

@@ -33,19 +33,20 @@ def broken(
 
 
 @pytest.mark.parametrize(
-    ("body", "rules", "sentence"),
+    ("body", "rules", "start"),
     [
         ("hello world", [contains("world")], None),
-        ("hello world", [contains("World")], 'The body does not contain "World".'),
+        ("hello world", [contains("World")], 'The body does not contain "World";'),
         ("hello world", [absent("error")], None),
-        ("an error", [absent("error")], 'The body contains "error", which must be absent.'),
-        ("", [contains("x")], 'The body does not contain "x".'),
-        ("abc", [contains("a"), absent("z"), contains("q")], 'The body does not contain "q".'),
+        ("an error", [absent("error")], 'The body contains "error", which must be absent;'),
+        ("", [contains("x")], 'The body does not contain "x";'),
+        ("abc", [contains("a"), absent("z"), contains("q")], 'The body does not contain "q";'),
         ('{"a": 1}', [contains('"a"'), field("a", "1")], None),
     ],
 )
-def test_text_rules(body: str, rules: list[ContentRule], sentence: str | None) -> None:
-    assert broken(body, *rules) == sentence
+def test_text_rules(body: str, rules: list[ContentRule], start: str | None) -> None:
+    found = broken(body, *rules)
+    assert found == start if start is None or found is None else found.startswith(start)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,121 @@
+"""Content codings undone as the body comes (RFC 9110, 8.4): gzip and deflate, and no more output than is asked for.
+
+libcurl could do it, but lets a gzip stream that ends early pass as whole, and refuses a coding that it does not
+know even where nobody reads the body. Plain Python; a hostile stream ends in NotInCodingError.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Generator, Iterable, Iterator
+
+ACCEPTED = "gzip, deflate"
+
+_PIECE = 65_536  # bounds what one step inflates a few bytes to
+_MOST_CODINGS = 3
+_GZIP_MAGIC = b"\x1f\x8b"
+_GZIP, _ZLIB, _RAW = zlib.MAX_WBITS | 16, zlib.MAX_WBITS, -zlib.MAX_WBITS
+_KNOWN = {b"gzip": "gzip", b"x-gzip": "gzip", b"deflate": "deflate"}
+
+
+class NotInCodingError(ValueError):
+    """The bytes are not in the coding that was declared for them."""
+
+
+class _Inflater:
+    """One coding. A gzip body may be several streams in a row; what follows its last one is padding."""
+
+    def __init__(self, coding: str) -> None:
+        self._coding = coding
+        self._stream: zlib._Decompress | None = None
+        self._head = b""  # the first bytes of a stream, until there are enough to see what it is
+        self._begun = False
+        self._padding = False
+
+    @property
+    def whole(self) -> bool:
+        """Whether the body may end here. An empty one, as answers to HEAD and 204s have, may."""
+        if self._padding or not (self._begun or self._head):
+            return True
+        # Between two streams what is left over is one byte that began none.
+        return self._begun and self._stream is None
+
+    def undo(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
+        for piece in pieces:
+            data = piece
+            while data and not self._padding:
+                if self._stream is None:
+                    data = self._open(self._head + data)
+                    if self._stream is None:
+                        break
+                data = yield from self._inflate(self._stream, data)
+
+    def _open(self, data: bytes) -> bytes:
+        """Begin a stream of `data`; returns what is to be fed to it."""
+        if len(data) < len(_GZIP_MAGIC):
+            self._head = data
+            return b""
+        self._head = b""
+        if self._begun and not (self._coding == "gzip" and data.startswith(_GZIP_MAGIC)):
+            self._padding = True
+            return b""
+        self._begun = True
+        self._stream = zlib.decompressobj(self._window(data))
+        return data
+
+    def _window(self, data: bytes) -> int:
+        if self._coding == "gzip":
+            return _GZIP
+        # "deflate" means the zlib format, yet some servers send bare deflate data (RFC 9110, 8.4.1.2).
+        zlib_header = data[0] & 0x0F == 8 and (data[0] << 8 | data[1]) % 31 == 0
+        return _ZLIB if zlib_header else _RAW
+
+    def _inflate(self, stream: zlib._Decompress, data: bytes) -> Generator[bytes, None, bytes]:
+        """Yields what `data` holds; returns the bytes after the stream's end."""
+        while True:
+            try:
+                out = stream.decompress(data, _PIECE)
+            except zlib.error as error:
+                raise NotInCodingError(self._coding) from error
+            if out:
+                yield out
+            if stream.eof:
+                self._stream = None
+                return stream.unused_data
+            data = stream.unconsumed_tail
+            # A full piece may have left more inside the stream, with no input left over.
+            if not data and len(out) < _PIECE:
+                return b""
+
+
+class Decoder:
+    """Undoes the codings of one body."""
+
+    def __init__(self, codings: list[str]) -> None:
+        self._inflaters = [_Inflater(coding) for coding in reversed(codings)]
+
+    @property
+    def whole(self) -> bool:
+        """Whether no stream ends too early where the body ends now."""
+        return all(inflater.whole for inflater in self._inflaters)
+
+    def feed(self, chunk: bytes) -> Iterator[bytes]:
+        """The decoded bytes, in pieces of at most 64 KiB. Raises NotInCodingError, as it is iterated."""
+        pieces: Iterable[bytes] = (chunk,)
+        for inflater in self._inflaters:
+            pieces = inflater.undo(pieces)
+        return iter(pieces)
+
+
+def decoder_for(content_encoding: bytes) -> tuple[Decoder | None, str | None]:
+    """What undoes a Content-Encoding, and the first coding in it that cannot be undone.
+
+    With such a one there is no decoder: the bytes are taken as they are, as browsers do. Servers declare
+    charsets here, and codings that nobody asked for.
+    """
+    named = [name.strip().lower() for name in content_encoding.split(b",")]
+    names = [name for name in named if name not in {b"", b"identity"}]
+    unknown = next((name for name in names if name not in _KNOWN), None)
+    if unknown is not None or len(names) > _MOST_CODINGS:
+        return None, (unknown if unknown is not None else content_encoding).decode("latin-1")
+    return (Decoder([_KNOWN[name] for name in names]) if names else None), None
