@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ipaddress import IPv4Network, IPv6Network
+from ipaddress import IPv4Network, IPv6Network, ip_address
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import unquote, urlsplit
@@ -36,6 +36,24 @@ def mail_settings(url: str | None) -> dict[str, Any]:
         "EMAIL_USE_TLS": not tls and bool(parts.username),
         "EMAIL_TIMEOUT": 10,
     }
+
+
+def name_server(text: str) -> str:
+    """An address with or without a port, as the resolver takes it. Raises ValueError for what is none."""
+    bracketed = f"[{text}]" if text.count(":") > 1 and not text.startswith("[") else text
+    try:
+        parts = urlsplit(f"//{bracketed}")
+        address, port = ip_address(parts.hostname or ""), parts.port
+        spelt = f"[{address}]" if address.version == 6 else str(address)
+        in_full = parts.netloc == bracketed and "@" not in bracketed
+        fits = in_full and port != 0 and bracketed.startswith("[") is spelt.startswith("[")
+    except ValueError:
+        fits = False
+    if not fits:
+        raise ValueError(
+            f"{text!r} is no address of a name server, like 192.0.2.1, 192.0.2.1:5353 or [2001:db8::1]:5353"
+        )
+    return spelt if port is None else f"{spelt}:{port}"
 
 
 class Env(BaseSettings):
@@ -98,6 +116,11 @@ class Env(BaseSettings):
         default=None,
         description="PEM file of the certificate authorities that probes trust, instead of the system's.",
     )
+    dns_servers: CommaSeparated = Field(
+        default=(),
+        description="Comma-separated addresses of the name servers that probes ask, with or without a port: "
+        "`192.0.2.1`, `192.0.2.1:5353`, `[2001:db8::1]:5353`. Without it those of the system.",
+    )
     throttle_scale: float = Field(
         default=1.0, ge=0, description="Multiplies every throttle; 0 turns throttling off."
     )
@@ -122,12 +145,17 @@ class Env(BaseSettings):
             mail_settings(value)
         return value
 
-    @field_validator("encryption_keys", "allowed_hosts", mode="before")
+    @field_validator("encryption_keys", "allowed_hosts", "dns_servers", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
         if isinstance(value, str):
             return tuple(part.strip() for part in value.split(",") if part.strip())
         return value
+
+    @field_validator("dns_servers")
+    @classmethod
+    def _name_servers(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(map(name_server, value))
 
     @field_validator("allowed_private_networks", "trusted_proxies", mode="before")
     @classmethod

@@ -35,3 +35,38 @@ def test_what_is_no_network(monkeypatch: pytest.MonkeyPatch, networks: str) -> N
     monkeypatch.setenv("TRUSTED_PROXIES", networks)
     with pytest.raises(ValidationError):
         Env()
+
+
+def test_name_servers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DNS_SERVERS", "192.0.2.1, 192.0.2.1:5353,2001:db8::1,[2001:DB8::1],[::1]:5353,")
+    expected = ("192.0.2.1", "192.0.2.1:5353", "[2001:db8::1]", "[2001:db8::1]", "[::1]:5353")
+    assert Env().dns_servers == expected
+
+
+@pytest.mark.parametrize(
+    "server",
+    [
+        "ns.example.com",
+        "192.0.2",
+        "192.0.2.1:0",
+        "192.0.2.1:99999",
+        "192.0.2.1:53 54",
+        "[192.0.2.1]:53",
+        "a@192.0.2.1",
+        "::1/53",
+        "2001:db8::1:x",
+        "[::1",
+        "[::1]:dns",
+    ],
+)
+def test_what_is_no_name_server(monkeypatch: pytest.MonkeyPatch, server: str) -> None:
+    monkeypatch.setenv("DNS_SERVERS", f"192.0.2.1,{server}")
+    with pytest.raises(ValidationError, match="is no address of a name server") as caught:
+        Env()
+    assert repr(server) in str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["data.iana.org/rdap/", "ftp://data.iana.org/", "https://", "https://x/?y"])
+def test_what_is_no_list_of_registries(url: str) -> None:
+    with pytest.raises(ValidationError):
+        Env(rdap_bootstrap_url=url)

@@ -1,8 +1,8 @@
-"""Names to addresses, off the loop: in threads of our own, each name once, remembered for a short while.
+"""Names to addresses on c-ares: any number at once on one socket, each name once, remembered for a short while.
 
-libcurl's threaded resolver would do, but for two things: it looks up at most 20 names of a multi handle at a
-time, so that 20 names whose servers hang would delay everybody else's check; and closing the handle waits for
-lookups that nobody wants any more. pycurl 7.49 passes on neither option that would change this.
+libcurl's threaded resolver looks up at most 20 names of a multi handle at a time, so that 20 names whose servers
+hang would delay everybody else's check; threads of our own with getaddrinfo move that limit but keep it, and
+getaddrinfo does not tell a name without addresses from one that does not exist.
 """
 
 from __future__ import annotations
@@ -10,13 +10,25 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from queue import SimpleQueue
+
+import pycares
+from pycares import errno
+
+from checks.wording import shorten
 
 _REMEMBER_SECONDS = 30.0  # shorter than the shortest interval: every check may see a change of address
 _MAX_REMEMBERED = 10_000
-_MAX_THREADS = 256
+# The first try; each further one waits twice as long, about 12 s in all. c-ares would come down to this by
+# itself for servers that answer quickly, and a lost answer to AAAA delays the one to A by one try.
+_TRY_SECONDS = 0.25
+_TRIES = 6
+_LONELY_SECONDS = 0.3  # how long an A record is waited for before AAAA alone will do
+_JOIN_SECONDS = 5.0  # a lookup this old is between late tries; who asks now is better served by a new one
+_NAME_CHARS = 120  # of a name in a sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,36 +39,70 @@ class Answer:
     error: str | None = None
 
 
-def _look_up(host: str) -> Answer:
-    try:
-        # As bytes: Python's IDNA codec has opinions on names that are ASCII already.
-        found = socket.getaddrinfo(host.encode("ascii"), None, type=socket.SOCK_STREAM)
-    except socket.gaierror as error:
-        if error.errno == socket.EAI_AGAIN:
-            return Answer(error=f"The name servers gave no answer for {host}; check its DNS.")
-        return Answer(error=f"The name {host} has no address; check its spelling and its DNS.")
-    except (OSError, ValueError):
-        return Answer(error=f"The name {host} could not be resolved.")
-    addresses = dict.fromkeys(
-        # A scoped address is link-local, which no guard permits and libcurl's list cannot spell.
-        (f"[{sockaddr[0]}]" if family == socket.AF_INET6 else str(sockaddr[0]))
-        for family, _, _, _, sockaddr in found
-        if "%" not in str(sockaddr[0])
-    )
-    if not addresses:
-        return Answer(error=f"The name {host} has no address that can be used.")
-    return Answer(addresses=",".join(addresses))
+class _Lookup:
+    """One question under way and who waits for its answer. `started` is in monotonic seconds."""
+
+    __slots__ = ("answered", "host", "started", "waiting")
+
+    def __init__(self, host: str, on_answer: Callable[[Answer], None]) -> None:
+        self.host = host
+        self.started = time.monotonic()
+        self.waiting = [on_answer]
+        self.answered = False
+
+
+_ERRORS = {
+    errno.ARES_ENOTFOUND: "The name {name} does not exist; check its spelling and its DNS records.",
+    errno.ARES_ENODATA: "The name {name} has no address; add an A or AAAA record to its zone.",
+    errno.ARES_ETIMEOUT: "The name servers gave no answer for {name}; check that those of its zone are up.",
+    errno.ARES_EBADNAME: "The name {name} could not be resolved: it is no valid domain name; check its spelling.",
+    errno.ARES_ECONNREFUSED: "The name {name} could not be looked up: Pulsekeeper reaches no name server.",
+} | dict.fromkeys(
+    (
+        errno.ARES_ESERVFAIL,
+        errno.ARES_EREFUSED,
+        errno.ARES_ENOTIMP,
+        errno.ARES_EFORMERR,
+        errno.ARES_EBADRESP,
+    ),
+    "The name servers refused or failed to answer for {name}; check its zone.",
+)
+_OTHER_ERROR = "The name {name} could not be resolved; check its DNS records."
+
+
+def _failed(host: str, status: int) -> Answer:
+    return Answer(error=_ERRORS.get(status, _OTHER_ERROR).format(name=shorten(host, limit=_NAME_CHARS)))
+
+
+def _addresses(found: pycares.AddrInfoResult) -> str:
+    spelt: dict[str, None] = {}
+    for node in found.nodes:
+        text = node.addr[0].decode("ascii")
+        if node.family != socket.AF_INET6:
+            spelt[text] = None
+        elif not node.addr[3]:  # a scoped address is link-local, and libcurl's list cannot spell its scope
+            spelt[f"[{text}]"] = None
+    return ",".join(spelt)
 
 
 class Resolver:
-    """Thread-safe; one for all loops of an engine. Its threads are daemons: a hung lookup holds up no exit."""
+    """Thread-safe; one for all loops of an engine. Nothing of it holds up the process's exit.
 
-    def __init__(self) -> None:
+    c-ares keeps answers by their TTL as well, failures among them, as name servers do.
+    """
+
+    def __init__(self, servers: Sequence[str] = ()) -> None:
+        """`servers` are addresses with or without a port, `192.0.2.1`, `192.0.2.1:5353` or `[2001:db8::1]:5353`.
+
+        None means the system's. The system's hosts file and search domains hold either way.
+        """
+        # Guards the tables below. Never held while c-ares is called: its thread calls us with its own lock held.
         self._lock = threading.Lock()
         self._known: dict[str, tuple[float, Answer]] = {}
-        self._waiting: dict[str, list[Callable[[Answer], None]]] = {}
-        self._backlog: deque[str] = deque()
-        self._threads = 0
+        self._under_way: dict[str, _Lookup] = {}
+        self._channel = pycares.Channel(timeout=_TRY_SECONDS, tries=_TRIES, servers=servers)
+        self._asked: SimpleQueue[_Lookup] = SimpleQueue()
+        threading.Thread(target=self._attend, name="probe-resolver", daemon=True).start()
 
     def recall(self, host: str) -> Answer | None:
         """What is known of `host`, without waiting."""
@@ -64,46 +110,68 @@ class Resolver:
         return known[1] if known is not None and known[0] > time.monotonic() else None
 
     def resolve(self, host: str, on_answer: Callable[[Answer], None]) -> None:
-        """Looks `host` up; `on_answer` is called in another thread and must be quick and not raise."""
+        """Looks `host` up; `on_answer` is called, mostly in another thread, and must be quick and not raise."""
+        if not host.isascii() or "\0" in host:  # what c-ares would read as another name
+            on_answer(_failed(host, errno.ARES_EBADNAME))
+            return
         with self._lock:
-            waiting = self._waiting.get(host)
-            if waiting is not None:
-                waiting.append(on_answer)
+            lookup = self._under_way.get(host)
+            if lookup is not None and time.monotonic() - lookup.started < _JOIN_SECONDS:
+                lookup.waiting.append(on_answer)
                 return
-            self._waiting[host] = [on_answer]
-            if self._threads >= _MAX_THREADS:
-                self._backlog.append(host)
-                return
-            self._threads += 1
-        try:
-            threading.Thread(target=self._work, args=(host,), name="probe-resolver", daemon=True).start()
-        except RuntimeError:  # the system has no thread left
-            with self._lock:
-                self._threads -= 1
-                unanswered = self._waiting.pop(host)
-            for call in unanswered:
-                call(Answer(error=f"The name {host} could not be looked up; Pulsekeeper is out of threads."))
+            lookup = self._under_way[host] = _Lookup(host, on_answer)
+        self._ask(host, socket.AF_UNSPEC, partial(self._take, lookup))
+        if not lookup.answered:  # the hosts file and c-ares' own memory answer at once
+            self._asked.put(lookup)
 
-    def _work(self, host: str) -> None:
+    def _ask(
+        self,
+        host: str,
+        family: socket.AddressFamily,
+        callback: Callable[[pycares.AddrInfoResult | None, int], None],
+    ) -> None:
+        self._channel.getaddrinfo(host, None, family=family, type=socket.SOCK_STREAM, callback=callback)
+
+    def _attend(self) -> None:
+        """Ask for AAAA alone where A does not come.
+
+        c-ares gives up on a lost AAAA as soon as it has A, but not the other way round: a name whose servers
+        answer AAAA and drop A would wait for all tries.
+        """
         while True:
-            answer = _look_up(host)
-            with self._lock:
-                self._remember(host, answer)
-                waiting = self._waiting.pop(host)
-                following = self._backlog.popleft() if self._backlog else None
-                if following is None:
-                    self._threads -= 1
-            for on_answer in waiting:
-                on_answer(answer)
-            if following is None:
-                return
-            host = following
+            lookup = self._asked.get()
+            if lookup.answered:
+                continue
+            time.sleep(max(0.0, lookup.started + _LONELY_SECONDS - time.monotonic()))
+            if not lookup.answered:
+                # Fully qualified, lest a search domain answers for a name whose own zone is only slow.
+                self._ask(
+                    lookup.host.removesuffix(".") + ".", socket.AF_INET6, partial(self._take_lonely, lookup)
+                )
+
+    def _take_lonely(self, lookup: _Lookup, found: pycares.AddrInfoResult | None, _status: int) -> None:
+        if found is not None:
+            self._take(lookup, found, errno.ARES_SUCCESS)
+
+    def _take(self, lookup: _Lookup, found: pycares.AddrInfoResult | None, status: int) -> None:
+        """In c-ares' thread, or in that of the caller where c-ares had to ask nobody."""
+        addresses = "" if found is None else _addresses(found)
+        if addresses:
+            answer = Answer(addresses)
+        else:
+            answer = _failed(lookup.host, errno.ARES_ENODATA if found is not None else status)
+        with self._lock:
+            # A failure is not remembered: the next check asks anew, and an outage ends when it ends.
+            if answer.error is None:
+                self._remember(lookup.host, answer)
+            if self._under_way.get(lookup.host) is lookup:
+                del self._under_way[lookup.host]
+            waiting, lookup.waiting = lookup.waiting, []
+            lookup.answered = True
+        for on_answer in waiting:
+            on_answer(answer)
 
     def _remember(self, host: str, answer: Answer) -> None:
-        # A failure is not remembered: the next check asks anew, and an outage ends when it ends.
-        if answer.error is not None:
-            self._known.pop(host, None)
-            return
         if len(self._known) >= _MAX_REMEMBERED:
             self._known.clear()
         self._known[host] = (time.monotonic() + _REMEMBER_SECONDS, answer)

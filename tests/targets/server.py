@@ -16,6 +16,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 
+from tests.targets.names import NameServer, Zone, start_name_server
+
 
 @dataclass(frozen=True)
 class Hang:
@@ -40,9 +42,21 @@ class Pause:
     seconds: float
 
 
-Step = bytes | Hang | Reset | Repeat | Pause
+@dataclass(frozen=True)
+class Listen:
+    """Wait for the client's first bytes, whatever they are; for a script that is played unasked."""
+
+
+@dataclass(frozen=True)
+class Unasked:
+    """A script that is played as soon as the connection stands, before any request is read."""
+
+    script: Script
+
+
+Step = bytes | Hang | Reset | Repeat | Pause | Listen
 Script = Sequence[Step]
-Routes = Script | Mapping[str, Script] | Callable[["Seen"], Script]
+Routes = Script | Unasked | Mapping[str, Script] | Callable[["Seen"], Script]
 
 
 @dataclass(frozen=True)
@@ -94,6 +108,8 @@ class Site:
         return f"{self.scheme}://{name}:{self.port}{path}"
 
     def script_for(self, request: Seen) -> Script:
+        if isinstance(self.routes, Unasked):
+            raise TypeError("an unasked script answers no request")
         if callable(self.routes):
             return self.routes(request)
         if isinstance(self.routes, Mapping):
@@ -108,6 +124,7 @@ class TargetServer:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="targets", daemon=True)
         self._servers: list[asyncio.Server] = []
+        self._datagrams: list[asyncio.DatagramTransport] = []
         self._connections: set[asyncio.Task[None]] = set()
 
     def __enter__(self) -> TargetServer:
@@ -140,7 +157,20 @@ class TargetServer:
         asyncio.run_coroutine_threadsafe(start(), self._loop).result(10)
         return site
 
+    def serve_names(self, zone: Zone) -> NameServer:
+        """A name server of its own at `address`."""
+
+        async def start() -> NameServer:
+            server, datagrams, streams = await start_name_server(zone)
+            self._datagrams.append(datagrams)
+            self._servers.append(streams)
+            return server
+
+        return asyncio.run_coroutine_threadsafe(start(), self._loop).result(10)
+
     async def _stop(self) -> None:
+        for datagrams in self._datagrams:
+            datagrams.close()
         for server in self._servers:
             server.close()
         tasks = list(self._connections)
@@ -167,9 +197,13 @@ async def _play(site: Site, reader: asyncio.StreamReader, writer: asyncio.Stream
     # A client that has seen enough hangs up at any point.
     with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, ssl.SSLError):
         try:
-            request = await _read_request(reader)
-            site.seen.append(request)
-            for step in site.script_for(request):
+            if isinstance(site.routes, Unasked):
+                script = site.routes.script
+            else:
+                request = await _read_request(reader)
+                site.seen.append(request)
+                script = site.script_for(request)
+            for step in script:
                 await _do(step, reader, writer)
         finally:
             writer.close()
@@ -182,6 +216,8 @@ async def _do(step: Step, reader: asyncio.StreamReader, writer: asyncio.StreamWr
             await writer.drain()
         case Pause(seconds):
             await asyncio.sleep(seconds)
+        case Listen():
+            await reader.read(1)
         case Hang():
             await reader.read()
         case Repeat(chunk, seconds):

@@ -1,0 +1,156 @@
+"""A name server whose zone is data, faults included. It answers over UDP, and over TCP what it cut short there."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import cast
+
+import dns.flags
+import dns.message
+import dns.rcode
+import dns.rdatatype
+import dns.rrset
+
+
+class Fault(Enum):
+    SILENCE = "no answer"
+    NXDOMAIN = "the name does not exist"
+    SERVFAIL = "the server failed"
+    REFUSED = "the server refused"
+    GARBAGE = "bytes that are no message, under the right number"
+    OTHER_ID = "an answer under another number"
+
+
+_RCODES = {
+    Fault.NXDOMAIN: dns.rcode.NXDOMAIN,
+    Fault.SERVFAIL: dns.rcode.SERVFAIL,
+    Fault.REFUSED: dns.rcode.REFUSED,
+}
+
+
+@dataclass(frozen=True)
+class Name:
+    """What is said of one name. Empty addresses mean that the name exists and has no such record."""
+
+    a: tuple[str, ...] | Fault = ()
+    aaaa: tuple[str, ...] | Fault = ()
+    alias: str | None = None  # a CNAME, which the rest of the zone is asked about in the same answer
+    seconds: float = 0.0  # until the answer
+    ttl: int = 60
+    truncated: bool = False  # over UDP: the whole answer is to be fetched over TCP
+
+
+Zone = Mapping[str, Name]
+
+
+@dataclass
+class NameServer:
+    """`asked` counts the questions by name, in lower case, and type. Names that the zone lacks do not exist."""
+
+    address: str
+    zone: Zone
+    asked: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    async def answer(self, wire: bytes, *, over_udp: bool) -> bytes | None:
+        """The answer to send, None where there is to be none."""
+        question = dns.message.from_wire(wire)
+        asked = question.question[0]
+        kind = dns.rdatatype.to_text(asked.rdtype)
+        name = asked.name.to_text().lower().removesuffix(".")
+        self.asked[name, kind] += 1
+        response = dns.message.make_response(question)
+        found = self.zone.get(name)
+        if found is not None:
+            await asyncio.sleep(found.seconds)
+        fault = self._fill(response, asked.name.to_text(), kind)
+        if fault is Fault.SILENCE:
+            return None
+        if fault is Fault.GARBAGE:
+            return wire[:2] + b"\x80\x00\xff\xff" + b"\xff" * 20
+        if fault is Fault.OTHER_ID:
+            response.id ^= 1
+        elif fault is not None:
+            response.set_rcode(_RCODES[fault])
+        if found is not None and found.truncated and over_udp:
+            response.answer.clear()
+            response.flags |= dns.flags.TC
+        return response.to_wire()
+
+    def _fill(self, response: dns.message.Message, name: str, kind: str) -> Fault | None:
+        """Add what the zone says of the name and what it is an alias of."""
+        seen: set[str] = set()
+        while (key := name.lower().removesuffix(".")) not in seen:
+            seen.add(key)
+            found = self.zone.get(key)
+            if found is None:
+                return Fault.NXDOMAIN
+            if found.alias is None:
+                records = found.a if kind == "A" else found.aaaa
+                if isinstance(records, Fault):
+                    return records
+                if records:
+                    response.answer.append(dns.rrset.from_text(name, found.ttl, "IN", kind, *records))
+                return None
+            response.answer.append(dns.rrset.from_text(name, found.ttl, "IN", "CNAME", f"{found.alias}."))
+            name = f"{found.alias}."
+        return None
+
+
+class _Datagrams(asyncio.DatagramProtocol):
+    def __init__(self, server: NameServer) -> None:
+        self._server = server
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # Its class does not inherit from the interface that it has.
+        self._transport = cast("asyncio.DatagramTransport", transport)
+
+    def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
+        task = asyncio.get_running_loop().create_task(self._reply(data, addr))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        for task in self._tasks:
+            task.cancel()
+
+    async def _reply(self, data: bytes, addr: tuple[str, int]) -> None:
+        reply = await self._server.answer(data, over_udp=True)
+        if reply is not None and not self._transport.is_closing():
+            self._transport.sendto(reply, addr)
+
+
+async def _serve_stream(
+    server: NameServer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> None:
+    try:
+        while True:
+            size = int.from_bytes(await reader.readexactly(2))
+            reply = await server.answer(await reader.readexactly(size), over_udp=False)
+            if reply is not None:
+                writer.write(len(reply).to_bytes(2) + reply)
+    except (asyncio.IncompleteReadError, ConnectionError):
+        pass  # the client has what it wanted
+    finally:
+        writer.close()
+
+
+async def start_name_server(
+    zone: Zone, host: str = "127.0.0.1"
+) -> tuple[NameServer, asyncio.DatagramTransport, asyncio.Server]:
+    """One port for both transports, on the running loop. The caller closes what it gets."""
+    with socket.create_server((host, 0)) as probe:
+        port = probe.getsockname()[1]
+        server = NameServer(f"{host}:{port}", zone)
+        datagrams, _ = await asyncio.get_running_loop().create_datagram_endpoint(
+            lambda: _Datagrams(server), local_addr=(host, port)
+        )
+        streams = await asyncio.start_server(
+            lambda reader, writer: _serve_stream(server, reader, writer), sock=probe.dup()
+        )
+    return server, datagrams, streams
