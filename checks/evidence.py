@@ -7,6 +7,7 @@ import binascii
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from checks.wording import printable
 
@@ -83,6 +84,21 @@ class Evidence:
     headers: tuple[tuple[str, str], ...] = ()
     body: str | None = None
     redirects: tuple[Redirect, ...] = ()
+
+    def stored(self) -> dict[str, Any]:
+        """As JSON, short: what is absent is left out, headers are [name, value], redirects [status, url]."""
+        lists = {
+            "headers": [list(header) for header in self.headers],
+            "redirects": [[redirect.status, redirect.url] for redirect in self.redirects],
+        }
+        texts = {
+            "address": self.address,
+            "tls_version": self.tls_version,
+            "tls_issuer": self.tls_issuer,
+            "status_line": self.status_line,
+            "body": self.body,
+        }
+        return {name: value for name, value in (texts | lists).items() if value}
 
 
 class Mask:

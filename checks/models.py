@@ -26,6 +26,9 @@ class CheckResult(models.Model):
     http_status = models.SmallIntegerField(null=True)
     reason_code = models.CharField(max_length=20, null=True, choices=[(r.value, r.value) for r in ReasonCode])
     detail = models.TextField(null=True)
+    evidence = models.JSONField(
+        null=True, help_text="Of a failure: checks.evidence.Evidence, without its Nones."
+    )
 
     class Meta:
         constraints: ClassVar = [

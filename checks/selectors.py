@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 
 from django.db.models import Avg, Q, QuerySet
 from django.db.models.functions import TruncDate
@@ -67,4 +67,15 @@ def results_of(
         results = results.filter(checked_at__lt=until)
     if verdict is not None:
         results = results.filter(verdict=verdict)
-    return list(results.order_by("-checked_at", "-claim")[:limit])
+    # Evidence is read of one result at a time: it can outweigh all the rest of a page.
+    return list(results.defer("evidence").order_by("-checked_at", "-claim")[:limit])
+
+
+def result_of(monitor_id: int, claim: int, at: datetime) -> CheckResult | None:
+    """The result of a claim that was checked in the millisecond from `at` on."""
+    return CheckResult.objects.filter(
+        monitor_id=monitor_id,
+        claim=claim,
+        checked_at__gte=at,
+        checked_at__lt=at + timedelta(milliseconds=1),
+    ).first()

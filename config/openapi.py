@@ -37,14 +37,18 @@ TAGS = {
 
 DESCRIPTIONS = {
     "Check": "One check that was made.",
+    "CheckDetail": "One check that was made, with what was seen of the target where it failed.",
     "CheckResult": "What one check of a draft found.",
     "ContentRule": "An assertion on the body. Text rules need `value`, json_field needs `path`.",
     "Error": "Every error below /v1.",
+    "Evidence": "What was seen of the target until the check failed.",
     "HeaderInput": "A header to send. Values are stored encrypted and never returned.",
     "HeaderOut": "A header that is sent; its value is never returned.",
     "Monitor": "A monitor as it is configured and as it stands.",
     "MonitorInput": "A monitor to create or to test.",
     "MonitorPatch": "The fields to change. Read-only fields of a Monitor are ignored.",
+    "Redirect": "A redirect that was followed.",
+    "ResponseHeader": "A header of the response.",
     "Token": "A project token; its plaintext is shown at creation alone.",
     "UptimeDay": "One day of UTC.",
 }

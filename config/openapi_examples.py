@@ -54,6 +54,10 @@ _MONITOR_INPUT = {
     "request_headers": [{"name": "Authorization", "value": "Bearer s3cret", "type": "bearer"}],
     "project_id": PROJECT_ID,
 }
+_UNAVAILABLE = (
+    "Answered with status 503 (the service is unavailable) instead of 2xx or 3xx; "
+    "check whether it is overloaded or under maintenance."
+)
 _CHECK = {
     "id": "chk_q6y2mvd4xk7zp3nb5rwth2cfea",
     "checked_at": NOW,
@@ -74,7 +78,16 @@ _FAILED_CHECK = {
     "ttfb_ms": 93,
     "http_status": 503,
     "reason_code": "http_failure",
-    "detail": "Answered 503.",
+    "detail": _UNAVAILABLE,
+}
+_EVIDENCE = {
+    "address": "203.0.113.7:443",
+    "tls_version": "TLSv1.3",
+    "tls_issuer": "C = US, O = Let's Encrypt, CN = E7",
+    "status_line": "HTTP/1.1 503 Service Unavailable",
+    "headers": [{"name": "server", "value": "nginx"}, {"name": "retry-after", "value": "30"}],
+    "body": "<html><head><title>503 Service Temporarily Unavailable</title></head></html>",
+    "redirects": [{"status": 301, "url": "https://shop.example/health"}],
 }
 _PROJECT = {"id": PROJECT_ID, "name": "Shop", "created_at": NOW - 30 * DAY}
 _TOKEN = {
@@ -127,10 +140,11 @@ RESPONSES: dict[str, Any] = {
         "latency_ms": 95,
         "connect_ms": 22,
         "ttfb_ms": 93,
-        "detail": "Answered 503.",
+        "detail": _UNAVAILABLE,
         "http_status": 503,
     },
     "list_monitor_checks": [_CHECK, _FAILED_CHECK],
+    "get_monitor_check": _FAILED_CHECK | {"evidence": _EVIDENCE},
     "list_monitor_uptime": [
         {"date": "2026-02-28", "uptime": 99.58, "down_sec": 360, "incidents": 1, "avg_latency_ms": 188.02},
         {"date": "2026-03-01", "uptime": 100.0, "down_sec": 0, "incidents": 0, "avg_latency_ms": 190.4},

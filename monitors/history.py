@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 from dataclasses import dataclass
 from datetime import date, datetime
-from hashlib import blake2b
 
 from checks.selectors import daily_latency
 from monitors.models import Monitor
@@ -24,17 +22,6 @@ class Day:
     down_sec: int
     incidents: int
     avg_latency_ms: float | None
-
-
-def check_id(monitor: Monitor, claim: int) -> str:
-    """The public id of a result.
-
-    Rows are numbered across all tenants, so their number would tell anybody how many checks the service makes.
-    (monitor, claim) names a result as well; keyed with the monitor's own id, which nobody else knows, the
-    digest cannot be made or undone by others, needs no column, and stays when the server's keys change.
-    """
-    digest = blake2b(str(claim).encode(), key=monitor.public_id.encode(), digest_size=16).digest()
-    return f"chk_{base64.b32encode(digest).decode().rstrip('=').lower()}"
 
 
 def daily_uptime(monitor: Monitor, *, days: int, now: datetime) -> list[Day]:

@@ -5,21 +5,22 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_field
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from checks.models import CheckResult
-from checks.selectors import results_of
+from checks.selectors import result_of, results_of
 from checks.spec import ReasonCode, Verdict
 from core.api.fields import EpochMsField
 from core.api.pagination import cursor_of, limit_of, page_parameters, with_next
 from core.api.query import choice_param, int_param
 from core.clock import EPOCH, MAX_MS, from_ms, utc_now
-from core.errors import ValidationFailed
-from monitors.history import MAX_DAYS, check_id, daily_uptime
+from core.errors import NotFound, ValidationFailed
+from monitors.check_ids import CheckIds
+from monitors.history import MAX_DAYS, daily_uptime
 from monitors.models import Monitor
 from monitors.selectors import get_monitor
 from projects.access import caller_of
@@ -30,7 +31,7 @@ MICROSECOND = timedelta(microseconds=1)
 
 
 class CheckSerializer(serializers.Serializer[Any]):
-    """One check that was made. `context["monitor"]` is the monitor that all given belong to."""
+    """One check that was made. `context["ids"]` are the CheckIds of the monitor that all given belong to."""
 
     id = serializers.SerializerMethodField()
     checked_at = EpochMsField(help_text="When the check ended.")
@@ -45,8 +46,49 @@ class CheckSerializer(serializers.Serializer[Any]):
     detail = serializers.CharField(allow_null=True, help_text="null when up; the reason otherwise.")
 
     def get_id(self, result: CheckResult) -> str:
-        monitor: Monitor = self.context["monitor"]
-        return check_id(monitor, result.claim)
+        ids: CheckIds = self.context["ids"]
+        return ids.encode(result.claim, result.checked_at)
+
+
+class ResponseHeaderSerializer(serializers.Serializer[Any]):
+    name = serializers.CharField(help_text="In lower case.")
+    value = serializers.CharField(allow_blank=True)
+
+
+class RedirectSerializer(serializers.Serializer[Any]):
+    status = serializers.IntegerField(help_text="The status that the redirect came with.")
+    url = serializers.CharField(help_text="Where it led; the values of a query are masked.")
+
+
+class EvidenceSerializer(serializers.Serializer[Any]):
+    """`checks.evidence.Evidence` as it is stored: what is absent there is null or empty here."""
+
+    address = serializers.CharField(
+        allow_null=True, default=None, help_text="Address and port that were connected to."
+    )
+    tls_version = serializers.CharField(allow_null=True, default=None)
+    tls_issuer = serializers.CharField(allow_null=True, default=None, help_text="Who signed the certificate.")
+    status_line = serializers.CharField(allow_null=True, default=None)
+    headers = serializers.SerializerMethodField()
+    body = serializers.CharField(
+        allow_null=True, default=None, help_text="The first 2,048 characters, decoded."
+    )
+    redirects = serializers.SerializerMethodField()
+
+    @extend_schema_field(ResponseHeaderSerializer(many=True))
+    def get_headers(self, evidence: dict[str, Any]) -> list[dict[str, str]]:
+        return [{"name": name, "value": value} for name, value in evidence.get("headers", ())]
+
+    @extend_schema_field(RedirectSerializer(many=True))
+    def get_redirects(self, evidence: dict[str, Any]) -> list[dict[str, Any]]:
+        return [{"status": status, "url": url} for status, url in evidence.get("redirects", ())]
+
+
+class CheckDetailSerializer(CheckSerializer):
+    evidence = EvidenceSerializer(
+        allow_null=True,
+        help_text="What was seen of the target where the check failed, secrets masked; null when it passed.",
+    )
 
 
 class UptimeDaySerializer(serializers.Serializer[Any]):
@@ -78,6 +120,10 @@ def _position(request: Request) -> tuple[datetime, int] | None:
     if at_us > MAX_MS * 1000:
         raise ValidationFailed("is not a cursor that a Link header gave.", field="cursor")
     return EPOCH + at_us * MICROSECOND, claim
+
+
+def _context(monitor: Monitor) -> dict[str, Any]:
+    return {"ids": CheckIds(monitor.public_id)}
 
 
 class MonitorChecks(APIView):
@@ -113,12 +159,27 @@ class MonitorChecks(APIView):
             verdict=None if verdict is None else Verdict(verdict),
         )
         shown = rows[:limit]
-        response = Response(CheckSerializer(shown, many=True, context={"monitor": monitor}).data)
+        response = Response(CheckSerializer(shown, many=True, context=_context(monitor)).data)
         if len(rows) > limit:
             return with_next(
                 request, response, (shown[-1].checked_at - EPOCH) // MICROSECOND, shown[-1].claim
             )
         return response
+
+
+class MonitorCheck(APIView):
+    @extend_schema(
+        operation_id="get_monitor_check",
+        summary="Read a check, with the evidence of a failure",
+        responses=CheckDetailSerializer,
+    )
+    def get(self, request: Request, monitor_id: str, check_id: str) -> Response:
+        monitor = get_monitor(caller_of(request), monitor_id)
+        named = CheckIds(monitor.public_id).decode(check_id)
+        result = None if named is None else result_of(monitor.pk, *named)
+        if result is None:
+            raise NotFound
+        return Response(CheckDetailSerializer(result, context=_context(monitor)).data)
 
 
 class MonitorUptime(APIView):

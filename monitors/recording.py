@@ -159,4 +159,5 @@ def _result(reading: Reading) -> CheckResult:
         http_status=outcome.http_status,
         reason_code=outcome.reason_code,
         detail=outcome.detail,
+        evidence=None if outcome.evidence is None else outcome.evidence.stored(),
     )

@@ -8,6 +8,7 @@ urlpatterns = [
     path("monitors/test", views.MonitorTest.as_view()),
     path("monitors/<id:monitor_id>", views.MonitorDetail.as_view()),
     path("monitors/<id:monitor_id>/checks", history_views.MonitorChecks.as_view()),
+    path("monitors/<id:monitor_id>/checks/<id:check_id>", history_views.MonitorCheck.as_view()),
     path("monitors/<id:monitor_id>/uptime", history_views.MonitorUptime.as_view()),
     path("monitors/<id:monitor_id>/mute", views.MonitorMute.as_view()),
     path("heartbeats/<id:monitor_id>/ping", views.HeartbeatPing.as_view()),

@@ -16,10 +16,12 @@ from django.urls import URLPattern, URLResolver, get_resolver
 from checks.spec import Verdict
 from core.clock import utc_now
 from monitors import interactive
+from monitors.check_ids import CheckIds
+from monitors.services import FIRST_CLAIM
 from projects.access import Caller
 from projects.models import Membership
 from tests.api.client import Api
-from tests.makers import PASSWORD, make_monitor, make_project, make_user
+from tests.makers import NOON, PASSWORD, make_monitor, make_project, make_user
 from tokens.models import ProjectToken, Session
 from tokens.services import create_token
 
@@ -42,6 +44,7 @@ TABLE: dict[tuple[str, str], tuple[int, ...] | tuple[str, int]] = {
     ("DELETE", "/v1/monitors/{monitor_id}"):               (200, 200, 200, 404, 200, 404),
     ("POST",   "/v1/monitors/{monitor_id}/mute"):          (200, 200, 200, 404, 200, 404),
     ("GET",    "/v1/monitors/{monitor_id}/checks"):        (200, 200, 200, 404, 200, 404),
+    ("GET",    "/v1/monitors/{monitor_id}/checks/{check_id}"): (200, 200, 200, 404, 200, 404),
     ("GET",    "/v1/monitors/{monitor_id}/uptime"):        (200, 200, 200, 404, 200, 404),
     ("GET",    "/v1/heartbeats/{monitor_id}/ping"):        (ANYBODY, 200),
     ("POST",   "/v1/heartbeats/{monitor_id}/ping"):        (ANYBODY, 200),
@@ -121,6 +124,7 @@ def world(db: None) -> World:
     Session.objects.latest("pk").delete()
     ids = {
         "monitor_id": monitor.public_id,
+        "check_id": CheckIds(monitor.public_id).encode(FIRST_CLAIM, NOON),
         "project_id": project.public_id,
         "token_id": token.public_id,
         "member_id": place.public_id,

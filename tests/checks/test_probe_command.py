@@ -23,6 +23,7 @@ FIELDS = {
     "http_status",
     "reason_code",
     "cert_expires_at",
+    "evidence",
 }
 NOWHERE = "http://127.0.0.1:1/"
 
@@ -76,9 +77,11 @@ def test_failing_and_hanging(targets: TargetServer) -> None:
     assert failing.returncode == 2
     assert "DOWN" in failing.stdout
     assert "503" in failing.stdout
+    assert "\n  answer: HTTP/1.1 503 Whatever\n" in failing.stdout
     hanging = probe(site.url("/hang"), "--timeout-ms", "1000", "--json")
     assert hanging.returncode == 2
-    assert json.loads(hanging.stdout)["reason_code"] == "timeout"
+    found = json.loads(hanging.stdout)
+    assert (found["reason_code"], found["evidence"]["address"]) == ("timeout", f"127.0.0.1:{site.port}")
 
 
 @pytest.mark.parametrize(

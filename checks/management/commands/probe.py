@@ -6,12 +6,14 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 from urllib.parse import urlsplit
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from checks.engine import probe_engine
+from checks.evidence import Evidence
 from checks.guard import guard
 from checks.probes.request import METHODS, BadRequestError, first_request
 from checks.spec import CheckOutcome, CheckSpec, ContentRule, RuleType, Verdict
@@ -150,7 +152,7 @@ def build_spec(url: str, options: dict[str, Any], egress: EgressGuard) -> CheckS
 
 
 def as_json(outcome: CheckOutcome) -> str:
-    """The fields of a CheckResult, and the two that it has beside them."""
+    """The fields of a CheckResult, and what it has beside them."""
     return json.dumps(
         {
             "status": outcome.verdict,
@@ -161,13 +163,14 @@ def as_json(outcome: CheckOutcome) -> str:
             "http_status": outcome.http_status,
             "reason_code": outcome.reason_code,
             "cert_expires_at": None if outcome.cert_expires_at is None else to_ms(outcome.cert_expires_at),
+            "evidence": None if outcome.evidence is None else asdict(outcome.evidence),
         },
         ensure_ascii=False,
     )
 
 
 def as_text(url: str, outcome: CheckOutcome) -> str:
-    """A verdict for a person, one line or two."""
+    """A verdict for a person: one line, its reason, and what was seen where it is down."""
     facts = [f"status {outcome.http_status}" if outcome.http_status is not None else None]
     for name, value in (
         ("latency", outcome.latency_ms),
@@ -179,7 +182,20 @@ def as_text(url: str, outcome: CheckOutcome) -> str:
         facts.append(f"certificate until {outcome.cert_expires_at:%Y-%m-%d}")
     known = ", ".join(fact for fact in facts if fact is not None)
     head = f"{outcome.verdict.upper()} {url}" + (f" ({known})" if known else "")
-    return f"{head}\n{outcome.detail}" if outcome.detail else head
+    return "\n".join(filter(None, [head, outcome.detail, *_seen(outcome.evidence or Evidence())]))
+
+
+def _seen(evidence: Evidence) -> list[str]:
+    tls = " by ".join(filter(None, [evidence.tls_version, evidence.tls_issuer]))
+    facts = [
+        ("address", evidence.address),
+        ("TLS", tls),
+        *((str(redirect.status), f"to {redirect.url}") for redirect in evidence.redirects),
+        ("answer", evidence.status_line),
+        *evidence.headers,
+        ("body", evidence.body),
+    ]
+    return [f"  {name}: {value}" for name, value in facts if value]
 
 
 class Command(BaseCommand):
