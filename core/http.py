@@ -1,0 +1,300 @@
+"""Requests to addresses that somebody else names, other than checks: RDAP, webhooks, connectors.
+
+Plain Python. A `GuardedSession` is a `requests.Session` with bounds: which addresses a socket may be opened to
+(decision 29), how long a request may take with all its redirects, and how much may be read. Whatever goes wrong
+is a `requests.RequestException`; the three below are its bounds being met.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.cookiejar import DefaultCookiePolicy
+from ipaddress import ip_address
+from typing import Any
+from urllib.parse import urlsplit
+
+import requests
+from requests.adapters import HTTPAdapter
+from urllib3 import HTTPConnectionPool, HTTPSConnectionPool, PoolManager
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.exceptions import ConnectTimeoutError, NameResolutionError, NewConnectionError
+
+from core.egress import EgressGuard
+from core.version import product_version
+
+MAX_BODY = 1024 * 1024
+MAX_REDIRECTS = 5
+TOTAL_SEC = 20.0
+_CHUNK = 16 * 1024
+
+
+class ForbiddenTarget(requests.ConnectionError):
+    """Every address that the host has is one that the egress guard refuses."""
+
+
+class BodyTooLarge(requests.RequestException):
+    """The body, decompressed, is longer than the session reads. Nothing of it is given."""
+
+
+class DeadlineExceeded(requests.Timeout):
+    """The request, with its redirects, took longer than it may."""
+
+
+class GuardedSession(requests.Session):
+    """Safe to use from several threads: it keeps no cookies and no connections.
+
+    No proxy, netrc or authorities come from the environment; `ca_file` holds those to trust, in PEM form, and
+    None takes those that `requests` brings along. A scheme outside of `schemes` raises
+    `requests.exceptions.InvalidSchema`, also where a redirect leads to it. Answers are read to their end, at
+    most `max_body` bytes: `stream=True` changes nothing. `timeout` is seconds for the whole, `total_sec` where
+    it is not given. Resolving a name takes as long as the system's resolver takes.
+    """
+
+    def __init__(
+        self,
+        guard: EgressGuard,
+        *,
+        ca_file: str | None = None,
+        schemes: frozenset[str] = frozenset({"http", "https"}),
+        total_sec: float = TOTAL_SEC,
+        max_body: int = MAX_BODY,
+    ) -> None:
+        super().__init__()
+        self._guard = guard
+        self._schemes = schemes
+        self._total_sec = total_sec
+        self._max_body = max_body
+        self.trust_env = False
+        self.max_redirects = MAX_REDIRECTS
+        self.verify = ca_file or True
+        self.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
+        self.headers["User-Agent"] = f"Pulsekeeper/{product_version()}"
+        self.headers["Accept-Encoding"] = "gzip, deflate"
+
+    def send(self, request: requests.PreparedRequest, **kwargs: Any) -> requests.Response:
+        # Redirects come through here too, with the `timeout` of the first: one deadline for all.
+        timeout = kwargs.get("timeout")
+        if not isinstance(timeout, _Deadline):
+            kwargs["timeout"] = _Deadline.after(self._total_sec if timeout is None else float(timeout))
+        return super().send(request, **kwargs)
+
+    def get_adapter(self, url: str | bytes) -> HTTPAdapter:
+        """One of its own for each hop, so that no connection is kept and no state shared."""
+        text = url.decode() if isinstance(url, bytes) else url
+        if urlsplit(text).scheme.lower() not in self._schemes:
+            raise requests.exceptions.InvalidSchema(f"only {' and '.join(sorted(self._schemes))} is allowed")
+        return _Hop(self._guard, max_body=self._max_body)
+
+
+@dataclass(frozen=True, slots=True)
+class _Deadline:
+    at: float
+    """By the monotonic clock."""
+
+    @classmethod
+    def after(cls, seconds: float) -> _Deadline:
+        return cls(time.monotonic() + seconds)
+
+    @property
+    def remaining(self) -> float:
+        """Seconds; raises DeadlineExceeded when there are none."""
+        remaining = self.at - time.monotonic()
+        if remaining <= 0:
+            raise DeadlineExceeded("the request took too long")
+        return remaining
+
+    @property
+    def over(self) -> bool:
+        return time.monotonic() >= self.at
+
+
+class _RefusedError(Exception):
+    """Raised where urllib3 would take an OSError for its own; `_Hop` makes a ForbiddenTarget of it."""
+
+
+class _Door:
+    """Opens the sockets of one hop, and shuts them when its time is over.
+
+    A socket's timeout bounds each read, not their sum: a server that sends a byte now and then would be waited
+    for without end, in the head of an answer too. So a timer shuts the socket under whoever reads it.
+    """
+
+    def __init__(self, guard: EgressGuard) -> None:
+        self._guard = guard
+        self._lock = threading.Lock()
+        self._watched: list[socket.socket] = []
+        self._deadline = _Deadline(0)
+        self._shut_down = False
+
+    @contextmanager
+    def open_until(self, deadline: _Deadline) -> Iterator[None]:
+        self._deadline = deadline
+        timer = threading.Timer(deadline.remaining, self._shut)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            with self._lock:
+                for watched in self._watched:
+                    watched.close()
+                self._watched.clear()
+
+    def _shut(self) -> None:
+        with self._lock:
+            self._shut_down = True
+            for watched in self._watched:
+                try:
+                    watched.shutdown(socket.SHUT_RDWR)
+                except OSError:
+                    continue  # it is not connected any more
+
+    def connect(self, host: str, port: int) -> socket.socket:
+        """To the first address of `host` that is permitted and answers; each is judged as it is connected to."""
+        failure: OSError | None = None
+        refused = False
+        for family, kind, protocol, _, where in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+            if not self._guard.permits(ip_address(where[0])):
+                refused = True
+                continue
+            opened = socket.socket(family, kind, protocol)
+            try:
+                opened.settimeout(self._deadline.remaining)
+                opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                opened.connect(where)
+            except OSError as error:
+                opened.close()
+                failure = error
+                continue
+            self._watch(opened)
+            return opened
+        if failure is None and refused:
+            raise _RefusedError(f"{host} is a private or reserved address")
+        raise failure or OSError(f"{host} has no address")
+
+    def _watch(self, opened: socket.socket) -> None:
+        # A duplicate, because wrapping in TLS takes the descriptor away from the socket it is given.
+        with self._lock:
+            self._watched.append(opened.dup())
+            if self._shut_down:
+                opened.shutdown(socket.SHUT_RDWR)
+
+
+class _Hop(HTTPAdapter):
+    """One request and its answer, read."""
+
+    def __init__(self, guard: EgressGuard, *, max_body: int) -> None:
+        self._door = _Door(guard)
+        self._max_body = max_body
+        super().__init__(pool_connections=1, pool_maxsize=1)
+
+    def init_poolmanager(self, connections: int, maxsize: int, block: bool = False, **kwargs: Any) -> None:  # noqa: FBT001, FBT002
+        self.poolmanager = _Manager(self._door, num_pools=connections, maxsize=maxsize, block=block, **kwargs)
+
+    def send(
+        self,
+        request: requests.PreparedRequest,
+        stream: bool = False,  # noqa: FBT001, FBT002
+        timeout: Any = None,
+        verify: bool | str = True,  # noqa: FBT001, FBT002
+        cert: Any = None,
+        proxies: Mapping[str, str] | None = None,
+    ) -> requests.Response:
+        deadline: _Deadline = timeout
+        request.headers.pop("Cookie", None)  # what an earlier hop set
+        with self._door.open_until(deadline):
+            try:
+                response = super().send(
+                    request,
+                    stream=True,
+                    timeout=(deadline.remaining, deadline.remaining),
+                    verify=verify,
+                    cert=cert,
+                    proxies=None,
+                )
+                self._read(response)
+            except _RefusedError as error:
+                raise ForbiddenTarget(str(error), request=request) from None
+            except requests.RequestException:
+                if not deadline.over:
+                    raise
+                raise DeadlineExceeded("the request took too long", request=request) from None
+            finally:
+                self.close()
+        if deadline.over:  # an answer without a length ends where it is shut, like a whole one
+            raise DeadlineExceeded("the request took too long", request=request)
+        return response
+
+    def _read(self, response: requests.Response) -> None:
+        body = bytearray()
+        for chunk in response.iter_content(_CHUNK):
+            body += chunk
+            if len(body) > self._max_body:
+                response.close()
+                raise BodyTooLarge(f"the answer is longer than {self._max_body} bytes", response=response)
+        response._content = bytes(body)  # where `requests` itself puts what it has read
+
+
+class _Guarded:
+    """For connections: the socket comes through the door. Errors are those that urllib3 raises here."""
+
+    door: _Door
+
+    def _new_conn(self: Any) -> socket.socket:
+        try:
+            opened: socket.socket = self.door.connect(self._dns_host.strip("[]"), self.port)
+        except socket.gaierror as error:
+            raise NameResolutionError(self.host, self, error) from error
+        except TimeoutError as error:
+            raise ConnectTimeoutError(self, f"Connecting to {self.host} took too long") from error
+        except OSError as error:
+            raise NewConnectionError(self, f"Connecting to {self.host} failed: {error}") from error
+        return opened
+
+
+class _Http(_Guarded, HTTPConnection):
+    pass
+
+
+class _Https(_Guarded, HTTPSConnection):
+    pass
+
+
+class _HttpPool(HTTPConnectionPool):
+    ConnectionCls = _Http
+    door: _Door
+
+    def _new_conn(self) -> Any:
+        connection: Any = super()._new_conn()
+        connection.door = self.door
+        return connection
+
+
+class _HttpsPool(HTTPSConnectionPool):
+    ConnectionCls = _Https
+    door: _Door
+
+    def _new_conn(self) -> Any:
+        connection: Any = super()._new_conn()
+        connection.door = self.door
+        return connection
+
+
+class _Manager(PoolManager):
+    def __init__(self, door: _Door, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._door = door
+        self.pool_classes_by_scheme = {"http": _HttpPool, "https": _HttpsPool}
+
+    def _new_pool(
+        self, scheme: str, host: str, port: int, request_context: dict[str, Any] | None = None
+    ) -> HTTPConnectionPool:
+        pool: Any = super()._new_pool(scheme, host, port, request_context)
+        pool.door = self._door
+        return pool  # type: ignore[no-any-return]
