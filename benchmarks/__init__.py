@@ -1,0 +1,1 @@
+"""Measurements that people start by hand: each module says how."""

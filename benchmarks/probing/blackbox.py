@@ -1,0 +1,76 @@
+"""blackbox_exporter, where this machine has it (Debian: prometheus-blackbox-exporter)."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+NAMES = ("blackbox_exporter", "prometheus-blackbox-exporter")
+START_SECONDS = 10.0
+
+# One GET over IPv4 that trusts our authority: what our own check of the target does.
+CONFIG = """\
+modules:
+  http:
+    prober: http
+    timeout: 10s
+    http:
+      method: GET
+      preferred_ip_protocol: ip4
+      tls_config: {ca_file: "%s"}
+"""
+CONFIG_WITHOUT_TLS = CONFIG.rpartition("      tls_config")[0]
+
+
+@dataclass(frozen=True)
+class Exporter:
+    url: str
+    pid: int
+
+
+def _answers(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+@contextmanager
+def exporter(folder: Path, ca_file: str | None) -> Iterator[Exporter | None]:
+    """The program on a free port, None where there is none on PATH."""
+    program = next(filter(None, map(shutil.which, NAMES)), None)
+    if program is None:
+        yield None
+        return
+    config = folder / "blackbox.yml"
+    config.write_text(CONFIG_WITHOUT_TLS if ca_file is None else CONFIG % ca_file)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    process = subprocess.Popen(
+        [
+            program,
+            f"--config.file={config}",
+            f"--web.listen-address=127.0.0.1:{port}",
+            "--log.level=error",
+            "--history.limit=1",
+        ],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        until = time.monotonic() + START_SECONDS
+        while not _answers(port):
+            if process.poll() is not None or time.monotonic() > until:
+                raise SystemExit(f"{program} did not start.")
+            time.sleep(0.02)
+        yield Exporter(f"http://127.0.0.1:{port}", process.pid)
+    finally:
+        process.kill()
+        process.wait()

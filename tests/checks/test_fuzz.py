@@ -1,0 +1,171 @@
+"""The engine against a server that sends anything: every check ends in time, in one verdict, within its memory.
+
+`make test` runs the bounded version. The full one prints what it found as one JSON line:
+
+    FUZZ_RESPONSES=10000 python -m pytest tests/checks/test_fuzz.py -n 0 -s
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from checks.spec import CheckOutcome, CheckSpec, ReasonCode, Verdict
+from checks.verdict import expects
+from checks.wording import DETAIL_CHARS
+from tests.fuzz.prober import Prober, Report
+from tests.fuzz.responses import SECRET, Shot, shots
+from tests.targets.certificates import Certificates
+from tests.targets.server import Script, Seen, Site, TargetServer, answer
+
+RESPONSES = int(os.environ.get("FUZZ_RESPONSES", "1000"))
+BATCH = 100
+OVERRUN_MS = 250
+KIB_PER_PROBE = 2 * 1024
+# What only a fault of ours leads to, and what is another kind of monitor's.
+NEVER = {ReasonCode.WORKER_LOST, ReasonCode.HEARTBEAT_MISSED}
+UNCLEAN = {"Cc", "Cs", "Zl", "Zp"}
+
+GOOD = Shot([answer(200, b"the end")], CheckSpec("", method="GET", timeout_ms=5_000))
+
+
+class Range:
+    """Where shots are fired: a plain and a TLS target that send what the batch under way says."""
+
+    def __init__(self, targets: TargetServer, certificates: Certificates, prober: Prober) -> None:
+        self._prober = prober
+        self._scripts: list[Script] = []
+        self._sites = {
+            False: targets.serve(self._script_for),
+            True: targets.serve(self._script_for, tls=certificates.good()),
+        }
+
+    def _script_for(self, seen: Seen) -> Script:
+        # A redirect may have led here by any path.
+        number = re.search("[0-9]{1,3}", seen.path)
+        return self._scripts[int(number[0]) % len(self._scripts) if number else 0]
+
+    def fire(self, batch: list[Shot]) -> Report:
+        """Run the checks of a batch, all at once."""
+        self._scripts = [_addressed(shot.script, self._sites[shot.tls]) for shot in batch]
+        report = self._prober.run(
+            [
+                replace(shot.spec, url=self._sites[shot.tls].url(f"/{number}", host=shot.host))
+                for number, shot in enumerate(batch)
+            ]
+        )
+        for site in self._sites.values():
+            site.seen.clear()
+        return report
+
+    def faults(self, batch: list[Shot], report: Report) -> list[str]:
+        """What is wrong with the outcomes, each with the shot it belongs to."""
+        ended = Counter(number for number, _, _ in report.ended)
+        wrong = [
+            f"{ended[number]} outcomes: {shot!r}" for number, shot in enumerate(batch) if ended[number] != 1
+        ]
+        for number, outcome, _ in report.ended:
+            if found := find_faults(batch[number].spec, outcome):
+                wrong.append(f"{', '.join(found)}: {outcome!r} of {batch[number]!r}")
+        if report.logged:
+            wrong += [f"logged: {text}" for text in report.logged]
+            wrong += [
+                f"logged alone: {self.fire([shot]).logged[:1]} of {shot!r}"
+                for shot in batch
+                if self.fire([shot]).logged
+            ]
+        return wrong
+
+
+def _addressed(script: Script, site: Site) -> Script:
+    """The script with the places of other responses in it, where its redirects leave room for one."""
+    port = b"%d" % site.port
+    return [
+        step.replace(b"%p", port).replace(b"%d", b"%d" % (number * 37 % 100))
+        if isinstance(step, bytes)
+        else step
+        for number, step in enumerate(script)
+    ]
+
+
+def find_faults(spec: CheckSpec, outcome: CheckOutcome) -> list[str]:
+    """What about an outcome cannot be, whatever the target sent."""
+    detail, reason = outcome.detail, outcome.reason_code
+    times = [outcome.connect_ms, outcome.ttfb_ms, outcome.latency_ms]
+    known = [time for time in times if time is not None]
+    rules = {
+        "a reason beside a pass, or none beside a failure": (reason is None) is not outcome.passed,
+        "no reason that a target can give": reason in NEVER,
+        "a detail beside up, or none beside the rest": (detail is None)
+        is not (outcome.verdict is Verdict.UP),
+        "passed with a status that fails": outcome.passed and not expects(spec, outcome.http_status or 0),
+        "passed without a latency": outcome.passed and outcome.latency_ms is None,
+        "an impossible status": outcome.http_status is not None and not 1 <= outcome.http_status <= 999,
+        "times out of order": known != sorted(known) or any(time < 0 for time in known),
+        "times of one hop among several": spec.follow_redirects and times[:2] != [None, None],
+    }
+    if detail is not None:
+        rules |= {
+            "the detail is too long": len(detail) > DETAIL_CHARS,
+            "the detail is no sentence": not detail[:1].isupper() or detail[-1:] not in {".", "…"},
+            "the detail is unclean": any(unicodedata.category(char) in UNCLEAN for char in detail),
+            "the detail tells a secret": SECRET in detail,
+        }
+    return [name for name, broken in rules.items() if broken]
+
+
+@pytest.fixture
+def range_(targets: TargetServer, certificates: Certificates) -> Iterator[Range]:
+    with Prober(certificates.ca_file) as prober:
+        yield Range(targets, certificates, prober)
+        assert prober.printed() == ""  # pycurl prints what a callback raises
+
+
+def test_any_answer_ends_in_one_verdict(range_: Range) -> None:
+    # What is loaded once is loaded by now: the trust store, the codecs, a handle per check.
+    batch = min(BATCH, RESPONSES)
+    before = range_.fire([GOOD] * batch)
+    reports: list[Report] = []
+    failures: list[str] = []
+
+    @settings(
+        max_examples=-(-RESPONSES // batch),
+        deadline=None,
+        database=None,
+        phases=[Phase.generate],  # a failure is one shot of its batch, and is shown as it is
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(st.lists(shots(), min_size=batch, max_size=batch))
+    def fire(shots: list[Shot]) -> None:
+        reports.append(range_.fire(shots))
+        failures.extend(range_.faults(shots, reports[-1]))
+
+    fire()
+    overruns = sorted(late for report in reports for _, _, late in report.ended)
+    peak_kib = max(report.peak for report in reports) - before.held
+    found = {
+        "responses": len(overruns),
+        "failures": len(failures),
+        "worst_overrun_ms": round(overruns[-1], 1),
+        "peak_memory_mib": round(peak_kib / 1024, 1),
+        "memory_goal_mib": batch * KIB_PER_PROBE // 1024,
+        "kept_memory_mib": round((reports[-1].held - before.held) / 1024, 1),
+        "cpu_ms_per_check": round(sum(report.cpu_seconds for report in reports) / len(overruns) * 1000, 2),
+        "reasons": Counter(
+            outcome.reason_code or "passed" for report in reports for _, outcome, _ in report.ended
+        ),
+    }
+    print(json.dumps(found))  # noqa: T201
+    assert failures == [], "\n\n".join([f"{len(failures)} failures", *failures[:20]])
+    assert len(overruns) >= RESPONSES
+    assert overruns[-1] < OVERRUN_MS
+    assert peak_kib < batch * KIB_PER_PROBE
