@@ -121,6 +121,11 @@ class Env(BaseSettings):
         description="Comma-separated addresses of the name servers that probes ask, with or without a port: "
         "`192.0.2.1`, `192.0.2.1:5353`, `[2001:db8::1]:5353`. Without it those of the system.",
     )
+    rdap_bootstrap_url: str = Field(
+        default="https://data.iana.org/rdap/",
+        description="Folder of IANA's list of RDAP registries, or of a mirror of it (`dns.json`). Registries are asked "
+        "by https only, unless this address itself is `http://`.",
+    )
     throttle_scale: float = Field(
         default=1.0, ge=0, description="Multiplies every throttle; 0 turns throttling off."
     )
@@ -137,6 +142,14 @@ class Env(BaseSettings):
     admin_password: str | None = Field(
         default=None, description="Password of that account. Without it one is generated and printed once."
     )
+
+    @field_validator("rdap_bootstrap_url")
+    @classmethod
+    def _http_address(cls, value: str) -> str:
+        parts = urlsplit(value)
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+            raise ValueError("must be an http:// or https:// address")
+        return value
 
     @field_validator("email_url")
     @classmethod

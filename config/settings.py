@@ -38,6 +38,7 @@ else:
 REDIS_URL = ENV.redis_url
 ALLOWED_PRIVATE_NETWORKS = ENV.allowed_private_networks
 SSL_CERT_FILE = ENV.ssl_cert_file
+RDAP_BOOTSTRAP_URL = ENV.rdap_bootstrap_url
 DNS_SERVERS = ENV.dns_servers
 DATA_DIR = ENV.data_dir
 globals().update(mail_settings(ENV.email_url))

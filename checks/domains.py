@@ -1,0 +1,34 @@
+"""Which domain is the one that was registered. Plain Python, and no network: the list of suffixes is bundled."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+from tldextract import TLDExtract
+
+from core.egress import literal_address
+
+_NAME = re.compile(r"(?=.{1,253}$)([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z0-9-]{2,63}")
+
+
+@cache
+def _suffixes() -> TLDExtract:
+    # Suffixes of registries only: foo.github.io is a name that GitHub lets, github.io what is registered.
+    return TLDExtract(cache_dir=None, suffix_list_urls=(), include_psl_private_domains=False)
+
+
+def registrable_domain(host: str) -> str | None:
+    """The registrable domain of a host in ASCII form, in lower case.
+
+    None where nothing is registered: literal addresses, single labels, bare public suffixes, unknown suffixes.
+    """
+    if literal_address(host) is not None:
+        return None
+    domain = _suffixes().extract_str(host.lower()).top_domain_under_public_suffix
+    return domain if _NAME.fullmatch(domain) else None
+
+
+def top_level(domain: str) -> str:
+    """The last label, which tells whose registry is asked."""
+    return domain.rpartition(".")[2]
