@@ -10,8 +10,8 @@ from django.db import transaction
 from checks.spec import CheckOutcome
 from monitors.drafts import MonitorType
 from monitors.heartbeat import arrived, missed
-from monitors.models import Monitor, MonitorState, watch_of
-from monitors.recording import Ledger, Reading, open_ledger
+from monitors.ledger import Ledger, Reading, Settings, State, open_ledger
+from monitors.models import Monitor
 
 
 def record_ping(public_id: str, *, now: datetime) -> bool:
@@ -25,17 +25,17 @@ def record_ping(public_id: str, *, now: datetime) -> bool:
         return False
     with transaction.atomic():
         ledger = open_ledger([monitor_id])
-        state, monitor = ledger.states.get(monitor_id), ledger.monitors.get(monitor_id)
-        if state is None or monitor is None:
+        state, settings = ledger.states.get(monitor_id), ledger.settings.get(monitor_id)
+        if state is None or settings is None:
             return False
         # Of two at once the one that read its clock first may come last, also behind a sweep: time only goes on.
         now = max(filter(None, (now, state.last_ping_at, state.status_since)))
         state.last_ping_at = now
-        if monitor.enabled:
+        if settings.enabled:
             state.claim += 1
             state.armed_at = None
-            _take(ledger, state, monitor, arrived(now))
-            state.next_due_at = watch_of(monitor, state).due_at
+            _take(ledger, state, settings, arrived(now))
+            state.next_due_at = state.watch(settings).due_at
         ledger.move(state)
         ledger.write()
     return True
@@ -49,32 +49,32 @@ def sweep(monitor_ids: Collection[int], *, now: datetime) -> None:
     with transaction.atomic():
         ledger = open_ledger(monitor_ids)
         for monitor_id, state in ledger.states.items():
-            monitor = ledger.monitors[monitor_id]
-            if monitor.enabled and state.claimed_at is not None:
-                _judge(ledger, state, monitor, now=now)
+            settings = ledger.settings[monitor_id]
+            if settings.enabled and state.claimed_at is not None:
+                _judge(ledger, state, settings, now=now)
         ledger.write()
 
 
-def _judge(ledger: Ledger, state: MonitorState, monitor: Monitor, *, now: datetime) -> None:
-    watch = watch_of(monitor, state)
+def _judge(ledger: Ledger, state: State, settings: Settings, *, now: datetime) -> None:
+    watch = state.watch(settings)
     deadline, due_at = watch.deadline, watch.due_at
     state.claimed_at = None
     ledger.move(state)
     if deadline is None or due_at is None:
         state.next_due_at = None
     elif now > due_at:
-        _take(ledger, state, monitor, missed(watch, due_at))
+        _take(ledger, state, settings, missed(watch, due_at))
         state.next_due_at = None  # down: nothing to wait for but a ping
     else:
         if state.fresh and now <= deadline:
             # Resumed within its deadline: this is the check that follows at once, and it finds it up.
-            _take(ledger, state, monitor, arrived(now))
+            _take(ledger, state, settings, arrived(now))
         state.next_due_at = due_at
 
 
-def _take(ledger: Ledger, state: MonitorState, monitor: Monitor, outcome: CheckOutcome) -> None:
+def _take(ledger: Ledger, state: State, settings: Settings, outcome: CheckOutcome) -> None:
     """Record the outcome as that of the state's present claim, which is done with."""
     state.claimed_at = None
-    reading = Reading(state.monitor_id, state.claim, monitor.config_version, outcome)
+    reading = Reading(state.monitor_id, state.claim, settings.config_version, outcome)
     ledger.keep(reading)
     ledger.apply(reading)

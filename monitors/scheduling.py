@@ -81,6 +81,26 @@ def start_runs(claims: Collection[Claim]) -> set[Claim]:
     return {claim for claim in claims if (claim.monitor_id, claim.number) in started}
 
 
+def return_claims(claims: Collection[tuple[int, int]], *, now: datetime) -> None:
+    """Give back (monitor, claim) that will not be checked here: due at once, for whoever comes.
+
+    A slot of a scheduler that was fired stays claimed, and is found lost when its lease runs out.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            UPDATE monitors_monitorstate AS state
+               SET next_due_at = least(state.slot_at, %s), claimed_at = NULL
+              FROM unnest(%s::bigint[], %s::bigint[]) AS given (monitor_id, claim)
+             WHERE state.monitor_id = given.monitor_id
+               AND state.claim = given.claim
+               AND state.claimed_at IS NOT NULL
+               AND state.started_slot IS DISTINCT FROM state.slot_at
+            """,
+            [now, [monitor_id for monitor_id, _ in claims], [claim for _, claim in claims]],
+        )
+
+
 def tick(now: datetime) -> None:
     """Note that the scheduler runs; a long time since the last note is kept as a gap in what was observed."""
     with transaction.atomic():

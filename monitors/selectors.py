@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from cryptography.fernet import InvalidToken
 from django.db.models import QuerySet
 
 from checks.selectors import average_latency
-from checks.spec import CheckSpec, Verdict
-from core.clock import to_ms
+from checks.spec import Verdict
 from core.errors import NotFound
-from monitors.models import Monitor, SchedulerGap, SchedulerTick, StatusChange, spec_of
+from monitors.models import Monitor, SchedulerGap, SchedulerTick, StatusChange
 from monitors.uptime import Span, Standing, Turn, uptime_percent
 from projects import access
 from projects.access import Caller
@@ -29,17 +27,6 @@ DAY = timedelta(hours=24)
 class Statistics:
     uptime_24h: float | None
     avg_latency_24h: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class Assignment:
-    """One check to be made: the spec, and the numbers that its result will be recorded under."""
-
-    monitor_id: int
-    claim: int
-    type: str
-    config_version: int
-    spec: CheckSpec
 
 
 def list_monitors(caller: Caller) -> QuerySet[Monitor]:
@@ -107,34 +94,6 @@ def standing_of(monitor: Monitor) -> Standing:
 
 def _verdict(status: str | None) -> Verdict | None:
     return None if status is None else Verdict(status)
-
-
-def load_assignments(claims: Iterable[tuple[int, int]]) -> list[Assignment]:
-    """What is still to be checked of (monitor, claim): not paused, the claim open and not handed out anew."""
-    wanted = dict(claims)
-    monitors = Monitor.objects.filter(
-        pk__in=wanted, enabled=True, state__claimed_at__isnull=False
-    ).select_related("state")
-    assignments = []
-    for monitor in monitors:
-        if monitor.state.claim != wanted[monitor.pk]:
-            continue
-        try:
-            spec = spec_of(monitor.draft, run_id=run_id_of(monitor))
-        except InvalidToken:
-            # Our own fault, not the target's: no verdict, and the others of the batch go on.
-            logger.exception("no key of ENCRYPTION_KEYS opens the headers of %s", monitor.public_id)
-            continue
-        assignments.append(
-            Assignment(monitor.pk, monitor.state.claim, monitor.type, monitor.config_version, spec)
-        )
-    return assignments
-
-
-def run_id_of(monitor: Monitor) -> str:
-    """Names a slot of a scheduler to its target, the same however often the slot is tried."""
-    slot = monitor.state.slot_at
-    return f"{monitor.public_id}-{0 if slot is None else to_ms(slot)}"
 
 
 def last_tick() -> datetime | None:

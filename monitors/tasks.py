@@ -16,10 +16,11 @@ from checks.spec import CheckOutcome, ReasonCode, Verdict
 from core.clock import utc_now
 from core.db import release_connection
 from monitors import interactive, pulses, scheduling
+from monitors.assignments import Assignment, load_assignments
 from monitors.drafts import MonitorType
+from monitors.ledger import Reading
 from monitors.models import LEASE_MARGIN
-from monitors.recording import Reading, record
-from monitors.selectors import Assignment, load_assignments
+from monitors.recording import record
 
 logger = logging.getLogger(__name__)
 
@@ -51,36 +52,43 @@ def dispatch_due() -> None:
 
 @shared_task(name="monitors.tasks.probe_batch")
 def probe_batch(claims: list[tuple[int, int]]) -> None:
-    """Probe all of a batch at once and record results as they come: a target that hangs delays only itself."""
-    _probe(claims)
+    """Hand a batch to this process's prober, which records what comes of it; waits while the prober is full."""
+    assignments = _startable(load_assignments(claims))
+    release_connection()
+    prober().submit(assignments)
 
 
 @shared_task(name="monitors.tasks.first_check")
 def first_check(monitor_id: int, claim: int, reply_to: str) -> None:
     """The check of a new monitor, which its creator waits for. The answer says only whether it is recorded."""
-    mailbox.post(reply_to, _probe([(monitor_id, claim)]) > 0)
+    assignments = _startable(load_assignments([(monitor_id, claim)]))
+    release_connection()
+    if assignments:
+        prober().submit(assignments, then=lambda outcome: mailbox.post(reply_to, outcome is not None))
+    else:
+        mailbox.post(reply_to, False)
 
 
 @shared_task(name="monitors.tasks.check_draft")
 def check_draft(sealed_spec: str, reply_to: str) -> None:
     """The check of a draft that is stored nowhere."""
-    outcome = probe_engine().check(interactive.load_spec(sealed_spec))
-    if outcome.reason_code is ReasonCode.WORKER_LOST:
-        logger.error("a draft was not checked: %s", outcome.detail)
-        return
-    mailbox.post(reply_to, interactive.as_check_result(outcome))
+
+    def answer(outcome: CheckOutcome | None) -> None:
+        if outcome is None or outcome.reason_code is ReasonCode.WORKER_LOST:
+            logger.error("a draft was not checked: %s", outcome and outcome.detail)
+        else:
+            mailbox.post(reply_to, interactive.as_check_result(outcome))
+
+    prober().submit_draft(interactive.load_spec(sealed_spec), then=answer)
 
 
-def _probe(claims: list[tuple[int, int]]) -> int:
-    """How many results came of the claims, all of them recorded."""
-    assignments = _startable(load_assignments(claims))
-    release_connection()
-    recorded = 0
-    for readings in _gather(assignments):
-        record(readings, now=utc_now())
-        release_connection()
-        recorded += len(readings)
-    return recorded
+@worker_shutdown.connect
+def leave(**_: object) -> None:
+    """A worker that is told to stop: what is under way may end, the rest is due again at once."""
+    if prober.cache_info().currsize:
+        left = prober().drain(grace_sec=STOP_SEC)
+        if left:
+            logger.warning("%d checks were given back", left)
 
 
 def _lost(claim: scheduling.Claim, now: datetime) -> Reading:
@@ -105,45 +113,3 @@ def _startable(assignments: list[Assignment]) -> list[Assignment]:
     started = scheduling.start_runs(runs.keys())
     again = {assignment.monitor_id for claim, assignment in runs.items() if claim not in started}
     return [assignment for assignment in assignments if assignment.monitor_id not in again]
-
-
-def _gather(assignments: Sequence[Assignment]) -> Iterator[list[Reading]]:
-    """Readings in the order they come about, in groups that are worth a transaction.
-
-    The probes run in a thread of their own: were recording to hold their loop up, its time would be
-    counted as the targets' latency.
-    """
-    done: queue.SimpleQueue[Reading | None] = queue.SimpleQueue()
-
-    def finish(assignment: Assignment, outcome: CheckOutcome) -> None:
-        if outcome.reason_code is ReasonCode.WORKER_LOST:
-            # Our own fault says nothing about the target. The lease runs out, and another worker tries.
-            logger.error("check of monitor %s was not made: %s", assignment.monitor_id, outcome.detail)
-            return
-        done.put(Reading(assignment.monitor_id, assignment.claim, assignment.config_version, outcome))
-
-    def run() -> None:
-        try:
-            probe_engine().run(((assignment, assignment.spec) for assignment in assignments), finish)
-        finally:
-            done.put(None)
-
-    prober = threading.Thread(target=run, name="probes")
-    prober.start()
-    open_ended = True
-    while open_ended:
-        group: list[Reading] = []
-        reading = done.get()
-        while reading is not None:
-            group.append(reading)
-            if len(group) == MOST_AT_ONCE:
-                break
-            try:
-                reading = done.get(timeout=LINGER_SEC)
-            except queue.Empty:
-                break
-        else:
-            open_ended = False
-        if group:
-            yield group
-    prober.join()

@@ -16,8 +16,9 @@ from accounts.models import Plan, User
 from accounts.services import create_account
 from checks.spec import CheckOutcome, ReasonCode, Verdict
 from core.errors import ApiError
+from monitors.ledger import Reading
 from monitors.models import Monitor, MonitorState
-from monitors.recording import Reading, record
+from monitors.recording import record
 from monitors.services import FIRST_CLAIM, create_monitor
 from projects.access import Caller
 from projects.models import Membership, Project, Role

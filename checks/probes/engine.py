@@ -9,9 +9,9 @@ from functools import lru_cache, partial
 from importlib.metadata import PackageNotFoundError, version
 from ipaddress import ip_address
 from pathlib import Path
-from typing import TypeVar
+from typing import Generic, TypeVar
 
-from checks.probes.batch import Batch
+from checks.probes.loop import Loop
 from checks.probes.reactor import Reactor
 from checks.probes.resolver import Resolver
 from checks.probes.transfer import Transfer
@@ -30,6 +30,30 @@ def _product_version() -> str:
     except PackageNotFoundError:  # run from a checkout, as `make up` does
         project = Path(__file__).resolve().parents[2] / "pyproject.toml"
         return str(tomllib.loads(project.read_text())["project"]["version"])
+
+
+class Service(Generic[K]):
+    """Checks are submitted from any thread, and run in the one that calls `run`."""
+
+    def __init__(self, loop: Loop[K], reactor: Reactor) -> None:
+        self._loop = loop
+        self._reactor = reactor
+        self._inbox: deque[tuple[K, CheckSpec]] = deque()
+        self._closing = False
+
+    def submit(self, key: K, spec: CheckSpec) -> None:
+        """Start the check as soon as those before it are started."""
+        self._inbox.append((key, spec))
+        self._reactor.ring()
+
+    def close(self) -> None:
+        """Have `run` return when nothing is under way any more."""
+        self._closing = True
+        self._reactor.ring()
+
+    def run(self) -> None:
+        """Raises what `on_outcome` raises; the checks still under way are dropped then."""
+        self._loop.serve(self._inbox, closing=lambda: self._closing)
 
 
 class ProbeEngine:
@@ -68,13 +92,22 @@ class ProbeEngine:
             reactor, idle = self._free.pop()
         except IndexError:
             reactor, idle = Reactor(), []
-        batch = Batch(
-            reactor, idle, new_transfer=self._new_transfer, resolver=self._resolver, on_outcome=on_outcome
-        )
         try:
-            batch.run(specs, max_in_flight=max_in_flight)
+            self._loop(reactor, idle, on_outcome).run(specs, max_in_flight=max_in_flight)
         finally:
             self._free.append((reactor, idle))
+
+    def service(self, on_outcome: Callable[[K, CheckOutcome], object]) -> Service[K]:
+        """A loop that runs until it is closed, for checks that come one by one; `on_outcome` as in `run`."""
+        reactor = Reactor()
+        return Service(self._loop(reactor, [], on_outcome), reactor)
+
+    def _loop(
+        self, reactor: Reactor, idle: list[Transfer], on_outcome: Callable[[K, CheckOutcome], object]
+    ) -> Loop[K]:
+        return Loop(
+            reactor, idle, new_transfer=self._new_transfer, resolver=self._resolver, on_outcome=on_outcome
+        )
 
     def check(self, spec: CheckSpec) -> CheckOutcome:
         """Run one check."""

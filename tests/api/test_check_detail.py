@@ -12,8 +12,9 @@ from checks.models import CheckResult
 from checks.spec import CheckOutcome, Verdict
 from core.clock import to_ms
 from monitors.check_ids import CheckIds
+from monitors.ledger import Reading
 from monitors.models import Monitor
-from monitors.recording import Reading, record
+from monitors.recording import record
 from tests.api.client import Api
 from tests.makers import NOON, make_monitor, minutes, outcome
 from tests.targets.server import TargetServer, answer

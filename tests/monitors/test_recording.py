@@ -8,8 +8,9 @@ import pytest
 
 from checks.models import CheckResult
 from checks.spec import Verdict
+from monitors.ledger import Reading
 from monitors.models import Monitor, StatusChange
-from monitors.recording import Reading, record
+from monitors.recording import record
 from monitors.scheduling import claim_due
 from monitors.selectors import statistics
 from monitors.services import delete_monitor, update_monitor

@@ -9,11 +9,11 @@ import pytest
 
 from checks.models import CheckResult
 from checks.spec import Verdict
+from monitors.assignments import load_assignments
 from monitors.drafts import MonitorType
 from monitors.models import LEASE_MARGIN, Monitor, StatusChange
 from monitors.recording import record
 from monitors.scheduling import Claim, claim_due, start_runs, tick
-from monitors.selectors import load_assignments
 from monitors.services import update_monitor
 from monitors.tasks import dispatch_due, probe_batch
 from projects.access import Caller

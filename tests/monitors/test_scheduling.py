@@ -7,10 +7,11 @@ from datetime import timedelta
 import pytest
 
 from checks.spec import Verdict
+from monitors.assignments import load_assignments
 from monitors.models import LEASE_MARGIN, MonitorState, SchedulerGap
 from monitors.recording import record
 from monitors.scheduling import Claim, claim_due, tick
-from monitors.selectors import last_tick, load_assignments
+from monitors.selectors import last_tick
 from monitors.slots import next_slot
 from tests.makers import NOON, at_once, make_monitor, make_user, minutes, reading, state_of
 

@@ -16,8 +16,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from checks.spec import Verdict
+from monitors.ledger import Reading
 from monitors.models import Monitor, MonitorState, StatusChange
-from monitors.recording import Reading, record
+from monitors.recording import record
 from monitors.scheduling import claim_due
 from monitors.services import update_monitor
 from monitors.state import Change, Policy, Status, advance

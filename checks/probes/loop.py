@@ -44,8 +44,8 @@ class _Check(Generic[K]):
         self.parked_at = 0.0
 
 
-class Batch(Generic[K]):
-    """One run of checks over a reactor and its idle transfers, which it gives back when it ends."""
+class Loop(Generic[K]):
+    """Runs checks over a reactor and its idle transfers, which it gives back when it ends."""
 
     def __init__(
         self,
@@ -66,21 +66,39 @@ class Batch(Generic[K]):
         self._answers: deque[tuple[_Check[K], Answer]] = deque()  # filled by the resolver's threads
         self._next_watch = 0.0
 
+    @property
+    def _under_way(self) -> int:
+        return len(self._sent) + len(self._parked)
+
     def run(self, specs: Iterable[tuple[K, CheckSpec]], *, max_in_flight: int) -> None:
         """Run every check to its outcome. Raises what `specs` or `on_outcome` raise, and nothing else."""
         waiting = iter(specs)
         more = True
         try:
-            while more or self._sent or self._parked:
+            while more or self._under_way:
                 for _ in range(_STARTS_PER_TURN):
-                    if not more or len(self._sent) + len(self._parked) >= max_in_flight:
+                    if not more or self._under_way >= max_in_flight:
                         break
                     item = next(waiting, None)
                     if item is None:
                         more = False
                         break
                     self._begin(*item)
-                self._turn(may_start=more and len(self._sent) + len(self._parked) < max_in_flight)
+                if self._under_way:
+                    self._turn(may_start=more and self._under_way < max_in_flight)
+        finally:
+            self._abandon()
+
+    def serve(self, inbox: deque[tuple[K, CheckSpec]], closing: Callable[[], bool]) -> None:
+        """Run whatever is put into `inbox`, until it is `closing` and nothing is left.
+
+        Ring the reactor after putting something in, and after closing. Raises what `on_outcome` raises.
+        """
+        try:
+            while inbox or self._under_way or not closing():
+                for _ in range(min(len(inbox), _STARTS_PER_TURN)):
+                    self._begin(*inbox.popleft())
+                self._turn(may_start=bool(inbox))
         finally:
             self._abandon()
 
@@ -96,8 +114,6 @@ class Batch(Generic[K]):
         self._launch(check)
 
     def _turn(self, *, may_start: bool) -> None:
-        if not self._sent and not self._parked:
-            return
         timeout = 0.0 if may_start else (_WATCH_SECONDS if self._parked else _WAIT_SECONDS)
         for easy, code, message in self._reactor.turn(timeout):
             check = self._sent.pop(easy, None)

@@ -1,0 +1,59 @@
+"""Many rows in one statement: arrays in, rows out, in plain SQL.
+
+For the path of every check. The ORM's bulk methods do the same in five to ten times the CPU, most of it for
+making and taking apart objects of which nobody needs more than the columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from django.db import connection
+
+Columns = Mapping[str, str]  # column: its type in PostgreSQL, in the order of the rows' values
+
+
+def _arrays(columns: Columns) -> str:
+    return ", ".join(f"%s::{kind}[]" for kind in columns.values())
+
+
+def _transposed(rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
+    return [list(values) for values in zip(*rows, strict=True)]
+
+
+def insert_rows(table: str, columns: Columns, rows: Sequence[Sequence[Any]]) -> None:
+    """Insert all rows. Identifiers come from code, never from a user."""
+    if not rows:
+        return
+    names = ", ".join(columns)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"INSERT INTO {table} ({names}) SELECT * FROM unnest({_arrays(columns)})",  # noqa: S608
+            _transposed(rows),
+        )
+
+
+def update_rows(
+    table: str,
+    columns: Columns,
+    rows: Sequence[Sequence[Any]],
+    *,
+    key: str,
+    expressions: Mapping[str, str] | None = None,
+) -> None:
+    """Set the columns of each row, found by `key`, to its values.
+
+    `expressions` are what a column is set to instead of its value `new.<column>`; `old` is the row as it stands.
+    """
+    if not rows:
+        return
+    wanted = {name: f"new.{name}" for name in columns if name != key} | dict(expressions or {})
+    settings = ", ".join(f"{name} = {expression}" for name, expression in wanted.items())
+    names = ", ".join(columns)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"UPDATE {table} AS old SET {settings} FROM unnest({_arrays(columns)}) AS new ({names}) "  # noqa: S608
+            f"WHERE old.{key} = new.{key}",
+            _transposed(rows),
+        )

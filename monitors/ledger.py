@@ -1,0 +1,259 @@
+"""States under lock, and what is to be written of them, in a few statements however many they are."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from django.db import connection
+
+from checks.results import Made, store_results
+from checks.spec import CheckOutcome, Verdict
+from core.bulk import update_rows
+from monitors.drafts import MonitorType
+from monitors.heartbeat import Watch
+from monitors.models import StatusChange
+from monitors.state import Change, Policy, Status, advance
+
+_TABLE = "monitors_monitorstate"
+_LOCK = """
+    SELECT monitor_id, claim, claimed_at, slot_at, next_due_at, applied_claim, status, status_since, fresh,
+           failures, passes, failing_since, last_ping_at, armed_at
+      FROM monitors_monitorstate
+     WHERE monitor_id = ANY(%s)
+     ORDER BY monitor_id
+       FOR UPDATE
+"""
+_SETTINGS = """
+    SELECT id, type, enabled, config_version, interval_sec, grace_sec, fail_threshold, recover_threshold,
+           muted_until
+      FROM monitors_monitor
+     WHERE id = ANY(%s)
+"""
+# What a check changes that finds things as they were; one in a few thousand changes more.
+_STEADY = {
+    "monitor_id": "bigint",
+    "next_due_at": "timestamptz",
+    "applied_claim": "bigint",
+    "last_checked_at": "timestamptz",
+    "last_latency_ms": "int",
+    "last_connect_ms": "int",
+    "last_ttfb_ms": "int",
+    "cert_expires_at": "timestamptz",
+}
+_KEPT_CERTIFICATE = {"cert_expires_at": "coalesce(new.cert_expires_at, old.cert_expires_at)"}
+_MOVED = {
+    "monitor_id": "bigint",
+    "claim": "bigint",
+    "claimed_at": "timestamptz",
+    "next_due_at": "timestamptz",
+    "applied_claim": "bigint",
+    "status": "text",
+    "status_since": "timestamptz",
+    "fresh": "bool",
+    "failures": "int",
+    "passes": "int",
+    "failing_since": "timestamptz",
+    "last_ping_at": "timestamptz",
+    "armed_at": "timestamptz",
+}
+_FOUND = {name: kind for name, kind in _STEADY.items() if name not in {"next_due_at", "applied_claim"}}
+
+
+@dataclass(slots=True)
+class Settings:
+    """What of a monitor's configuration its state moves by, as it stands under the lock."""
+
+    monitor_id: int
+    type: str
+    enabled: bool
+    config_version: int
+    interval_sec: int
+    grace_sec: int
+    fail_threshold: int
+    recover_threshold: int
+    muted_until: datetime | None
+
+    @property
+    def policy(self) -> Policy:
+        # A missed deadline is no single failed try: it has had its grace (decision 33).
+        threshold = 1 if self.type == MonitorType.HEARTBEAT else self.fail_threshold
+        return Policy(threshold, self.recover_threshold, self.muted_until)
+
+
+@dataclass(slots=True)
+class State:
+    """The columns of a MonitorState that decisions hang on; changed in place."""
+
+    monitor_id: int
+    claim: int
+    claimed_at: datetime | None
+    slot_at: datetime | None
+    next_due_at: datetime | None
+    applied_claim: int
+    status: str | None
+    status_since: datetime | None
+    fresh: bool
+    failures: int
+    passes: int
+    failing_since: datetime | None
+    last_ping_at: datetime | None
+    armed_at: datetime | None
+
+    def is_confirmed_by(self, outcome: CheckOutcome) -> bool:
+        """Whether `advance` would leave everything as it is: a pass like the one before."""
+        return (
+            self.status == outcome.verdict
+            and outcome.verdict is not Verdict.DOWN
+            and not self.fresh
+            and self.failing_since is None
+            and self.failures == 0
+            and self.passes == 0
+        )
+
+    @property
+    def value(self) -> Status:
+        return Status(
+            status=None if self.status is None else Verdict(self.status),
+            since=self.status_since,
+            fresh=self.fresh,
+            failures=self.failures,
+            passes=self.passes,
+            failing_since=self.failing_since,
+        )
+
+    @value.setter
+    def value(self, value: Status) -> None:
+        self.status = None if value.status is None else value.status.value
+        self.status_since = value.since
+        self.fresh = value.fresh
+        self.failures = value.failures
+        self.passes = value.passes
+        self.failing_since = value.failing_since
+
+    def watch(self, settings: Settings) -> Watch:
+        return Watch(
+            self.last_ping_at, settings.interval_sec, settings.grace_sec, self.armed_at, settings.muted_until
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """An outcome, the claim it was made under, and the configuration it was made with."""
+
+    monitor_id: int
+    claim: int
+    config_version: int
+    outcome: CheckOutcome
+
+
+@dataclass(slots=True)
+class Ledger:
+    """Locked states with what is to be written of them. Only inside a transaction, from `open_ledger`."""
+
+    states: dict[int, State]
+    settings: dict[int, Settings]
+    made: list[Made] = field(default_factory=list)
+    _confirmed: dict[int, CheckOutcome] = field(default_factory=dict)
+    _found: dict[int, CheckOutcome] = field(default_factory=dict)
+    _moved: dict[int, State] = field(default_factory=dict)
+    _changes: list[StatusChange] = field(default_factory=list)
+
+    def keep(self, reading: Reading) -> None:
+        """Store the result, whatever comes of it."""
+        self.made.append((reading.monitor_id, reading.claim, reading.outcome))
+
+    def move(self, state: State) -> None:
+        """Have this state written, as the caller has changed it."""
+        self._moved[state.monitor_id] = state
+
+    def confirm(self, reading: Reading, *, next_due_at: datetime) -> None:
+        """Apply an outcome that the state `is_confirmed_by`, and close its claim."""
+        state = self.states[reading.monitor_id]
+        state.applied_claim, state.next_due_at, state.claimed_at = reading.claim, next_due_at, None
+        self._confirmed[state.monitor_id] = reading.outcome
+
+    def apply(self, reading: Reading) -> None:
+        """Move the state by the outcome, and note the change that this is, if it is one."""
+        state, settings = self.states[reading.monitor_id], self.settings[reading.monitor_id]
+        state.value, change = advance(state.value, reading.outcome, settings.policy)
+        state.applied_claim = reading.claim
+        self._found[reading.monitor_id] = reading.outcome
+        self.move(state)
+        if change is not None:
+            self._changes.append(_status_change(reading, change))
+
+    def write(self) -> None:
+        store_results(self.made)
+        # Of two readings of one monitor the later one says what was found last, and a move writes all the rest.
+        found = {
+            monitor_id: outcome
+            for monitor_id, outcome in self._confirmed.items()
+            if monitor_id in self._moved
+        } | self._found
+        update_rows(
+            _TABLE,
+            _STEADY,
+            [
+                (
+                    monitor_id,
+                    self.states[monitor_id].next_due_at,
+                    self.states[monitor_id].applied_claim,
+                    *_last(outcome),
+                )
+                for monitor_id, outcome in self._confirmed.items()
+                if monitor_id not in self._moved
+            ],
+            key="monitor_id",
+            expressions=_KEPT_CERTIFICATE | {"claimed_at": "NULL"},
+        )
+        update_rows(
+            _TABLE,
+            _MOVED,
+            [tuple(getattr(state, name) for name in _MOVED) for state in self._moved.values()],
+            key="monitor_id",
+        )
+        update_rows(
+            _TABLE,
+            _FOUND,
+            [(monitor_id, *_last(outcome)) for monitor_id, outcome in found.items()],
+            key="monitor_id",
+            expressions=_KEPT_CERTIFICATE,
+        )
+        StatusChange.objects.bulk_create(self._changes)
+
+
+def open_ledger(monitor_ids: Collection[int]) -> Ledger:
+    """Lock the states, in id order, so that two batches never wait for each other crosswise."""
+    with connection.cursor() as cursor:
+        cursor.execute(_LOCK, [list(monitor_ids)])
+        states = {row[0]: State(*row) for row in cursor.fetchall()}
+        # A query of its own, after the lock: joined to the locked rows it would show the configuration
+        # as it was before we waited for a PATCH that held them.
+        cursor.execute(_SETTINGS, [list(states)])
+        settings = {row[0]: Settings(*row) for row in cursor.fetchall()}
+    return Ledger(states, settings)
+
+
+def _last(outcome: CheckOutcome) -> tuple[object, ...]:
+    return (
+        outcome.checked_at,
+        outcome.latency_ms,
+        outcome.connect_ms,
+        outcome.ttfb_ms,
+        outcome.cert_expires_at,
+    )
+
+
+def _status_change(reading: Reading, change: Change) -> StatusChange:
+    return StatusChange(
+        monitor_id=reading.monitor_id,
+        at=change.at,
+        before=change.before,
+        after=change.after,
+        claim=reading.claim,
+        failing_since=change.failing_since,
+        reason_code=reading.outcome.reason_code,
+        detail=reading.outcome.detail,
+    )

@@ -1,0 +1,197 @@
+"""A worker's one probe loop: checks go in from any task, results are recorded as they come, many at a time.
+
+All batches share it. So a target that hangs costs a slot and no thread, and delays neither its own batch nor the
+next; the tasks that feed it wait when it is full, which is how a worker tells the queue that it has enough.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import resource
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+
+from django.db import DatabaseError, InterfaceError, OperationalError, connection
+from redis.exceptions import RedisError
+
+from checks.engine import probe_engine
+from checks.probes import ProbeEngine
+from checks.spec import CheckOutcome, CheckSpec, ReasonCode
+from core.clock import utc_now
+from core.db import release_connection
+from monitors.assignments import Assignment
+from monitors.ledger import Reading
+from monitors.recording import record
+from monitors.scheduling import return_claims
+
+logger = logging.getLogger(__name__)
+
+MAX_IN_FLIGHT = 4_000  # bounds descriptors and memory of a worker
+LINGER_SEC = 0.05  # results that come this close together are recorded together
+MOST_AT_ONCE = 500
+_RETRY_SEC = 0.5
+_LAST_WRITE_SEC = 2.0
+_BROKEN_LOOP = 70  # EX_SOFTWARE
+
+Then = Callable[[CheckOutcome | None], object]
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """A check under way: of a monitor, or (assignment None) of a draft that is stored nowhere."""
+
+    assignment: Assignment | None
+    then: Then | None
+
+
+class Prober:
+    """Runs and records checks in threads of its own. One per process, made when the first check comes."""
+
+    def __init__(self, engine: ProbeEngine) -> None:
+        self._room = threading.BoundedSemaphore(MAX_IN_FLIGHT)
+        self._done: queue.SimpleQueue[tuple[_Job, CheckOutcome] | None] = queue.SimpleQueue()
+        self._service = engine.service(self._finish)
+        self._open: set[tuple[int, int]] = set()  # (monitor, claim) of what is under way
+        self._leaving = threading.Event()
+        self._lock = threading.Lock()
+        self._callers = ThreadPoolExecutor(max_workers=8, thread_name_prefix="probe-answers")
+        self._prober = threading.Thread(target=self._probe, name="prober", daemon=True)
+        self._recorder = threading.Thread(target=self._record, name="recorder", daemon=True)
+        self._prober.start()
+        self._recorder.start()
+
+    @property
+    def in_flight(self) -> int:
+        """Checks that are claimed for this process and not recorded yet."""
+        return len(self._open)
+
+    def submit(self, assignments: Iterable[Assignment], *, then: Then | None = None) -> None:
+        """Check all; waits while the loop is full.
+
+        `then`, if given, is called for each in some thread once it is recorded, with None where it is not.
+        """
+        for assignment in assignments:
+            self._room.acquire()
+            with self._lock:
+                self._open.add((assignment.monitor_id, assignment.claim))
+            self._service.submit(_Job(assignment, then), assignment.spec)
+
+    def submit_draft(self, spec: CheckSpec, *, then: Then) -> None:
+        """Check what is stored nowhere; `then` is called in some thread with the outcome."""
+        self._room.acquire()
+        self._service.submit(_Job(None, then), spec)
+
+    def drain(self, *, grace_sec: float) -> int:
+        """Let what is under way end, for so long; return the claims of the rest. How many those were."""
+        deadline = time.monotonic() + grace_sec
+        self._service.close()
+        self._prober.join(max(0.0, deadline - time.monotonic()))
+        self._done.put(None)
+        self._leaving.set()
+        self._recorder.join(_LAST_WRITE_SEC)
+        with self._lock:
+            left = sorted(self._open)
+        if left:
+            return_claims(left, now=utc_now())
+        self._callers.shutdown(wait=True)
+        return len(left)
+
+    def _probe(self) -> None:
+        try:
+            self._service.run()
+        except BaseException:
+            # A worker without its loop would take messages and check nothing. Leases bring back what it had.
+            logger.critical("the probe loop broke; this worker ends", exc_info=True)
+            os._exit(_BROKEN_LOOP)
+
+    def _finish(self, job: _Job, outcome: CheckOutcome) -> None:
+        """In the loop's thread."""
+        self._done.put((job, outcome))
+
+    def _record(self) -> None:
+        while True:
+            group = self._next_group()
+            if group is None:
+                return
+            self._take(group)
+            self._room.release(len(group))
+
+    def _next_group(self) -> list[tuple[_Job, CheckOutcome]] | None:
+        """Results in the order they came about, as many as are worth a transaction; None at the end."""
+        first = self._done.get()
+        if first is None:
+            return None
+        group = [first]
+        deadline = time.monotonic() + LINGER_SEC
+        while len(group) < MOST_AT_ONCE:
+            try:
+                item = self._done.get(timeout=max(0.0, deadline - time.monotonic()))
+            except queue.Empty:
+                break
+            if item is None:
+                self._done.put(None)
+                break
+            group.append(item)
+        return group
+
+    def _take(self, group: Sequence[tuple[_Job, CheckOutcome]]) -> None:
+        found = [(job, job.assignment, outcome) for job, outcome in group if job.assignment is not None]
+        for job, assignment, outcome in found:
+            if outcome.reason_code is ReasonCode.WORKER_LOST:
+                # Our own fault says nothing about the target. The lease runs out, and another worker tries.
+                logger.error("check of monitor %s was not made: %s", assignment.monitor_id, outcome.detail)
+        readings = [
+            Reading(assignment.monitor_id, assignment.claim, assignment.config_version, outcome)
+            for _, assignment, outcome in found
+            if outcome.reason_code is not ReasonCode.WORKER_LOST
+        ]
+        stored = self._store(readings) if readings else set()
+        with self._lock:
+            self._open.difference_update((each.monitor_id, each.claim) for _, each, _ in found)
+        for job, outcome in group:
+            if job.then is not None:
+                each = job.assignment
+                known = each is None or (each.monitor_id, each.claim) in stored
+                self._callers.submit(_call, job.then, outcome if known else None)
+
+    def _store(self, readings: Sequence[Reading]) -> set[tuple[int, int]]:
+        """Record all, however long the database is away; returns those that are stored, by monitor and claim."""
+        while True:
+            try:
+                record(readings, now=utc_now())
+            except (OperationalError, InterfaceError) as error:
+                # What was found is kept until it can be told. The slots stay taken, so no new work comes meanwhile.
+                logger.warning("results wait for the database: %s", error)
+                connection.close()
+                if self._leaving.wait(_RETRY_SEC):
+                    return set()
+            except DatabaseError:
+                if len(readings) == 1:
+                    logger.exception("the result of monitor %s cannot be stored", readings[0].monitor_id)
+                    return set()
+                return set().union(*(self._store([reading]) for reading in readings))
+            else:
+                return {(reading.monitor_id, reading.claim) for reading in readings}
+            finally:
+                release_connection()
+
+
+def _call(then: Then, outcome: CheckOutcome | None) -> None:
+    try:
+        then(outcome)
+    except RedisError as error:
+        logger.warning("an answer could not be left in the broker: %s", error)
+
+
+@cache
+def prober() -> Prober:
+    """This process's."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return Prober(probe_engine())
