@@ -6,12 +6,11 @@ Pure. A hostile body ends in a sentence, never in an error.
 from __future__ import annotations
 
 import codecs
-import json
 import re
 from collections.abc import Callable
 from functools import cached_property
-from typing import NoReturn
 
+from checks.json_path import NotJsonError, comparable, find_value
 from checks.spec import ContentRule, RuleType
 from checks.wording import quote
 
@@ -26,20 +25,6 @@ _BOMS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
-
-
-class _Number(str):
-    """A JSON number as the digits that the body holds: 1.10 stays 1.10, and no integer is too long to read."""
-
-    __slots__ = ()
-
-
-class _NotJsonError(ValueError):
-    pass
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise _NotJsonError(name)  # NaN, Infinity and -Infinity are Python's, not JSON's
 
 
 def _declared_charset(content_type: str | None) -> str | None:
@@ -68,7 +53,7 @@ def decode_body(body: bytes | bytearray, content_type: str | None) -> str:
 
 
 class _Body:
-    """A body that is decoded and parsed at most once, and only for a rule that asks."""
+    """A body that is decoded at most once, and only for a rule that asks."""
 
     def __init__(self, raw: bytes | bytearray, content_type: str | None) -> None:
         self._raw = raw
@@ -78,53 +63,15 @@ class _Body:
     def text(self) -> str:
         return decode_body(self._raw, self._content_type)
 
-    @cached_property
-    def json(self) -> object:
-        """The parsed body; numbers are _Number. Raises _NotJsonError, or RecursionError where nested too deep."""
-        try:
-            return json.loads(
-                self.text, parse_float=_Number, parse_int=_Number, parse_constant=_refuse_constant
-            )
-        except ValueError as error:
-            raise _NotJsonError(str(error)) from error
-
-
-def _walk(document: object, path: str) -> object:
-    """The value at a dot path: objects by key, arrays by index. Raises LookupError where there is none."""
-    value = document
-    for step in path.split("."):
-        if isinstance(value, dict):
-            value = value[step]
-        elif isinstance(value, list) and step.isascii() and step.isdecimal() and len(step) < 10:
-            value = value[int(step)]
-        else:
-            raise LookupError(step)
-    return value
-
-
-def _comparable(value: object) -> str:
-    """A value as `equals` spells it: a string as it is, everything else as compact JSON in the body's order."""
-    return value if isinstance(value, str) else _compact(value)
-
-
-def _compact(value: object) -> str:
-    if isinstance(value, _Number):
-        return value
-    if isinstance(value, dict):
-        return "{" + ",".join(f"{_compact(key)}:{_compact(item)}" for key, item in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ",".join(map(_compact, value)) + "]"
-    return json.dumps(value, ensure_ascii=False)
-
 
 def _check_json(rule: ContentRule, body: _Body, mask: Callable[[str], str]) -> str | None:
     name = quote(rule.path)
     try:
-        value = _walk(body.json, rule.path)
+        value = find_value(body.text, rule.path)
         if rule.equals is None:
             return None
-        found = _comparable(value)
-    except _NotJsonError:
+        found = comparable(value)
+    except NotJsonError:
         return (
             f"The body is not JSON, so its field {name} cannot be read; check what the address answers with."
         )

@@ -26,6 +26,7 @@ task_routes = {
     "monitors.tasks.probe_batch": {"queue": "probes"},
     "monitors.tasks.first_check": {"queue": "interactive"},
     "monitors.tasks.check_draft": {"queue": "interactive"},
+    "monitors.tasks.refresh_registrations": {"queue": "probes"},
 }
 
 worker_prefetch_multiplier = 1
@@ -39,6 +40,16 @@ beat_schedule = {
         "task": "monitors.tasks.dispatch_due",
         "schedule": 1.0,
         "options": {"expires": 5},  # after a stall the ticks that waited are not worth running
+    },
+    "refresh-registrations": {
+        "task": "monitors.tasks.refresh_registrations",
+        "schedule": 60.0,
+        "options": {"expires": 50},
+    },
+    "warn-of-expiries": {
+        "task": "monitors.tasks.warn_of_expiries",
+        "schedule": 600.0,
+        "options": {"expires": 500},
     },
     "sweep": {"task": "projects.tasks.sweep", "schedule": 3600.0, "options": {"expires": 3000}},
 }

@@ -1,4 +1,6 @@
-"""What is checked (Monitor), when and what came of it (MonitorState), and each transition (StatusChange)."""
+"""What is checked (Monitor), when and what came of it (MonitorState), each transition (StatusChange), and what
+runs out (DomainRegistration, ExpiryWarning).
+"""
 
 from __future__ import annotations
 
@@ -21,12 +23,33 @@ STATUS_CHOICES = [(v.value, v.value) for v in Verdict]
 REASON_CHOICES = [(r.value, r.value) for r in ReasonCode]
 
 
+class DomainRegistration(models.Model):
+    """A registrable domain and when it expires, looked up once for all monitors of all tenants that watch it.
+
+    `next_lookup_at` is when it is due, or the end of the lease of the worker that looks it up. `error` is what
+    the last lookup failed with; what was known before a failure stays.
+    """
+
+    name = models.CharField(max_length=253, unique=True, help_text="ASCII, in lower case.")
+    expires_at = models.DateTimeField(null=True)
+    looked_up_at = models.DateTimeField(null=True, help_text="The last lookup that told an expiry.")
+    next_lookup_at = models.DateTimeField(db_index=True)
+    failures = models.IntegerField(default=0, help_text="Lookups that failed since then.")
+    error = models.TextField(null=True)
+
+    def __str__(self) -> str:
+        return self.name
+
+
 class Monitor(models.Model):
     """The configuration of one monitor. `owner` is the account it counts against: its project's owner, if any."""
 
     public_id = models.CharField(max_length=40, unique=True, default=ids.monitor_id, editable=False)
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="monitors")
     project = models.ForeignKey(Project, null=True, on_delete=models.SET_NULL, related_name="monitors")
+    registration = models.ForeignKey(
+        DomainRegistration, null=True, on_delete=models.SET_NULL, related_name="monitors", editable=False
+    )
     created_at = models.DateTimeField()
     enabled = models.BooleanField(default=True)
     muted_until = models.DateTimeField(null=True)
@@ -246,6 +269,39 @@ class StatusChange(models.Model):
 
     def __str__(self) -> str:
         return f"{self.before} -> {self.after}"
+
+
+class ExpiryWarning(models.Model):
+    """A monitor's certificate or domain comes near its end. The row is the outbox too, as of StatusChange.
+
+    Once for each threshold and end: another `expires_at` is another certificate, or a renewed registration.
+    """
+
+    class Subject(models.TextChoices):
+        CERTIFICATE = "certificate"
+        DOMAIN = "domain"
+
+    monitor = models.ForeignKey(  # the index of the constraint begins with it
+        Monitor, on_delete=models.CASCADE, related_name="expiry_warnings", db_index=False
+    )
+    subject = models.CharField(max_length=11, choices=Subject.choices)
+    expires_at = models.DateTimeField()
+    threshold_days = models.SmallIntegerField()
+    at = models.DateTimeField()
+    processed_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["monitor", "subject", "expires_at", "threshold_days"], name="expiry_warning_once"
+            )
+        ]
+        indexes: ClassVar = [
+            models.Index(fields=["id"], name="expiry_outbox", condition=models.Q(processed_at=None)),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.subject} expires at {self.expires_at}"
 
 
 class SchedulerTick(models.Model):

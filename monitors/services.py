@@ -16,7 +16,9 @@ from core.egress import literal_address
 from core.errors import ApiError, MonitorLimit, NotFound, Unauthorized, ValidationFailed
 from monitors import drafts
 from monitors.drafts import PROBED_FIELDS, Draft, MonitorType
+from monitors.hosts import origin_of, watched_domain
 from monitors.models import LEASE_MARGIN, Monitor, MonitorState, StatusChange, draft_columns, watch_of
+from monitors.registrations import hold_registration
 from monitors.selectors import get_monitor
 from monitors.slots import next_slot
 from projects import access
@@ -53,8 +55,18 @@ def create_monitor(caller: Caller, given: Mapping[str, Any], *, now: datetime) -
         project, owner = _place(caller, given)
         draft = drafts.complete(given, floor_sec=owner.plan.min_interval_sec, permits_host=permits_host)
         _take_room(owner)
-        monitor = Monitor.objects.create(owner=owner, project=project, created_at=now, **draft_columns(draft))
-        state = MonitorState(monitor=monitor)
+        domain = watched_domain(draft)
+        registration = None if domain is None else hold_registration(domain, now=now)
+        monitor = Monitor.objects.create(
+            owner=owner,
+            project=project,
+            registration=registration,
+            created_at=now,
+            **draft_columns(draft),
+        )
+        state = MonitorState(
+            monitor=monitor, domain_expires_at=None if registration is None else registration.expires_at
+        )
         if draft.type is not MonitorType.HEARTBEAT:
             state.claim, state.claimed_at, state.slot_at = FIRST_CLAIM, now, now
             state.next_due_at = now + timedelta(milliseconds=draft.timeout_ms) + LEASE_MARGIN
@@ -93,9 +105,12 @@ def update_monitor(caller: Caller, public_id: str, given: Mapping[str, Any], *, 
         monitor.draft = after
         monitor.enabled, monitor.project, monitor.owner = enabled, project, owner
         _watch(monitor, state)
+        _follow_host(monitor, state, before, after, now=now)
         # A place that was not asked for is not written: its project may be deleted at this moment.
         moved = ["project", "owner"] if "project_id" in given else []
-        monitor.save(update_fields=["enabled", "config_version", *moved, *draft_columns(after)])
+        monitor.save(
+            update_fields=["enabled", "config_version", "registration", *moved, *draft_columns(after)]
+        )
         state.save(
             update_fields=[
                 "next_due_at",
@@ -105,6 +120,8 @@ def update_monitor(caller: Caller, public_id: str, given: Mapping[str, Any], *, 
                 "failures",
                 "passes",
                 "failing_since",
+                "cert_expires_at",
+                "domain_expires_at",
             ]
         )
     monitor.state = state
@@ -194,6 +211,19 @@ def _reschedule(
     elif after.interval_sec < before.interval_sec and state.claimed_at is None:
         soonest = now + timedelta(seconds=after.interval_sec)
         state.next_due_at = min(state.next_due_at or soonest, soonest)
+
+
+def _follow_host(
+    monitor: Monitor, state: MonitorState, before: Draft, after: Draft, *, now: datetime
+) -> None:
+    """What is known of the old host's certificate and registration says nothing about the new one's."""
+    if origin_of(before) != origin_of(after):
+        state.cert_expires_at = None
+    domain = watched_domain(after)
+    if domain != (None if monitor.registration is None else monitor.registration.name):
+        registration = None if domain is None else hold_registration(domain, now=now)
+        monitor.registration = registration
+        state.domain_expires_at = None if registration is None else registration.expires_at
 
 
 def _pause_or_resume(

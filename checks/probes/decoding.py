@@ -1,4 +1,4 @@
-"""Content codings undone as the body comes (RFC 9110, 8.4): gzip and deflate, and no more output than is asked for.
+"""Content codings undone as the body comes (RFC 9110, 8.4): gzip and deflate, within bounds of every layer.
 
 libcurl could do it, but lets a gzip stream that ends early pass as whole, and refuses a coding that it does not
 know even where nobody reads the body. Plain Python; a hostile stream ends in NotInCodingError.
@@ -12,7 +12,11 @@ from collections.abc import Generator, Iterable, Iterator
 ACCEPTED = "gzip, deflate"
 
 _PIECE = 65_536  # bounds what one step inflates a few bytes to
-_MOST_CODINGS = 3
+_MOST_CODINGS = 2
+# A layer inside another can decode to nothing for ever, and empty streams cost time and no bytes: neither is
+# compression of anything that somebody would read.
+_MOST_BYTES = 1024 * 1024 + _PIECE
+_MOST_STREAMS = 1_000
 _GZIP_MAGIC = b"\x1f\x8b"
 _GZIP, _ZLIB, _RAW = zlib.MAX_WBITS | 16, zlib.MAX_WBITS, -zlib.MAX_WBITS
 _KNOWN = {b"gzip": "gzip", b"x-gzip": "gzip", b"deflate": "deflate"}
@@ -22,6 +26,10 @@ class NotInCodingError(ValueError):
     """The bytes are not in the coding that was declared for them."""
 
 
+class TooMuchError(ValueError):
+    """There is more in the body than anybody reads."""
+
+
 class _Inflater:
     """One coding. A gzip body may be several streams in a row; what follows its last one is padding."""
 
@@ -29,16 +37,17 @@ class _Inflater:
         self._coding = coding
         self._stream: zlib._Decompress | None = None
         self._head = b""  # the first bytes of a stream, until there are enough to see what it is
-        self._begun = False
+        self._streams = 0
+        self._given = 0
         self._padding = False
 
     @property
     def whole(self) -> bool:
         """Whether the body may end here. An empty one, as answers to HEAD and 204s have, may."""
-        if self._padding or not (self._begun or self._head):
+        if self._padding or not (self._streams or self._head):
             return True
         # Between two streams what is left over is one byte that began none.
-        return self._begun and self._stream is None
+        return self._streams > 0 and self._stream is None
 
     def undo(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
         for piece in pieces:
@@ -56,10 +65,12 @@ class _Inflater:
             self._head = data
             return b""
         self._head = b""
-        if self._begun and not (self._coding == "gzip" and data.startswith(_GZIP_MAGIC)):
+        if self._streams and not (self._coding == "gzip" and data.startswith(_GZIP_MAGIC)):
             self._padding = True
             return b""
-        self._begun = True
+        self._streams += 1
+        if self._streams > _MOST_STREAMS:
+            raise TooMuchError
         self._stream = zlib.decompressobj(self._window(data))
         return data
 
@@ -77,8 +88,11 @@ class _Inflater:
                 out = stream.decompress(data, _PIECE)
             except zlib.error as error:
                 raise NotInCodingError(self._coding) from error
+            self._given += len(out)
             if out:
                 yield out
+            if self._given > _MOST_BYTES:
+                raise TooMuchError
             if stream.eof:
                 self._stream = None
                 return stream.unused_data
@@ -100,7 +114,10 @@ class Decoder:
         return all(inflater.whole for inflater in self._inflaters)
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
-        """The decoded bytes, in pieces of at most 64 KiB. Raises NotInCodingError, as it is iterated."""
+        """The decoded bytes, in pieces of at most 64 KiB.
+
+        Raises NotInCodingError and TooMuchError, as it is iterated.
+        """
         pieces: Iterable[bytes] = (chunk,)
         for inflater in self._inflaters:
             pieces = inflater.undo(pieces)

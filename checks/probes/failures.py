@@ -36,6 +36,9 @@ _CERTIFICATE_FAULTS = {
     67: "the key of an authority in the certificate's chain is too weak; replace the certificate",
     68: "the certificate's signature is too weak; replace it",
 }
+# Results that pycurl has no name for.
+_WEIRD_SERVER_REPLY = 8
+_NO_CLIENT_CERTIFICATE = 98
 _TLS_CODES = frozenset(
     {
         pycurl.E_PEER_FAILED_VERIFICATION,
@@ -44,16 +47,16 @@ _TLS_CODES = frozenset(
         pycurl.E_SSL_CONNECT_ERROR,
         pycurl.E_SSL_INVALIDCERTSTATUS,
         pycurl.E_SSL_ISSUER_ERROR,
+        _NO_CLIENT_CERTIFICATE,
     }
 )
-# Results that pycurl has no name for.
-_WEIRD_SERVER_REPLY = 8
 _TOO_LARGE = 100
 _NOT_HTTP_CODES = frozenset({pycurl.E_UNSUPPORTED_PROTOCOL, _WEIRD_SERVER_REPLY, _TOO_LARGE})
 _NOT_HTTP = (
     "The server's answer is not valid HTTP, or its headers are too large; check that a web server listens on that "
     "port, and what it sends."
 )
+_CERTIFICATE_WANTED = "alert certificate required"
 # What says something about this worker and nothing about the target.
 _OWN_CODES = frozenset(
     {pycurl.E_OUT_OF_MEMORY, pycurl.E_FAILED_INIT, pycurl.E_SSL_CACERT_BADFILE, pycurl.E_WRITE_ERROR}
@@ -116,7 +119,7 @@ def _tls_fault(hop: Hop, transfer: Transfer) -> str:
         return "the server and Pulsekeeper share no way of encryption; check the server's TLS settings"
     if "unrecognized name" in message:
         return "the server has no certificate for this host name; check its virtual hosts"
-    if "certificate required" in message or "bad certificate" in message:
+    if hop.code == _NO_CLIENT_CERTIFICATE or _CERTIFICATE_WANTED in message or "bad certificate" in message:
         return (
             "the server asks for a client certificate, which Pulsekeeper has none of; exempt the URL from it"
         )
@@ -194,7 +197,8 @@ def explain(spec: CheckSpec, hop: Hop, transfer: Transfer) -> Failure | None:
         return Failure(
             ReasonCode.DNS_FAILURE, "The name of the target could not be resolved; check its DNS records."
         )
-    if code in _TLS_CODES:
+    # TLS 1.3 asks for a client certificate when the handshake is through, which libcurl calls a broken read.
+    if code in _TLS_CODES or (code == pycurl.E_RECV_ERROR and _CERTIFICATE_WANTED in hop.message.lower()):
         fault = _tls_fault(hop, transfer)
         if spec.check_ssl:
             return Failure(ReasonCode.TLS_FAILURE, f"SSL problem: {fault}.")

@@ -28,6 +28,7 @@ _TRY_SECONDS = 0.25
 _TRIES = 6
 _LONELY_SECONDS = 0.3  # how long an A record is waited for before AAAA alone will do
 _JOIN_SECONDS = 5.0  # a lookup this old is between late tries; who asks now is better served by a new one
+_MOST_ALONE = 64  # lookups with a socket and a thread of their own
 _NAME_CHARS = 120  # of a name in a sentence
 
 
@@ -40,15 +41,20 @@ class Answer:
 
 
 class _Lookup:
-    """One question under way and who waits for its answer. `started` is in monotonic seconds."""
+    """One question under way and who waits for its answer. `started` is in monotonic seconds.
 
-    __slots__ = ("answered", "host", "started", "waiting")
+    `garbled`: the shared `channel` brought bytes that are no message, so it is to be asked on one of its own.
+    """
 
-    def __init__(self, host: str, on_answer: Callable[[Answer], None]) -> None:
+    __slots__ = ("answered", "channel", "garbled", "host", "started", "waiting")
+
+    def __init__(self, host: str, channel: pycares.Channel, on_answer: Callable[[Answer], None]) -> None:
         self.host = host
+        self.channel = channel
         self.started = time.monotonic()
         self.waiting = [on_answer]
         self.answered = False
+        self.garbled = False
 
 
 _ERRORS = {
@@ -85,6 +91,16 @@ def _addresses(found: pycares.AddrInfoResult) -> str:
     return ",".join(spelt)
 
 
+def _ask(
+    channel: pycares.Channel,
+    host: str,
+    callback: Callable[[pycares.AddrInfoResult | None, int], None],
+    *,
+    family: socket.AddressFamily = socket.AF_UNSPEC,
+) -> None:
+    channel.getaddrinfo(host, None, family=family, type=socket.SOCK_STREAM, callback=callback)
+
+
 class Resolver:
     """Thread-safe; one for all loops of an engine. Nothing of it holds up the process's exit.
 
@@ -100,7 +116,11 @@ class Resolver:
         self._lock = threading.Lock()
         self._known: dict[str, tuple[float, Answer]] = {}
         self._under_way: dict[str, _Lookup] = {}
-        self._channel = pycares.Channel(timeout=_TRY_SECONDS, tries=_TRIES, servers=servers)
+        self._alone = 0
+        self._new_channel = partial(
+            pycares.Channel, timeout=_TRY_SECONDS, tries=_TRIES, servers=tuple(servers)
+        )
+        self._channel = self._new_channel()
         self._asked: SimpleQueue[_Lookup] = SimpleQueue()
         threading.Thread(target=self._attend, name="probe-resolver", daemon=True).start()
 
@@ -119,42 +139,66 @@ class Resolver:
             if lookup is not None and time.monotonic() - lookup.started < _JOIN_SECONDS:
                 lookup.waiting.append(on_answer)
                 return
-            lookup = self._under_way[host] = _Lookup(host, on_answer)
-        self._ask(host, socket.AF_UNSPEC, partial(self._take, lookup))
+            lookup = self._under_way[host] = _Lookup(host, self._channel, on_answer)
+        _ask(self._channel, host, partial(self._take, lookup))
         if not lookup.answered:  # the hosts file and c-ares' own memory answer at once
             self._asked.put(lookup)
 
-    def _ask(
-        self,
-        host: str,
-        family: socket.AddressFamily,
-        callback: Callable[[pycares.AddrInfoResult | None, int], None],
-    ) -> None:
-        self._channel.getaddrinfo(host, None, family=family, type=socket.SOCK_STREAM, callback=callback)
-
     def _attend(self) -> None:
-        """Ask for AAAA alone where A does not come.
+        """Ask a second time where the first question alone does not do.
 
         c-ares gives up on a lost AAAA as soon as it has A, but not the other way round: a name whose servers
         answer AAAA and drop A would wait for all tries.
         """
         while True:
             lookup = self._asked.get()
-            if lookup.answered:
+            if lookup.garbled:
+                self._ask_alone(lookup)
                 continue
-            time.sleep(max(0.0, lookup.started + _LONELY_SECONDS - time.monotonic()))
             if not lookup.answered:
+                time.sleep(max(0.0, lookup.started + _LONELY_SECONDS - time.monotonic()))
+            if not lookup.answered and not lookup.garbled:
                 # Fully qualified, lest a search domain answers for a name whose own zone is only slow.
-                self._ask(
-                    lookup.host.removesuffix(".") + ".", socket.AF_INET6, partial(self._take_lonely, lookup)
-                )
+                name = lookup.host.removesuffix(".") + "."
+                _ask(lookup.channel, name, partial(self._take_lonely, lookup), family=socket.AF_INET6)
+
+    def _ask_alone(self, lookup: _Lookup) -> None:
+        """Bytes that are no message make c-ares ask everything anew that waits on the socket they came over, and
+        use up everybody's tries: one name of a hostile zone would fail the lookups beside it.
+        """
+        with self._lock:
+            room = self._alone < _MOST_ALONE
+            self._alone += room
+        if not room:
+            self._settle(lookup, None, errno.ARES_EBADRESP)
+            return
+        try:
+            lookup.channel = self._new_channel()
+        except pycares.AresError:  # the system has no socket or thread left
+            self._take_alone(lookup, None, errno.ARES_ENOMEM)
+            return
+        lookup.started, lookup.garbled = time.monotonic(), False
+        _ask(lookup.channel, lookup.host, partial(self._take_alone, lookup))
+        self._asked.put(lookup)
+
+    def _take_alone(self, lookup: _Lookup, found: pycares.AddrInfoResult | None, status: int) -> None:
+        with self._lock:
+            self._alone -= 1
+        self._settle(lookup, found, status)
 
     def _take_lonely(self, lookup: _Lookup, found: pycares.AddrInfoResult | None, _status: int) -> None:
         if found is not None:
-            self._take(lookup, found, errno.ARES_SUCCESS)
+            self._settle(lookup, found, errno.ARES_SUCCESS)
 
     def _take(self, lookup: _Lookup, found: pycares.AddrInfoResult | None, status: int) -> None:
         """In c-ares' thread, or in that of the caller where c-ares had to ask nobody."""
+        if status == errno.ARES_EBADRESP:
+            lookup.garbled = True
+            self._asked.put(lookup)
+        else:
+            self._settle(lookup, found, status)
+
+    def _settle(self, lookup: _Lookup, found: pycares.AddrInfoResult | None, status: int) -> None:
         addresses = "" if found is None else _addresses(found)
         if addresses:
             answer = Answer(addresses)

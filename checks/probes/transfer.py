@@ -9,7 +9,7 @@ from enum import Enum
 
 import pycurl
 
-from checks.probes.decoding import ACCEPTED, Decoder, NotInCodingError, decoder_for
+from checks.probes.decoding import ACCEPTED, Decoder, NotInCodingError, TooMuchError, decoder_for
 from checks.probes.request import Request
 
 BODY_CAP = 1024 * 1024
@@ -251,6 +251,9 @@ class Transfer:
         except NotInCodingError:
             self.body_fault = BodyFault.LIE
             return self._hang_up()
+        except TooMuchError:
+            self.over_cap = True
+            return self._hang_up()
         if self._on_wire > _WIRE_CAP:
             self.over_cap = True
             return self._hang_up()
@@ -284,6 +287,8 @@ class Transfer:
             self._answered = True
             self._begin_headers(line)
             return
+        if self._headers_ended:
+            return  # a trailer after a chunked body, which says nothing that a check asks
         if len(self.lines) < _MOST_LINES:
             self.lines.append(line)
         if line[:17].lower() == b"content-encoding:":

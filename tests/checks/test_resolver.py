@@ -144,6 +144,17 @@ def test_names_that_hang_delay_no_other(targets: TargetServer) -> None:
     assert time.monotonic() - started < 1
 
 
+def test_a_name_whose_answers_are_garbage_harms_no_other(targets: TargetServer) -> None:
+    late = {f"late{number}.test": Name(V4, seconds=0.2) for number in range(30)}
+    garbled = {f"garbled{number}.test": Name(Fault.GARBAGE, Fault.GARBAGE) for number in range(5)}
+    names = targets.serve_names({**late, **garbled})
+    asker = Asker(Resolver([names.address]))
+    for host in (*late, *garbled):
+        asker.ask(host)
+    asker.first(35)
+    assert {host for host, answer in asker.answers if answer.error is not None} == set(garbled)
+
+
 def test_a_silent_server_is_told_apart() -> None:
     """Nobody listens there, so c-ares hears at once that nobody does."""
     answer = Asker(Resolver(["127.0.0.1:9"])).answer("www.test")

@@ -22,7 +22,7 @@ BROTLI_HELLO = b"\x0b\x05\x80hello world\x03"
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 EMPTY_MEMBER = gzip.compress(b"", mtime=0)
 EMPTY_BLOCK = b"\0\0\0\xff\xff"  # of deflate, stored
-SILENT_BYTES = 64 * 1024
+SILENT_BYTES = 64 * MIB
 SECRET = "secret-7f3a"  # a header's value, which no outcome may tell
 
 Draw = st.DrawFn

@@ -1,9 +1,10 @@
-"""Server certificates for 127.0.0.1 and localhost, good and bad in one way each."""
+"""Server contexts for this machine and a few names of tests, good and bad in one way each."""
 
 from __future__ import annotations
 
 import datetime
 import ssl
+import warnings
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-NAMES = ("127.0.0.1", "localhost")
+NAMES = ("127.0.0.1", "::1", "localhost", "www.tls.test")
 EXPIRED_AT = datetime.datetime(2020, 1, 2, 3, 4, 5, tzinfo=datetime.UTC)
 GOOD_UNTIL = datetime.datetime(2031, 1, 2, 3, 4, 5, tzinfo=datetime.UTC)
 
@@ -38,6 +39,60 @@ class Certificates:
 
     def unknown_issuer(self) -> ssl.SSLContext:
         return _context(trustme.CA().issue_cert(*NAMES, not_after=GOOD_UNTIL))
+
+    def not_yet_valid(self) -> ssl.SSLContext:
+        start = GOOD_UNTIL + datetime.timedelta(days=36_500)
+        end = start + datetime.timedelta(days=90)
+        return _context(self._trusted.issue_cert(*NAMES, not_before=start, not_after=end))
+
+    def name_only(self) -> ssl.SSLContext:
+        """For whoever asks for an address."""
+        return _context(self._trusted.issue_cert("localhost", not_after=GOOD_UNTIL))
+
+    def wildcard(self) -> ssl.SSLContext:
+        return _context(self._trusted.issue_cert("*.wild.tls.test", not_after=GOOD_UNTIL))
+
+    def by_name(self) -> ssl.SSLContext:
+        """The right certificate only for a client that names the host in its hello."""
+        right = _context(self._trusted.issue_cert("named.tls.test", not_after=GOOD_UNTIL))
+        context = self.other_host()
+
+        def choose(connection: ssl.SSLObject, name: str | None, _: ssl.SSLContext) -> None:
+            if name == "named.tls.test":
+                connection.context = right
+
+        context.sni_callback = choose
+        return context
+
+    def chain(self) -> ssl.SSLContext:
+        return _context(self._trusted.create_child_ca().issue_cert(*NAMES, not_after=GOOD_UNTIL))
+
+    def no_intermediate(self) -> ssl.SSLContext:
+        leaf = self._trusted.create_child_ca().issue_cert(*NAMES, not_after=GOOD_UNTIL)
+        file = self._folder / "no-intermediate.pem"
+        file.write_bytes(leaf.private_key_pem.bytes() + leaf.cert_chain_pems[0].bytes())
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(file)
+        return context
+
+    def only_1_2(self) -> ssl.SSLContext:
+        context = self.good()
+        context.maximum_version = ssl.TLSVersion.TLSv1_2
+        return context
+
+    def only_1_3(self) -> ssl.SSLContext:
+        context = self.good()
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+        return context
+
+    def old(self) -> ssl.SSLContext:
+        context = self.good()
+        context.set_ciphers("ALL:@SECLEVEL=0")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # that it is deprecated is the case
+            context.minimum_version = ssl.TLSVersion.TLSv1
+            context.maximum_version = ssl.TLSVersion.TLSv1_1
+        return context
 
     def self_signed(self) -> ssl.SSLContext:
         key = ec.generate_private_key(ec.SECP256R1())

@@ -30,6 +30,11 @@ class Reset:
 
 
 @dataclass(frozen=True)
+class HangUp:
+    """Close the sending side in TCP alone: TLS, if there is any, says nothing of an end."""
+
+
+@dataclass(frozen=True)
 class Repeat:
     """Send `chunk` every `seconds` until the client hangs up."""
 
@@ -54,7 +59,7 @@ class Unasked:
     script: Script
 
 
-Step = bytes | Hang | Reset | Repeat | Pause | Listen
+Step = bytes | Hang | HangUp | Reset | Repeat | Pause | Listen
 Script = Sequence[Step]
 Routes = Script | Unasked | Mapping[str, Script] | Callable[["Seen"], Script]
 
@@ -225,6 +230,9 @@ async def _do(step: Step, reader: asyncio.StreamReader, writer: asyncio.StreamWr
                 writer.write(chunk)
                 await writer.drain()
                 await asyncio.sleep(seconds)
+        case HangUp():
+            writer.get_extra_info("socket").shutdown(socket.SHUT_WR)
+            await reader.read()
         case Reset():
             raw: socket.socket = writer.get_extra_info("socket")
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

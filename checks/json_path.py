@@ -1,0 +1,124 @@
+"""One value of a JSON body, by a dot path (decision 23). Pure.
+
+The body is scanned, not built: a hostile mebibyte of `[1,1,…]` would be 50 MB of objects and a quarter of a second
+in the thread that runs all other checks. So the value is found as the text that it has in the body, which is also
+how numbers are compared: 1.10 stays 1.10, and no integer is too long to read.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+from msgspec import DecodeError, Raw
+
+_ABSENT = Raw(b"")
+_BLANKS = b" \t\n\r"
+# Farther into an array every item before it is an object of its own: bearable, since the path is the owner's.
+_MOST_FIELDS = 1_000
+# A longer object or array is not spelled out: no `equals` holds as much, whatever its blanks and escapes.
+_LONGEST_COMPACT = 64 * 1024
+# Escapes of half a character are JSON by its grammar, and real: text that was cut amid an emoji. The scanner
+# refuses them, so they are taken out. All else is matched in runs, possessively: one match, no way back.
+_LONE_SURROGATE = re.compile(
+    rb"""((?: [^\\]++
+           | \\[^u]
+           | \\u(?![dD][89a-fA-F])
+           | \\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}
+         )++) | \\u[dD][89a-fA-F][0-9a-fA-F]{2}""",
+    re.VERBOSE,
+)
+
+
+class NotJsonError(ValueError):
+    """The text is not JSON. NaN and Infinity are Python's, not JSON's."""
+
+
+class _Number(str):
+    """A JSON number as its digits."""
+
+    __slots__ = ()
+
+
+def find_value(text: str, path: str) -> bytes:
+    """The JSON text of the value at `path`: objects by key, of duplicates the last, arrays by index.
+
+    Raises NotJsonError, LookupError where there is no such value, RecursionError where nested too deep.
+    """
+    body = text.encode(errors="replace")
+    try:
+        whole = msgspec.json.decode(body, type=Raw)
+    except DecodeError:
+        whole = _decode_repaired(body)
+    value = bytes(whole)
+    for step in path.split("."):
+        value = _step_into(value, step)
+    return value
+
+
+def _decode_repaired(body: bytes) -> Raw:
+    try:
+        return msgspec.json.decode(_LONE_SURROGATE.sub(rb"\1", body), type=Raw)
+    except DecodeError as error:
+        raise NotJsonError(str(error)) from error
+
+
+def _step_into(value: bytes, step: str) -> bytes:
+    """`value` is known to be JSON."""
+    first = value.lstrip(_BLANKS)[:1] if value[:1].isspace() else value[:1]
+    found: Any = _ABSENT
+    if first == b"{":
+        try:
+            kind = _object_with(step)
+        except (
+            ValueError
+        ):  # a name with a quote, a backslash or a control in it, which msgspec cannot single out
+            found = msgspec.json.decode(value, type=dict[str, Raw]).get(step, _ABSENT)
+        else:
+            found = msgspec.json.decode(value, type=kind).item_0
+    elif first == b"[" and step.isascii() and step.isdecimal() and len(step) < 10:
+        index = int(step)
+        if index < _MOST_FIELDS:
+            found = getattr(msgspec.json.decode(value, type=_array_until(index)), f"item_{index}")
+        else:
+            items = msgspec.json.decode(value, type=list[Raw])
+            found = items[index] if index < len(items) else _ABSENT
+    text = bytes(found)
+    if not text:
+        raise LookupError(step)
+    return text
+
+
+@lru_cache(maxsize=512)
+def _object_with(name: str) -> Any:
+    """A type that takes one member of an object and passes over the others. Raises ValueError for odd names."""
+    return msgspec.defstruct("Object", [("item_0", Raw, _ABSENT)], rename={"item_0": name})
+
+
+@lru_cache(maxsize=64)
+def _array_until(index: int) -> Any:
+    """A type that takes the first items of an array and passes over the rest."""
+    fields = [(f"item_{number}", Raw, _ABSENT) for number in range(index + 1)]
+    return msgspec.defstruct("Array", fields, array_like=True)
+
+
+def comparable(value: bytes) -> str:
+    """A value as `equals` spells it: a string as it is, all else as compact JSON in the body's order."""
+    if value[:1] == b'"':
+        return msgspec.json.decode(value, type=str)
+    if value[:1] not in b"{[" or len(value) > _LONGEST_COMPACT:
+        return value.decode()
+    return _compact(json.loads(value, parse_float=_Number, parse_int=_Number))
+
+
+def _compact(value: object) -> str:
+    if isinstance(value, _Number):
+        return value
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{_compact(key)}:{_compact(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(_compact, value)) + "]"
+    return json.dumps(value, ensure_ascii=False)

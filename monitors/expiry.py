@@ -1,0 +1,59 @@
+"""Warnings before a certificate or a registration ends, each once."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from django.db import connection
+
+from monitors.drafts import MonitorType
+from monitors.models import ExpiryWarning
+
+THRESHOLDS = (30, 14, 7, 3, 1)
+"""Days. Crossed when no more than that is left; what ends today or has ended has crossed the last."""
+
+# The tightest crossed threshold, unless there was a warning as tight: a certificate first seen 5 days before its
+# end warns with 7 and not with 14 and 30 too. Hours, for a day of SQL depends on the session's time zone.
+_WARN = """
+    INSERT INTO monitors_expirywarning (monitor_id, subject, expires_at, threshold_days, at)
+    SELECT monitor.id, %(subject)s, state.{column}, crossed.days, %(now)s
+      FROM monitors_monitorstate AS state
+      JOIN monitors_monitor AS monitor ON monitor.id = state.monitor_id
+     CROSS JOIN LATERAL (
+            SELECT min(days) AS days
+              FROM unnest(%(thresholds)s::smallint[]) AS threshold (days)
+             WHERE state.{column} <= %(now)s + make_interval(hours => 24 * days)
+           ) AS crossed
+     WHERE crossed.days IS NOT NULL
+       AND monitor.enabled
+       AND monitor.{switch}
+       AND monitor.type <> %(heartbeat)s
+       AND NOT EXISTS (
+            SELECT
+              FROM monitors_expirywarning AS earlier
+             WHERE earlier.monitor_id = monitor.id
+               AND earlier.subject = %(subject)s
+               AND earlier.expires_at = state.{column}
+               AND earlier.threshold_days <= crossed.days
+           )
+        ON CONFLICT DO NOTHING
+"""
+_STATEMENTS = {
+    ExpiryWarning.Subject.CERTIFICATE: _WARN.format(column="cert_expires_at", switch="check_ssl"),
+    ExpiryWarning.Subject.DOMAIN: _WARN.format(column="domain_expires_at", switch="check_domain"),
+}
+
+
+def warn_of_expiries(now: datetime) -> None:
+    """Note what has crossed a threshold since it was last looked; paused monitors are not warned about."""
+    with connection.cursor() as cursor:
+        for subject, statement in _STATEMENTS.items():
+            cursor.execute(
+                statement,
+                {
+                    "subject": subject.value,
+                    "now": now,
+                    "thresholds": list(THRESHOLDS),
+                    "heartbeat": MonitorType.HEARTBEAT.value,
+                },
+            )

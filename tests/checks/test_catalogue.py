@@ -1,0 +1,233 @@
+"""Every case of the catalogue three ways: by the engine, by the API's test endpoint, and as a scheduled check.
+
+Each way has all cases under way at once, and each must come to the same verdicts.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from celery.contrib.testing.worker import start_worker
+from django.db import connection
+from pytest_django.fixtures import Settings
+
+from checks.engine import probe_engine
+from checks.models import CheckResult
+from checks.probes import ProbeEngine
+from checks.probes.resolver import Resolver
+from checks.spec import CheckOutcome, CheckSpec
+from config.celery import app
+from core.clock import utc_now
+from monitors import drafts
+from monitors.models import MonitorState, spec_of
+from monitors.services import permits_host
+from monitors.tasks import dispatch_due
+from tests.api.client import Api
+from tests.checks.conftest import LOOPBACK
+from tests.makers import empty_broker, make_monitor, make_user
+from tests.processes.waiting import until
+from tests.targets.catalogue import CASES, Case
+from tests.targets.certificates import Certificates
+from tests.targets.document import DOCUMENT, with_catalogue
+from tests.targets.stage import Stage
+
+AT_ONCE = 40
+OVERRUN = timedelta(milliseconds=250)
+LONGEST_DETAIL = 300
+
+
+@dataclass(frozen=True)
+class Found:
+    """What one way found; the API's test endpoint tells no reason code."""
+
+    status: str
+    http_status: int | None
+    detail: str | None
+    reason_code: str | None = None
+
+
+@pytest.fixture(scope="module")
+def stage(certificates: Certificates) -> Iterator[Stage]:
+    with Stage(CASES, certificates) as stage:
+        yield stage
+
+
+@pytest.fixture
+def worker(stage: Stage, transactional_db: None, settings: Settings) -> Iterator[None]:
+    """A real worker on the real broker that asks the stage's name server and trusts its authority."""
+    settings.DNS_SERVERS = [stage.names.address]
+    settings.SSL_CERT_FILE = stage.ca_file
+    settings.THROTTLE_SCALE = 0
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+    empty_broker()
+    probe_engine.cache_clear()
+    queues = ["interactive", "probes"]
+    with start_worker(app, pool="threads", concurrency=AT_ONCE, perform_ping_check=False, queues=queues):
+        yield
+    probe_engine.cache_clear()
+
+
+def compare(found: Mapping[str, Found], *, with_reason: bool = True) -> None:
+    """Fails with a line for each case that came out otherwise than the catalogue says."""
+    lines = [
+        f"{case.id}: {fault}" for case in CASES for fault in _faults(case, found.get(case.id), with_reason)
+    ]
+    assert not lines, "\n".join(lines)
+
+
+def _faults(case: Case, found: Found | None, with_reason: bool) -> Iterator[str]:
+    if found is None:
+        yield "no result"
+        return
+    expected = (case.status, case.http_status, case.reason_code if with_reason else None)
+    if (came := (found.status, found.http_status, found.reason_code if with_reason else None)) != expected:
+        yield f"{came} instead of {expected}: {found.detail}"
+    detail = found.detail or ""
+    if case.words not in detail:
+        yield f"{case.words!r} is not in {detail!r}"
+    if (found.detail is None) is not (found.status == "up"):
+        yield f"{found.status} with the detail {found.detail!r}"
+    if detail and (not detail.endswith(".") or len(detail) > LONGEST_DETAIL or not detail.isprintable()):
+        yield f"{detail!r} is no sentence to show"
+
+
+def _timed(case: Case, outcome: CheckOutcome) -> bool:
+    """Whether the timings are those of decision 20: in order, not split over redirects, whole for a pass."""
+    split = [outcome.connect_ms, outcome.ttfb_ms]
+    if case.settings.get("follow_redirects"):
+        return split == [None, None] and (outcome.latency_ms is not None or not outcome.passed)
+    reached = [time for time in (*split, outcome.latency_ms) if time is not None]
+    return reached == sorted(reached) and (len(reached) == 3 or not outcome.passed)
+
+
+def spec_for(case: Case, stage: Stage) -> CheckSpec:
+    draft = drafts.complete(stage.inputs[case.id], floor_sec=60, permits_host=permits_host)
+    return spec_of(draft, run_id="run-1")
+
+
+class Metronome:
+    """Measures how late this machine, with whatever else runs on it, wakes a thread that is due."""
+
+    def __init__(self) -> None:
+        self._stopped = threading.Event()
+        self.latest = timedelta()
+
+    @contextmanager
+    def beating(self) -> Iterator[None]:
+        thread = threading.Thread(target=self._beat)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._stopped.set()
+            thread.join()
+
+    def _beat(self) -> None:
+        step = 0.01
+        due = time.monotonic() + step
+        while not self._stopped.wait(max(0.0, due - time.monotonic())):
+            self.latest = max(self.latest, timedelta(seconds=time.monotonic() - due))
+            due = time.monotonic() + step
+
+
+def test_by_the_engine(stage: Stage) -> None:
+    engine = ProbeEngine(LOOPBACK, stage.ca_file, resolver=Resolver([stage.names.address]))
+    began: dict[str, datetime] = {}
+    outcomes: dict[str, CheckOutcome] = {}
+
+    def specs() -> Iterator[tuple[Case, CheckSpec]]:
+        for case in CASES:
+            spec = spec_for(case, stage)
+            began[case.id] = utc_now()
+            yield case, spec
+
+    metronome = Metronome()
+    with metronome.beating():
+        engine.run(
+            specs(),
+            lambda case, outcome: outcomes.setdefault(case.id, outcome),
+            max_in_flight=len(CASES),
+        )
+    found = {
+        name: Found(outcome.verdict, outcome.http_status, outcome.detail, outcome.reason_code)
+        for name, outcome in outcomes.items()
+    }
+    compare(found)
+    assert [case.id for case in CASES if not _timed(case, outcomes[case.id])] == []
+    overrun = {
+        case.id: took
+        for case in CASES
+        if (took := outcomes[case.id].checked_at - began[case.id])
+        > timedelta(milliseconds=case.settings.get("timeout_ms", 10_000)) + OVERRUN + metronome.latest
+    }
+    assert overrun == {}
+
+
+def test_by_the_api(stage: Stage, worker: None) -> None:
+    user = make_user()
+    token = Api.signed_in(user).token
+
+    def ask(case: Case) -> Found:
+        try:
+            answer = Api(token).post("/v1/monitors/test", stage.inputs[case.id])
+            assert answer.status == 200, f"{case.id}: {answer.text}"
+            result = answer.json
+            return Found(result["status"], result["http_status"], result["detail"])
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(AT_ONCE) as callers:
+        found = dict(zip((case.id for case in CASES), callers.map(ask, CASES), strict=True))
+    compare(found, with_reason=False)
+
+
+def test_as_scheduled_checks(stage: Stage, worker: None) -> None:
+    user = make_user()
+    cases = {make_monitor(user, **stage.inputs[case.id]).pk: case for case in CASES}
+    # As though the first checks had been made long ago.
+    MonitorState.objects.update(claimed_at=None, next_due_at=utc_now())
+    dispatch_due()
+    until(lambda: CheckResult.objects.count() == len(CASES), 60, "a result for every monitor")
+    found = {
+        cases[result.monitor_id].id: Found(
+            result.verdict, result.http_status, result.detail, result.reason_code
+        )
+        for result in CheckResult.objects.all()
+    }
+    compare(found)
+
+
+def test_the_catalogue_is_sound() -> None:
+    assert len(CASES) >= 80
+    assert [name for name, count in Counter(case.id for case in CASES).items() if count > 1] == []
+    names = Counter(name for case in CASES for name in case.zone)
+    assert [name for name, count in names.items() if count > 1] == []
+    assert [case.id for case in CASES if not case.about.endswith(".") or not case.about[:1].isupper()] == []
+    assert [case.id for case in CASES if case.status == "down" and not case.words] == []
+    covered: set[Any] = {case.reason_code for case in CASES}
+    assert covered >= {
+        "timeout",
+        "dns_failure",
+        "connection_failure",
+        "tls_failure",
+        "http_failure",
+        "content_failure",
+        "partial_response",
+        "redirect_failure",
+        "blocked_target",
+    }
+
+
+def test_the_document_holds_the_catalogue() -> None:
+    """`python -m tests.targets.document` writes it anew."""
+    text = DOCUMENT.read_text()
+    assert text == with_catalogue(text)

@@ -1,0 +1,40 @@
+"""The catalogue of failures: targets that misbehave, and the verdict that each must get. Data alone.
+
+`tests.targets.stage` puts them up, `tests/checks/test_catalogue.py` checks them all, three ways, and
+`python -m tests.targets.document` writes them into docs/probing.md.
+"""
+
+from tests.targets.catalogue import (
+    addresses,
+    breaks,
+    codings,
+    extremes,
+    jsons,
+    methods,
+    redirects,
+    stalls,
+    statuses,
+    texts,
+    tls,
+)
+from tests.targets.catalogue.case import Case, Closed, Full, Place
+
+GROUPS = tuple(
+    module.GROUP
+    for module in (
+        statuses,
+        redirects,
+        methods,
+        stalls,
+        breaks,
+        codings,
+        texts,
+        jsons,
+        tls,
+        addresses,
+        extremes,
+    )
+)
+CASES: tuple[Case, ...] = tuple(case for group in GROUPS for case in group.cases)
+
+__all__ = ["CASES", "GROUPS", "Case", "Closed", "Full", "Place"]

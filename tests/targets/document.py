@@ -1,0 +1,47 @@
+"""Writes the catalogue into docs/probing.md, between its markers: `python -m tests.targets.document`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.targets.catalogue import CASES, GROUPS, Case
+from tests.targets.catalogue.case import Group
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "probing.md"
+START, END = "<!-- catalogue -->", "<!-- /catalogue -->"
+_LONGEST_VALUE = 60
+
+
+def _settings(case: Case) -> str:
+    """What the monitor asks for beyond a GET, as the API takes it; long values cut."""
+    given = {name: value for name, value in case.settings.items() if (name, value) != ("method", "GET")}
+    shown = ", ".join(f"{name}: {_value(value)}" for name, value in given.items() if value not in ([], {}))
+    return f"`{shown}`" if shown else ""
+
+
+def _value(value: object) -> str:
+    text = json.dumps(value, ensure_ascii=True).replace("|", "\\u007c").replace("`", "\\u0060")
+    return text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 1] + "…"
+
+
+def _row(case: Case) -> str:
+    about = case.about.replace("|", "\\|").replace("<", "&lt;")
+    verdict = case.status if case.reason_code is None else f"{case.status}, `{case.reason_code}`"
+    return f"| {case.id} | {about} | {_settings(case)} | {verdict} |"
+
+
+def _section(group: Group) -> str:
+    rows = "\n".join(map(_row, group.cases))
+    return f"### {group.name}\n\n| case | the target | the monitor | verdict |\n|---|---|---|---|\n{rows}\n"
+
+
+def with_catalogue(text: str) -> str:
+    """The document's text with the catalogue as it is now. Raises ValueError where a marker is missing."""
+    before, rest = text[: text.index(START)], text[text.index(END) :]
+    sections = "\n".join(map(_section, GROUPS))
+    return f"{before}{START}\n{len(CASES)} cases.\n\n{sections}{rest}"
+
+
+if __name__ == "__main__":
+    DOCUMENT.write_text(with_catalogue(DOCUMENT.read_text()))
