@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache
 
 from django.db import DatabaseError, InterfaceError, OperationalError, connection
 from redis.exceptions import RedisError
@@ -141,19 +140,19 @@ class Prober:
         return group
 
     def _take(self, group: Sequence[tuple[_Job, CheckOutcome]]) -> None:
-        found = [(job, job.assignment, outcome) for job, outcome in group if job.assignment is not None]
-        for job, assignment, outcome in found:
+        found = [(job.assignment, outcome) for job, outcome in group if job.assignment is not None]
+        for assignment, outcome in found:
             if outcome.reason_code is ReasonCode.WORKER_LOST:
                 # Our own fault says nothing about the target. The lease runs out, and another worker tries.
                 logger.error("check of monitor %s was not made: %s", assignment.monitor_id, outcome.detail)
         readings = [
             Reading(assignment.monitor_id, assignment.claim, assignment.config_version, outcome)
-            for _, assignment, outcome in found
+            for assignment, outcome in found
             if outcome.reason_code is not ReasonCode.WORKER_LOST
         ]
         stored = self._store(readings) if readings else set()
         with self._lock:
-            self._open.difference_update((each.monitor_id, each.claim) for _, each, _ in found)
+            self._open.difference_update((each.monitor_id, each.claim) for each, _ in found)
         for job, outcome in group:
             if job.then is not None:
                 each = job.assignment
@@ -189,9 +188,24 @@ def _call(then: Then, outcome: CheckOutcome | None) -> None:
         logger.warning("an answer could not be left in the broker: %s", error)
 
 
-@cache
+_making = threading.Lock()
+_prober: Prober | None = None
+
+
 def prober() -> Prober:
-    """This process's."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    return Prober(probe_engine())
+    """This process's, made when it is first asked for."""
+    global _prober
+    with _making:
+        if _prober is None:
+            _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+            _prober = Prober(probe_engine())
+        return _prober
+
+
+def drain(*, grace_sec: float) -> int:
+    """Stop this process's prober, if it has one; how many claims were given back."""
+    global _prober
+    with _making:
+        leaving, _prober = _prober, None
+    return 0 if leaving is None else leaving.drain(grace_sec=grace_sec)

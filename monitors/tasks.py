@@ -3,39 +3,58 @@
 from __future__ import annotations
 
 import logging
-import queue
-import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 
 from celery import shared_task
+from celery.signals import worker_shutdown
 
 from checks import mailbox
-from checks.engine import probe_engine
 from checks.spec import CheckOutcome, ReasonCode, Verdict
 from core.clock import utc_now
 from core.db import release_connection
 from monitors import interactive, pulses, scheduling
 from monitors.assignments import Assignment, load_assignments
+from monitors.backlog import queued
 from monitors.drafts import MonitorType
 from monitors.ledger import Reading
 from monitors.models import LEASE_MARGIN
+from monitors.prober import drain, prober
 from monitors.recording import record
 
 logger = logging.getLogger(__name__)
 
-BATCH = 100
-CLAIMS_PER_TICK = 2_000
-LINGER_SEC = 0.05  # results that come this close together are recorded together
-MOST_AT_ONCE = 200
+PROBES = "probes"
+BATCH = 200
+MOST_QUEUED = (
+    50  # batches that may wait in the broker: a few seconds' work, beyond which claiming more helps nobody
+)
+CLAIMS_AT_ONCE = 2_000
+MOST_ROUNDS = 10  # bounds a tick that finds more due than workers can do
+STOP_SEC = 2.5  # what checks under way have to end in, when the worker is told to
 
 
 @shared_task(name="monitors.tasks.dispatch_due")
 def dispatch_due() -> None:
-    """One tick of the scheduler: claim what is due and hand it out in batches."""
+    """One tick of the scheduler: claim what is due, the longest overdue first, and hand it out in batches.
+
+    No more than workers take: what stays unclaimed waits in the database, where it can be seen and grows no older
+    than it is. In the broker it would outlast its lease, and be checked twice.
+    """
     now = utc_now()
     scheduling.tick(now)
-    claims = scheduling.claim_due(now, limit=CLAIMS_PER_TICK)
+    for _ in range(MOST_ROUNDS):
+        room = (MOST_QUEUED - queued(PROBES)) * BATCH
+        limit = min(room, CLAIMS_AT_ONCE)
+        if limit <= 0:
+            logger.warning("the workers are behind: %d batches wait", MOST_QUEUED)
+            return
+        if _hand_out(scheduling.claim_due(now, limit=limit), now) < limit:
+            return
+
+
+def _hand_out(claims: Sequence[scheduling.Claim], now: datetime) -> int:
+    """Send each claim to where it is worked on; how many they were."""
     probed = [claim for claim in claims if claim.type != MonitorType.HEARTBEAT and not claim.lost]
     for start in range(0, len(probed), BATCH):
         batch = probed[start : start + BATCH]
@@ -48,6 +67,7 @@ def dispatch_due() -> None:
         pulses.sweep(heartbeats, now=now)
     if lost := [_lost(claim, now) for claim in claims if claim.lost]:
         record(lost, now=now)
+    return len(claims)
 
 
 @shared_task(name="monitors.tasks.probe_batch")
@@ -63,10 +83,14 @@ def first_check(monitor_id: int, claim: int, reply_to: str) -> None:
     """The check of a new monitor, which its creator waits for. The answer says only whether it is recorded."""
     assignments = _startable(load_assignments([(monitor_id, claim)]))
     release_connection()
+
+    def answer(outcome: CheckOutcome | None) -> None:
+        mailbox.post(reply_to, outcome is not None)
+
     if assignments:
-        prober().submit(assignments, then=lambda outcome: mailbox.post(reply_to, outcome is not None))
+        prober().submit(assignments, then=answer)
     else:
-        mailbox.post(reply_to, False)
+        answer(None)
 
 
 @shared_task(name="monitors.tasks.check_draft")
@@ -85,10 +109,8 @@ def check_draft(sealed_spec: str, reply_to: str) -> None:
 @worker_shutdown.connect
 def leave(**_: object) -> None:
     """A worker that is told to stop: what is under way may end, the rest is due again at once."""
-    if prober.cache_info().currsize:
-        left = prober().drain(grace_sec=STOP_SEC)
-        if left:
-            logger.warning("%d checks were given back", left)
+    if left := drain(grace_sec=STOP_SEC):
+        logger.warning("%d checks were given back", left)
 
 
 def _lost(claim: scheduling.Claim, now: datetime) -> Reading:

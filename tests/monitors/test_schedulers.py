@@ -15,7 +15,7 @@ from monitors.models import LEASE_MARGIN, Monitor, StatusChange
 from monitors.recording import record
 from monitors.scheduling import Claim, claim_due, start_runs, tick
 from monitors.services import update_monitor
-from monitors.tasks import dispatch_due, probe_batch
+from monitors.tasks import dispatch_due, leave, probe_batch
 from projects.access import Caller
 from tests.makers import NOON, at_once, make_monitor, make_user, minutes, reading, state_of
 from tests.site import Site
@@ -129,5 +129,6 @@ def test_a_message_delivered_to_many_workers_fires_once(site: Site) -> None:
     monitor = scheduler(url=site.url("/ok"))
     claim = claimed(monitor, NOON + minutes(1))
     at_once(*[lambda: probe_batch([(claim.monitor_id, claim.number)])] * 5)
+    leave()
     assert site.requests == 1
     assert CheckResult.objects.filter(claim=claim.number).count() == 1
