@@ -8,14 +8,65 @@ from datetime import datetime
 from django.db import transaction
 
 from checks.spec import CheckOutcome
+from core.prepared import execute_prepared
 from monitors.drafts import MonitorType
 from monitors.heartbeat import arrived, missed
 from monitors.ledger import Ledger, Reading, Settings, State, open_ledger
 from monitors.models import Monitor
 
+# All that a ping does to a heartbeat that is up and stays up, which nearly all of them do. A row that somebody else
+# holds is waited for, and then judged in its new version, but with the configuration as it was before the wait:
+# `seen` is that old version, so a row that has changed meanwhile is left to `_record_under_lock`. Whoever changes
+# what is read here of a Monitor writes its state, too.
+_STILL_UP = """
+    WITH pinged AS (
+        UPDATE monitors_monitorstate AS state
+           SET claim = state.claim + 1,
+               applied_claim = state.claim + 1,
+               claimed_at = NULL,
+               armed_at = NULL,
+               last_ping_at = %(now)s,
+               last_checked_at = %(now)s,
+               last_latency_ms = NULL,
+               last_connect_ms = NULL,
+               last_ttfb_ms = NULL,
+               next_due_at = greatest(
+                   %(now)s + (monitor.interval_sec::bigint + monitor.grace_sec) * interval '1 second',
+                   monitor.muted_until
+               )
+          FROM monitors_monitor AS monitor
+          JOIN monitors_monitorstate AS seen ON seen.monitor_id = monitor.id
+         WHERE monitor.public_id = %(public_id)s
+           AND monitor.type = 'heartbeat'
+           AND monitor.enabled
+           AND state.monitor_id = monitor.id
+           AND state.xmin = seen.xmin
+           AND state.status = 'up'
+           AND NOT state.fresh
+           AND state.failures = 0
+           AND state.passes = 0
+           AND state.failing_since IS NULL
+           AND state.status_since <= %(now)s
+           AND state.last_ping_at <= %(now)s
+        RETURNING state.monitor_id, state.claim
+    )
+    INSERT INTO checks_checkresult (monitor_id, claim, checked_at, verdict)
+    SELECT monitor_id, claim, %(now)s, 'up' FROM pinged
+"""
+
 
 def record_ping(public_id: str, *, now: datetime) -> bool:
     """Take in a ping; False where there is no such heartbeat. Durable when this returns."""
+    return _keep_up(public_id, now=now) or _record_under_lock(public_id, now=now)
+
+
+def _keep_up(public_id: str, *, now: datetime) -> bool:
+    """Take in the ping of a heartbeat that is up and stays up; False, and nothing done, where it is not so simple."""
+    return execute_prepared(_STILL_UP, {"public_id": public_id, "now": now}) == 1
+
+
+def _record_under_lock(public_id: str, *, now: datetime) -> bool:
+    """Take in any ping: whatever state the heartbeat is in, and whoever is changing it."""
     monitor_id = (
         Monitor.objects.filter(public_id=public_id, type=MonitorType.HEARTBEAT)
         .values_list("pk", flat=True)
