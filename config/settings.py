@@ -49,6 +49,7 @@ DEFAULT_FROM_EMAIL = SERVER_EMAIL = ENV.email_from
 BASE_URL = ENV.base_url.rstrip("/")
 STAGING_URL = ENV.staging_url.rstrip("/")
 TRUSTED_PROXIES = ENV.trusted_proxies
+METRICS_ALLOWED = ENV.metrics_allowed
 
 # Scope: at most so many requests in so many seconds. `core.throttles` says whose requests are counted together.
 THROTTLES = {

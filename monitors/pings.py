@@ -15,7 +15,7 @@ from core.api.views import OkSerializer
 from core.clock import utc_now
 from core.errors import NotFound
 from core.throttles import PINGS, seconds_to_wait
-from monitors import pulses
+from monitors import metrics, pulses
 
 _OK = b'{"ok":true}'
 
@@ -24,6 +24,7 @@ def ping(request: HttpRequest, monitor_id: str) -> HttpResponse:
     """Take in a ping by whatever method. The id is the secret, and the body is not looked at."""
     wait = seconds_to_wait(PINGS, client_network(request))
     if wait is not None:
+        metrics.PINGS.add(1, "throttled")
         return json_error(Throttled(wait))
     if not pulses.record_ping(monitor_id, now=utc_now()):
         return json_error(NotFound())

@@ -9,6 +9,7 @@ from django.db import transaction
 
 from checks.spec import CheckOutcome
 from core.prepared import execute_prepared
+from monitors import metrics
 from monitors.drafts import MonitorType
 from monitors.heartbeat import arrived, missed
 from monitors.ledger import Ledger, Reading, Settings, State, open_ledger
@@ -57,7 +58,12 @@ _STILL_UP = """
 
 def record_ping(public_id: str, *, now: datetime) -> bool:
     """Take in a ping; False where there is no such heartbeat. Durable when this returns."""
-    return _keep_up(public_id, now=now) or _record_under_lock(public_id, now=now)
+    if _keep_up(public_id, now=now):
+        metrics.PINGS.add(1, "unchanged")
+        return True
+    known = _record_under_lock(public_id, now=now)
+    metrics.PINGS.add(1, "full" if known else "unknown")
+    return known
 
 
 def _keep_up(public_id: str, *, now: datetime) -> bool:
@@ -97,16 +103,19 @@ def sweep(monitor_ids: Collection[int], *, now: datetime) -> None:
 
     The lock decides between a ping and this: whichever comes second sees what the first one left.
     """
+    late = 0
     with transaction.atomic():
         ledger = open_ledger(monitor_ids)
         for monitor_id, state in ledger.states.items():
             settings = ledger.settings[monitor_id]
             if settings.enabled and state.claimed_at is not None:
-                _judge(ledger, state, settings, now=now)
+                late += _judge(ledger, state, settings, now=now)
         ledger.write()
+    metrics.HEARTBEATS_MISSED.add(late)
 
 
-def _judge(ledger: Ledger, state: State, settings: Settings, *, now: datetime) -> None:
+def _judge(ledger: Ledger, state: State, settings: Settings, *, now: datetime) -> bool:
+    """Whether its deadline has passed."""
     watch = state.watch(settings)
     deadline, due_at = watch.deadline, watch.due_at
     state.claimed_at = None
@@ -116,11 +125,13 @@ def _judge(ledger: Ledger, state: State, settings: Settings, *, now: datetime) -
     elif now > due_at:
         _take(ledger, state, settings, missed(watch, due_at))
         state.next_due_at = None  # down: nothing to wait for but a ping
+        return True
     else:
         if state.fresh and now <= deadline:
             # Resumed within its deadline: this is the check that follows at once, and it finds it up.
             _take(ledger, state, settings, arrived(now))
         state.next_due_at = due_at
+    return False
 
 
 def _take(ledger: Ledger, state: State, settings: Settings, outcome: CheckOutcome) -> None:
