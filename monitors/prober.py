@@ -37,7 +37,7 @@ LINGER_SEC = 0.05  # results that come this close together are recorded together
 MOST_AT_ONCE = 500
 _RETRY_SEC = 0.5
 _LAST_WRITE_SEC = 2.0
-_BROKEN_LOOP = 70  # EX_SOFTWARE
+_BROKEN = 70  # EX_SOFTWARE
 
 Then = Callable[[CheckOutcome | None], object]
 
@@ -65,8 +65,8 @@ class Prober:
         self._leaving = threading.Event()
         self._lock = threading.Lock()
         self._callers = ThreadPoolExecutor(max_workers=8, thread_name_prefix="probe-answers")
-        self._prober = threading.Thread(target=self._probe, name="prober", daemon=True)
-        self._recorder = threading.Thread(target=self._record, name="recorder", daemon=True)
+        self._prober = _lasting(self._service.run, "prober")
+        self._recorder = _lasting(self._record, "recorder")
         self._prober.start()
         self._recorder.start()
         metrics.IN_FLIGHT.follow(lambda: self.in_flight)
@@ -107,14 +107,6 @@ class Prober:
             metrics.CHECKS_DROPPED.add(len(left), "returned")
         self._callers.shutdown(wait=True)
         return len(left)
-
-    def _probe(self) -> None:
-        try:
-            self._service.run()
-        except BaseException:
-            # A worker without its loop would take messages and check nothing. Leases bring back what it had.
-            logger.critical("the probe loop broke; this worker ends", exc_info=True)
-            os._exit(_BROKEN_LOOP)
 
     def _finish(self, job: _Job, outcome: CheckOutcome) -> None:
         """In the loop's thread."""
@@ -194,6 +186,22 @@ class Prober:
                 return {(reading.monitor_id, reading.claim) for reading in readings}
             finally:
                 release_connection()
+
+
+def _lasting(work: Callable[[], None], name: str) -> threading.Thread:
+    """A thread without which the process is of no use: where its work breaks, the process ends.
+
+    A worker without its loop or its recorder would take messages and do nothing. Leases bring back what it had.
+    """
+
+    def run() -> None:
+        try:
+            work()
+        except BaseException:
+            logger.critical("the %s broke; this worker ends", name, exc_info=True)
+            os._exit(_BROKEN)
+
+    return threading.Thread(target=run, name=name, daemon=True)
 
 
 def _call(then: Then, outcome: CheckOutcome | None) -> None:
