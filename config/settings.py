@@ -5,15 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import dj_database_url
-import django_stubs_ext
 from cryptography.fernet import Fernet
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.utils import get_random_secret_key
 from pydantic import ValidationError
 
 from config.env import BASE_DIR, Env, mail_settings
-
-django_stubs_ext.monkeypatch()  # lets ModelAdmin[...] and their like be written where they are used
 
 try:
     ENV = Env()
