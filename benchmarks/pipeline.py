@@ -4,8 +4,10 @@
 
 The processes of the Procfile on private servers in a temporary folder, a target that answers at once, and monitors
 at 60 s spread over it. First 60,000 of them (1,000 checks/s), whose recorded latency is compared with what a quiet
-probe finds; then all, pinged and tested meanwhile; then more and more, as long as their lag stays under 5 s.
-Everything shares this machine's cores, the target and the callers too; `cpu_ms_per_check` leaves these two out.
+probe finds; then all, pinged and tested meanwhile; then more and more, as long as their lag stays under 5 s, or
+fewer and fewer, until it does.
+Everything shares this machine's cores, the target and the callers too; `cpu_ms_per_check` leaves these two out, and
+`others_cpu` says how many cores they and whatever else runs here have used meanwhile.
 The last line printed is one JSON object. Exits 1 where a check, a ping or a test run came out wrong.
 """
 
@@ -21,6 +23,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +33,7 @@ import django
 
 from benchmarks.load.callers import Pingers, Testers, post
 from benchmarks.load.target import Target, running_target
-from benchmarks.load.usage import cpu_seconds, memory_mib
+from benchmarks.load.usage import busy_seconds, cpu_seconds, memory_mib
 from config.embedded import embedded_servers, load_or_create_secrets
 from config.embedded.session import server_pids
 from tests.processes.tree import Tree
@@ -48,10 +51,17 @@ SECONDS_TO_RUN = float(os.environ.get("SECONDS_TO_RUN") or 60)
 CALM_MONITORS = 60_000
 SETTLE_SECONDS = 20
 MOST_LAG_S = 5.0
-LEAST_DONE = 0.99
-GROWTH, MOST_STEPS = 0.1, 12
-OURS = ("web", "worker", "interactive", "dispatcher", "beat")
+LEAST_DONE = 0.97  # the edges of a stretch cut a few off
+GROWTH, SHRINKING, MOST_STEPS = 0.1, 0.2, 12
 SERVERS = ("postgres", "valkey")
+GOALS = {
+    "checks_per_second": (3_500, "at least"),
+    "cpu_ms_per_check": (0.45, "at most"),
+    "bytes_per_check": (120, "at most"),
+    "rss_mib": (600, "at most"),
+    "interactive_p99_ms": (300, "at most"),
+    "latency_bias_ms": (5, "at most"),
+}
 
 
 def say(text: str) -> None:
@@ -94,6 +104,7 @@ class Machine:
         self._tree = tree
         self._folder = folder
         self.peak: dict[str, float] = {}
+        self.others_cpu = 0.0  # cores, in the last run
 
     def roots(self) -> dict[str, list[int]]:
         found: dict[str, list[int]] = {}
@@ -103,15 +114,17 @@ class Machine:
         pids = server_pids(self._folder) or {}
         return found | {name: [pid] for name, pid in pids.items() if isinstance(pid, int)}
 
-    def run(self, seconds: float) -> tuple[Any, Any, dict[str, float]]:
+    def run(self, seconds: float) -> tuple[datetime, datetime, dict[str, float]]:
         """Let it work; start, end and CPU seconds by kind."""
         from core.clock import utc_now
 
         roots = self.roots()
-        start, before = utc_now(), cpu_seconds(roots)
+        start, before, busy = utc_now(), cpu_seconds(roots), busy_seconds()
         self._watch(seconds, roots)
-        end, after = utc_now(), cpu_seconds(roots)
-        return start, end, {kind: after[kind] - before[kind] for kind in roots}
+        end, after, busy = utc_now(), cpu_seconds(roots), busy_seconds() - busy
+        used = {kind: after[kind] - before[kind] for kind in roots}
+        self.others_cpu = (busy - sum(used.values())) / (end - start).total_seconds()
+        return start, end, used
 
     def _watch(self, seconds: float, roots: Mapping[str, list[int]]) -> None:
         deadline = time.monotonic() + seconds
@@ -124,37 +137,37 @@ class Machine:
                 self.peak[kind] = max(size, self.peak.get(kind, 0.0))
 
 
-def settle(machine: Machine, seconds: float) -> None:
-    machine.run(seconds)
-
-
 def measured(machine: Machine, fleet: Fleet, *, seconds: float) -> tuple[Stretch, dict[str, float]]:
     from benchmarks.load.measure import overdue_sec, stretch
 
     start, end, cpu = machine.run(seconds)
     overdue = overdue_sec()
     found = stretch(start, end, monitors=fleet.monitors)
+    used = ", ".join(f"{kind} {seconds_used / seconds:.0%}" for kind, seconds_used in cpu.items())
     say(
         f"{fleet.monitors} monitors: {found.checks_per_second:.0f} checks/s ({found.done:.1%} of the slots), "
         f"lag p50 {found.lag_p50_s:.2f} s, p99 {found.lag_p99_s:.2f} s, longest overdue {overdue:.1f} s, "
         f"latency p50 {found.latency_p50_ms:g} ms, {found.failed} failed, "
-        f"CPU {', '.join(f'{kind} {used / seconds:.0%}' for kind, used in cpu.items())}"
+        f"CPU {used}, others {machine.others_cpu:.0%}"
     )
     return found, cpu
 
 
 def most(machine: Machine, fleet: Fleet, first: Stretch) -> Stretch | None:
-    """The best that is still in time: more monitors, step by step, until they are not."""
-    best = first if in_time(first) else None
+    """The best that is still in time: more monitors, step by step, until they are not, or fewer, until they are."""
+    growing = in_time(first)
+    best = first if growing else None
     for _ in range(MOST_STEPS):
-        if best is None:
-            break
-        fleet.add_monitors(int(fleet.monitors * GROWTH))
-        settle(machine, SETTLE_SECONDS)
+        if growing:
+            fleet.add_monitors(int(fleet.monitors * GROWTH))
+        else:
+            fleet.drop_monitors(int(fleet.monitors * SHRINKING))
+        machine.run(SETTLE_SECONDS)
         found, _ = measured(machine, fleet, seconds=max(SECONDS_TO_RUN / 2, 20))
-        if not in_time(found):
+        if in_time(found):
+            best = found
+        if in_time(found) is not growing:
             break
-        best = found
     return best
 
 
@@ -177,7 +190,7 @@ def run(folder: Path) -> tuple[dict[str, Any], list[str]]:
         port = int(os.environ["PORT"])
         with Tree(os.environ, folder, counts={"worker": WORKERS}) as tree:
             machine = Machine(tree, folder)
-            settle(machine, SETTLE_SECONDS)
+            machine.run(SETTLE_SECONDS)
             calm, _ = measured(machine, fleet, seconds=SECONDS_TO_RUN / 2)
             fleet.add_monitors(MONITORS - calm_monitors)
             status, session = post(port, "/v1/sessions", {"email": EMAIL, "password": PASSWORD})
@@ -185,11 +198,12 @@ def run(folder: Path) -> tuple[dict[str, Any], list[str]]:
                 raise SystemExit(f"cannot sign in: {status} {session}")
             address = f"http://{target.addresses[0]}:{target.port}/"
             with Pingers(port, heartbeats, interval_sec=INTERVAL_SEC) as pingers:
-                settle(machine, SETTLE_SECONDS)
+                machine.run(SETTLE_SECONDS)
                 with Testers(port, session["token"], address) as testers:
                     pings = pingers.pings
                     full, cpu = measured(machine, fleet, seconds=SECONDS_TO_RUN)
                     pings = pingers.pings - pings
+                    others = machine.others_cpu
                 size = bytes_per_check()
                 peak = dict(machine.peak)
                 proportional = memory_mib(machine.roots(), shared=False)
@@ -211,6 +225,7 @@ def run(folder: Path) -> tuple[dict[str, Any], list[str]]:
         "most_lag_p99_s": None if best is None else round(best.lag_p99_s, 3),
         "slots_checked": round(full.done, 4),
         "cpu_ms_per_check_by_kind": {kind: round(1000 * used / full.checks, 4) for kind, used in cpu.items()},
+        "others_cpu": round(others, 2),
         "rss_mib_by_kind": {kind: round(size, 1) for kind, size in peak.items()},
         "pss_mib": round(sum(proportional[kind] for kind in ours), 1),
         "interactive_p50_ms": round(statistics.median(testers.taken_ms) - quiet, 1),
@@ -223,6 +238,17 @@ def run(folder: Path) -> tuple[dict[str, Any], list[str]]:
     return found, wrong
 
 
+def missed_goals(found: Mapping[str, Any]) -> list[str]:
+    """Those of issue 5. What a machine manages that others use too is no error, so they are told and no more."""
+    reached = dict(found)
+    reached["checks_per_second"] = max(found["checks_per_second"], found["most_checks_per_second"] or 0)
+    missed = []
+    for name, (goal, side) in GOALS.items():
+        if reached[name] < goal if side == "at least" else reached[name] > goal:
+            missed.append(f"{name}: {reached[name]}, {side} {goal}")
+    return missed
+
+
 def percentile(values: list[float], percent: int) -> float:
     return statistics.quantiles(values, n=100, method="inclusive")[percent - 1]
 
@@ -232,7 +258,7 @@ def main() -> int:
         found, wrong = run(Path(folder))
     for line in wrong[:20]:
         say(line)
-    print(json.dumps(found | {"errors": len(wrong)}))
+    print(json.dumps(found | {"missed_goals": missed_goals(found), "errors": len(wrong)}))
     return 1 if wrong else 0
 
 

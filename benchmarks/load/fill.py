@@ -70,6 +70,19 @@ class Fleet:
         self._add(self._http, more, wait=0, spread=INTERVAL_SEC, pinged=False)
         self.monitors += more
 
+    def drop_monitors(self, fewer: int) -> None:
+        """Stop checking so many, the newest; results still under way are kept, and nothing follows them."""
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "UPDATE monitors_monitorstate AS state SET next_due_at = NULL, claimed_at = NULL"
+                "  FROM (SELECT monitor_id FROM monitors_monitorstate JOIN monitors_monitor AS monitor"
+                "            ON monitor.id = monitor_id WHERE type = 'http' AND next_due_at IS NOT NULL"
+                "         ORDER BY monitor_id DESC LIMIT %s) AS newest"
+                " WHERE state.monitor_id = newest.monitor_id",
+                [fewer],
+            )
+        self.monitors -= fewer
+
     def add_heartbeats(self, more: int) -> list[str]:
         """Their ids; a ping of each is due within the interval."""
         self._add(self._heartbeat, more, wait=INTERVAL_SEC + GRACE_SEC, spread=0, pinged=True)

@@ -15,6 +15,12 @@ def cpu_seconds(roots: Mapping[str, list[int]]) -> dict[str, float]:
     return {kind: sum(_cpu(process) for process in _family(pids)) for kind, pids in roots.items()}
 
 
+def busy_seconds() -> float:
+    """Of all cores together so far, whoever used them."""
+    times = psutil.cpu_times()
+    return float(sum(times) - times.idle - times.iowait - times.guest - times.guest_nice)
+
+
 def memory_mib(roots: Mapping[str, list[int]], *, shared: bool) -> dict[str, float]:
     """Resident memory by kind: each process with all it shares (RSS), or with its part of that (PSS)."""
     found = {}
