@@ -49,7 +49,7 @@ HEARTBEATS = int(os.environ.get("HEARTBEATS") or 5_000)
 WORKERS = int(os.environ.get("WORKERS") or 1)
 SECONDS_TO_RUN = float(os.environ.get("SECONDS_TO_RUN") or 60)
 CALM_MONITORS = 60_000
-SETTLE_SECONDS = 20
+START_SECONDS, SETTLE_SECONDS = 60, 20
 MOST_LAG_S = 5.0
 LEAST_DONE = 0.97  # the edges of a stretch cut a few off
 GROWTH, SHRINKING, MOST_STEPS = 0.1, 0.2, 12
@@ -126,6 +126,16 @@ class Machine:
         self.others_cpu = (busy - sum(used.values())) / (end - start).total_seconds()
         return start, end, used
 
+    def start(self) -> None:
+        """Return when the first check is stored."""
+        from benchmarks.load.measure import any_check
+
+        deadline = time.monotonic() + START_SECONDS
+        while not any_check():
+            if time.monotonic() > deadline:
+                raise SystemExit(f"no check was made within {START_SECONDS} s")
+            self._watch(0.2, self.roots())
+
     def _watch(self, seconds: float, roots: Mapping[str, list[int]]) -> None:
         deadline = time.monotonic() + seconds
         nothing = threading.Event()
@@ -190,6 +200,7 @@ def run(folder: Path) -> tuple[dict[str, Any], list[str]]:
         port = int(os.environ["PORT"])
         with Tree(os.environ, folder, counts={"worker": WORKERS}) as tree:
             machine = Machine(tree, folder)
+            machine.start()
             machine.run(SETTLE_SECONDS)
             calm, _ = measured(machine, fleet, seconds=SECONDS_TO_RUN / 2)
             fleet.add_monitors(MONITORS - calm_monitors)

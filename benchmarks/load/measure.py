@@ -56,6 +56,13 @@ def stretch(start: datetime, end: datetime, *, monitors: int) -> Stretch:
     )
 
 
+def any_check() -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT EXISTS (SELECT FROM checks_checkresult)")
+        (found,) = cursor.fetchone()
+    return bool(found)
+
+
 def bytes_per_check() -> float:
     """Of the table of results with its indexes, as it lies on disk."""
     with connection.cursor() as cursor:

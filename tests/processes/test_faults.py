@@ -12,7 +12,7 @@ from tests.processes.up import ROOT
 
 pytestmark = pytest.mark.xdist_group("up")
 
-SECONDS = 16
+SECONDS = 12
 LONGEST = 240  # with the start, a lease, and a machine that is busy with other tests
 
 
