@@ -8,8 +8,11 @@ from datetime import UTC, date, datetime, timedelta
 from django.db.models import Avg, Q, QuerySet
 from django.db.models.functions import TruncDate
 
+from checks.hours import HourOf, start_of_hour
 from checks.models import CheckResult
 from checks.spec import Verdict
+
+_RECENT = timedelta(days=1)
 
 
 def _passed(*, since: datetime) -> QuerySet[CheckResult]:
@@ -45,6 +48,7 @@ def results_of(
     monitor_id: int,
     *,
     limit: int,
+    now: datetime,
     before: tuple[datetime, int] | None = None,
     since: datetime | None = None,
     until: datetime | None = None,
@@ -52,30 +56,49 @@ def results_of(
 ) -> list[CheckResult]:
     """The newest results of [since, until), at most `limit`; `before` is (checked_at, claim) of the last one had.
 
-    Two checks may end in the same microsecond (a repeated one, a late one), so the claim decides between
-    them. The bound on checked_at alone is repeated because it is what the index result_history is walked by.
+    Two checks may end in the same microsecond (a repeated one, a late one), so the claim decides between them.
+
+    The last day of them is asked for first. It fills most pages, and what lies before it is then not even planned
+    for: without a bound every partition is opened, and a page costs as much as there are days.
     """
     results: QuerySet[CheckResult] = CheckResult.objects.filter(monitor_id=monitor_id)
+    newest = now
     if before is not None:
         at, claim = before
-        results = results.filter(
-            Q(checked_at__lte=at), Q(checked_at__lt=at) | Q(checked_at=at, claim__lt=claim)
-        )
-    if since is not None:
-        results = results.filter(checked_at__gte=since)
+        newest = min(newest, at)
+        results = _up_to(results, at).filter(Q(checked_at__lt=at) | Q(checked_at=at, claim__lt=claim))
     if until is not None:
-        results = results.filter(checked_at__lt=until)
+        newest = min(newest, until)
+        results = _up_to(results, until).filter(checked_at__lt=until)
     if verdict is not None:
         results = results.filter(verdict=verdict)
     # Evidence is read of one result at a time: it can outweigh all the rest of a page.
-    return list(results.defer("evidence").order_by("-checked_at", "-claim")[:limit])
+    results = results.defer("evidence").order_by(HourOf("checked_at").desc(), "-checked_at", "-claim")
+    recent = newest - _RECENT
+    if since is not None and since >= recent:
+        return list(results.filter(checked_at__gte=since)[:limit])
+    rows = list(results.filter(checked_at__gte=recent)[:limit])
+    if len(rows) < limit:
+        earlier = results.filter(checked_at__lt=recent)
+        rows += (earlier if since is None else earlier.filter(checked_at__gte=since))[: limit - len(rows)]
+    return rows
+
+
+def _up_to(results: QuerySet[CheckResult], end: datetime) -> QuerySet[CheckResult]:
+    """Those until then; by the hour, which the index begins at, and by the time, which tells the partitions.
+
+    There is no such thing for a beginning: the page ends there anyhow, and the planner takes two bounds for
+    independent, expects next to nothing, and reads and sorts a day to find the last hundred of it.
+    """
+    hour = start_of_hour(end)
+    return results.alias(hour=HourOf("checked_at")).filter(hour__lte=hour, checked_at__lte=end)
 
 
 def result_of(monitor_id: int, claim: int, at: datetime) -> CheckResult | None:
     """The result of a claim that was checked in the millisecond from `at` on."""
-    return CheckResult.objects.filter(
-        monitor_id=monitor_id,
-        claim=claim,
-        checked_at__gte=at,
-        checked_at__lt=at + timedelta(milliseconds=1),
-    ).first()
+    results = CheckResult.objects.filter(monitor_id=monitor_id, claim=claim)
+    return (
+        results.alias(hour=HourOf("checked_at"))
+        .filter(hour=start_of_hour(at), checked_at__gte=at, checked_at__lt=at + timedelta(milliseconds=1))
+        .first()
+    )

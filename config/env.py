@@ -134,6 +134,12 @@ class Env(BaseSettings):
         description="Comma-separated CIDRs of reverse proxies whose `X-Forwarded-For` tells a client's address to "
         "the throttles. Without it the address is that of the connection.",
     )
+    results_kept_days: int = Field(
+        default=14,
+        ge=2,
+        le=3650,
+        description="Days for which single checks are kept; the day they end in is dropped whole.",
+    )
     log_level: str = Field(default="INFO", description="Level of Pulsekeeper's own log lines.")
     port: int = Field(default=8000, ge=1, le=65535, description="Port of the web server under `make up`.")
     admin_email: str = Field(

@@ -13,3 +13,9 @@ def release_connection() -> None:
     if connection.in_atomic_block:
         raise RuntimeError("the network must not be awaited inside a transaction")
     connection.close()
+
+
+def hold(name: str) -> None:
+    """Wait for the lock of that name, and hold it to the end of the transaction."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [name])

@@ -30,7 +30,7 @@ def record(readings: Sequence[Reading], *, now: datetime) -> None:
                 _close(ledger, state, settings, reading, now=now)
             else:
                 late.append(reading)
-        _take_late(ledger, late, now=now)
+        _take_late(ledger, late)
         ledger.write()
 
 
@@ -49,9 +49,9 @@ def _close(ledger: Ledger, state: State, settings: Settings, reading: Reading, *
         ledger.apply(reading)
 
 
-def _take_late(ledger: Ledger, late: Sequence[Reading], *, now: datetime) -> None:
+def _take_late(ledger: Ledger, late: Sequence[Reading]) -> None:
     """Results that their claim no longer waits for: overtaken by a lease's end or an edit, or delivered twice."""
-    known = stored_claims([(reading.monitor_id, reading.claim) for reading in late], now=now)
+    known = stored_claims([(reading.monitor_id, reading.claim, reading.outcome) for reading in late])
     known |= {(monitor_id, claim) for monitor_id, claim, _ in ledger.made}
     for reading in late:
         if (reading.monitor_id, reading.claim) in known:
