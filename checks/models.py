@@ -45,3 +45,53 @@ class CheckResult(models.Model):
 
     def __str__(self) -> str:
         return f"{self.verdict} at {self.checked_at}"
+
+
+class HourlyRollup(models.Model):
+    """What an hour of a monitor's results comes to. Partitioned by month of UTC.
+
+    `timed` counts the passed checks that have a latency; sum, least and most are over those.
+    """
+
+    pk = models.CompositePrimaryKey("monitor_id", "hour")
+    monitor_id = models.BigIntegerField()
+    hour = models.DateTimeField()
+    latency_sum = models.BigIntegerField()
+    up = models.IntegerField()
+    slow = models.IntegerField()
+    down = models.IntegerField()
+    timed = models.IntegerField()
+    latency_min = models.IntegerField(null=True)
+    latency_max = models.IntegerField(null=True)
+
+    def __str__(self) -> str:
+        return f"{self.hour}: {self.up} up, {self.slow} slow, {self.down} down"
+
+
+class RollupProgress(models.Model):
+    """One row: how far the roll-ups are. Nulls: nothing is rolled up yet.
+
+    Hours before `closed_until` are closed: a result that comes for one of them leaves a LateHour. Hours before
+    `rolled_until`, which follows, are rolled up. Between the two lies what is being rolled up.
+    """
+
+    id = models.SmallIntegerField(primary_key=True, default=1)
+    closed_until = models.DateTimeField(null=True)
+    rolled_until = models.DateTimeField(null=True)
+
+    def __str__(self) -> str:
+        return f"rolled up until {self.rolled_until}"
+
+
+class LateHour(models.Model):
+    """A result came for an hour that is closed: it has to be rolled up again.
+
+    A row for each result, not for each hour: those who note them never wait for one another, nor for the one who
+    works them off.
+    """
+
+    monitor_id = models.BigIntegerField()
+    hour = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"{self.hour} of {self.monitor_id}"

@@ -72,7 +72,8 @@ class Series:
 
 
 RESULTS = Series("checks_checkresult", "checked_at")
-SERIES = (RESULTS,)
+ROLLUPS = Series("checks_hourlyrollup", "hour", monthly=True)
+SERIES = (RESULTS, ROLLUPS)
 
 
 def is_there(series: Series) -> bool:

@@ -8,8 +8,10 @@ from collections.abc import Sequence
 from django.db import connection
 
 from checks.hours import HOUR, HOUR_OF_CHECK, start_of_hour
+from checks.rollups import note_late
 from checks.spec import CheckOutcome
 from core.bulk import insert_rows
+from core.clock import utc_now
 
 _COLUMNS = {
     "monitor_id": "bigint",
@@ -29,7 +31,7 @@ Made = tuple[int, int, CheckOutcome]  # monitor, claim, what was found
 
 
 def store_results(made: Sequence[Made]) -> None:
-    """Store results that are not stored yet."""
+    """Store results that are not stored yet, to be rolled up with their hours. Inside a transaction."""
     insert_rows(
         "checks_checkresult",
         _COLUMNS,
@@ -50,6 +52,8 @@ def store_results(made: Sequence[Made]) -> None:
             for monitor_id, claim, found in made
         ],
     )
+    # The clock as it is now, not the caller's `now` of before it waited for locks: what counts is when this commits.
+    note_late([(monitor_id, found.checked_at) for monitor_id, _, found in made], now=utc_now())
 
 
 def stored_claims(made: Sequence[Made]) -> set[tuple[int, int]]:
@@ -68,7 +72,7 @@ def stored_claims(made: Sequence[Made]) -> set[tuple[int, int]]:
               JOIN checks_checkresult AS result USING (monitor_id, claim)
              WHERE {HOUR_OF_CHECK} BETWEEN wanted.hour - interval '1 hour' AND wanted.hour + interval '1 hour'
                AND result.checked_at >= %s AND result.checked_at < %s
-            """,  # noqa: S608  (a constant)
+            """,
             [
                 [monitor_id for monitor_id, _, _ in made],
                 [claim for _, claim, _ in made],

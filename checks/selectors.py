@@ -2,46 +2,91 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from datetime import UTC, date, datetime, timedelta
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from typing import Any
 
-from django.db.models import Avg, Q, QuerySet
-from django.db.models.functions import TruncDate
+from django.db import connection
+from django.db.models import Q, QuerySet
 
-from checks.hours import HourOf, start_of_hour
+from checks.hours import HOUR_OF_CHECK, HourOf, end_of_hour, start_of_hour
 from checks.models import CheckResult
+from checks.rollups import rolled_until
 from checks.spec import Verdict
 
 _RECENT = timedelta(days=1)
 
 
-def _passed(*, since: datetime) -> QuerySet[CheckResult]:
-    return CheckResult.objects.filter(checked_at__gte=since, latency_ms__isnull=False).exclude(
-        verdict=Verdict.DOWN
-    )
+_PASSED = "verdict <> 'down' AND latency_ms IS NOT NULL"
+
+
+@dataclass(frozen=True, slots=True)
+class _Stretch:
+    """A stretch of time, of which the latencies are read from results or from roll-ups; `end` None is open."""
+
+    start: datetime
+    end: datetime | None
+    rolled: bool = False
+
+
+def _stretches(since: datetime, rolled: datetime | None) -> list[_Stretch]:
+    """Whole hours from roll-ups as far as they are; what begins within an hour and the latest ones from results."""
+    first = end_of_hour(since)
+    if rolled is None or rolled <= first:
+        return [_Stretch(since, None)]
+    whole = [_Stretch(first, rolled, rolled=True), _Stretch(rolled, None)]
+    return whole if since == first else [_Stretch(since, first), *whole]
+
+
+def _latencies(
+    stretches: Sequence[_Stretch], monitor_ids: Collection[int], *, by: str
+) -> tuple[str, list[Any]]:
+    """SQL of rows (monitor, {by} of the hour, sum, count), several of one monitor and time; and its parameters."""
+    parts: list[str] = []
+    parameters: list[Any] = []
+    for stretch in stretches:
+        if stretch.rolled:
+            parts.append(
+                f"SELECT monitor_id, {by.format(at='hour')} AS at, latency_sum AS total, timed"
+                " FROM checks_hourlyrollup WHERE monitor_id = ANY (%s) AND hour >= %s AND hour < %s"
+            )
+            parameters += [list(monitor_ids), stretch.start, stretch.end]
+            continue
+        parts.append(
+            f"SELECT monitor_id, {by.format(at='checked_at')} AS at, sum(latency_ms) AS total, count(*) AS timed"
+            f" FROM checks_checkresult WHERE monitor_id = ANY (%s) AND {_PASSED}"
+            f" AND {HOUR_OF_CHECK} >= %s AND checked_at >= %s"
+        )
+        parameters += [list(monitor_ids), start_of_hour(stretch.start), stretch.start]
+        if stretch.end is not None:
+            parts[-1] += f" AND {HOUR_OF_CHECK} < %s AND checked_at < %s"
+            parameters += [stretch.end, stretch.end]
+        parts[-1] += " GROUP BY 1, 2"
+    return " UNION ALL ".join(parts), parameters
 
 
 def average_latency(monitor_ids: Collection[int], *, since: datetime) -> dict[int, float]:
     """Mean latency in ms over passed checks since then, by monitor; one without any is left out."""
-    rows = (
-        _passed(since=since)
-        .filter(monitor_id__in=monitor_ids)
-        .values_list("monitor_id")
-        .annotate(mean=Avg("latency_ms"))
-    )
-    return {monitor_id: round(mean, 2) for monitor_id, mean in rows}
+    rows, parameters = _latencies(_stretches(since, rolled_until()), monitor_ids, by="0")
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"SELECT monitor_id, sum(total) / sum(timed) FROM ({rows}) AS part GROUP BY 1 HAVING sum(timed) > 0",
+            parameters,
+        )
+        return {monitor_id: round(float(mean), 2) for monitor_id, mean in cursor.fetchall()}
 
 
 def daily_latency(monitor_id: int, *, since: datetime) -> dict[date, float]:
     """Mean latency in ms over passed checks by day of UTC; a day without any is left out."""
-    rows = (
-        _passed(since=since)
-        .filter(monitor_id=monitor_id)
-        .annotate(day=TruncDate("checked_at", tzinfo=UTC))
-        .values_list("day")
-        .annotate(mean=Avg("latency_ms"))
-    )
-    return {day: round(mean, 2) for day, mean in rows}
+    by_day = "({at} AT TIME ZONE 'UTC')::date"
+    rows, parameters = _latencies(_stretches(since, rolled_until()), [monitor_id], by=by_day)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"SELECT at, sum(total) / sum(timed) FROM ({rows}) AS part GROUP BY 1 HAVING sum(timed) > 0",
+            parameters,
+        )
+        return {day: round(float(mean), 2) for day, mean in cursor.fetchall()}
 
 
 def results_of(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from celery import shared_task
 
-from checks import retention
+from checks import retention, rollups
 from core.clock import utc_now
 
 
@@ -12,3 +12,9 @@ from core.clock import utc_now
 def keep_partitions() -> None:
     """Partitions for the coming days, and none older than they are kept."""
     retention.keep_partitions(utc_now())
+
+
+@shared_task(name="checks.tasks.roll_up")
+def roll_up() -> None:
+    """Hours that have ended, and those that late results came for."""
+    rollups.roll_up(utc_now())

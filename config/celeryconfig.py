@@ -60,5 +60,6 @@ beat_schedule = {
         "schedule": crontab(minute="11"),
         "options": {"expires": 3000},
     },
+    "roll-up": {"task": "checks.tasks.roll_up", "schedule": 300.0, "options": {"expires": 250}},
     "sweep": {"task": "projects.tasks.sweep", "schedule": 3600.0, "options": {"expires": 3000}},
 }

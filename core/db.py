@@ -19,3 +19,10 @@ def hold(name: str) -> None:
     """Wait for the lock of that name, and hold it to the end of the transaction."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [name])
+
+
+def try_hold(name: str) -> bool:
+    """The same without waiting: whether it is held now."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_try_advisory_xact_lock(hashtextextended(%s, 0))", [name])
+        return bool(cursor.fetchone()[0])
