@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from django.contrib.postgres.indexes import BrinIndex
 from django.db import models
+from django.db.models.functions import Now
 
 from checks.hours import HourOf
 from checks.spec import ReasonCode, Verdict
@@ -95,3 +96,16 @@ class LateHour(models.Model):
 
     def __str__(self) -> str:
         return f"{self.hour} of {self.monitor_id}"
+
+
+class DeletedMonitor(models.Model):
+    """A monitor that is gone, and whose results and roll-ups still have to go.
+
+    A trigger on monitors writes it: whatever deletes a monitor, be it a cascade or somebody at the database's prompt.
+    """
+
+    monitor_id = models.BigIntegerField(primary_key=True)
+    deleted_at = models.DateTimeField(db_default=Now())
+
+    def __str__(self) -> str:
+        return f"{self.monitor_id}, deleted at {self.deleted_at}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from celery import shared_task
 
-from checks import retention, rollups
+from checks import erasure, retention, rollups
 from core.clock import utc_now
 
 
@@ -18,3 +18,9 @@ def keep_partitions() -> None:
 def roll_up() -> None:
     """Hours that have ended, and those that late results came for."""
     rollups.roll_up(utc_now())
+
+
+@shared_task(name="checks.tasks.erase_deleted")
+def erase_deleted() -> None:
+    """What deleted monitors left behind."""
+    erasure.erase_deleted()

@@ -60,6 +60,11 @@ beat_schedule = {
         "schedule": crontab(minute="11"),
         "options": {"expires": 3000},
     },
+    "erase-deleted": {
+        "task": "checks.tasks.erase_deleted",
+        "schedule": crontab(minute="41"),
+        "options": {"expires": 3000},
+    },
     "roll-up": {"task": "checks.tasks.roll_up", "schedule": 300.0, "options": {"expires": 250}},
     "sweep": {"task": "projects.tasks.sweep", "schedule": 3600.0, "options": {"expires": 3000}},
 }
