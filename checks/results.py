@@ -4,42 +4,43 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from datetime import datetime, timedelta
 
 from django.db import connection
 
+from checks.hours import HOUR, HOUR_OF_CHECK, start_of_hour
+from checks.rollups import note_late
 from checks.spec import CheckOutcome
 from core.bulk import array, insert_rows
+from core.clock import utc_now
 
 _TABLE = "checks_checkresult"
 _COLUMNS = {
     "monitor_id": "bigint",
-    "claim": "bigint",
     "checked_at": "timestamptz",
-    "verdict": "text",
+    "claim": "int",
     "latency_ms": "int",
     "connect_ms": "int",
     "ttfb_ms": "int",
     "http_status": "smallint",
+    "verdict": "text",
 }
 _REASONS = {"reason_code": "text", "detail": "text", "evidence": "jsonb"}  # of those that are down or slow
-_LATEST = timedelta(days=1)  # how late a result can be delivered a second time, generously
 
 Made = tuple[int, int, CheckOutcome]  # monitor, claim, what was found
 
 
 def store_results(made: Sequence[Made]) -> None:
-    """Store results that are not stored yet."""
+    """Store results that are not stored yet, to be rolled up with their hours. Inside a transaction."""
     passed = [
         (
             monitor_id,
-            claim,
             found.checked_at,
-            found.verdict,
+            claim,
             found.latency_ms,
             found.connect_ms,
             found.ttfb_ms,
             found.http_status,
+            found.verdict,
         )
         for monitor_id, claim, found in made
         if found.detail is None
@@ -47,13 +48,13 @@ def store_results(made: Sequence[Made]) -> None:
     told = [
         (
             monitor_id,
-            claim,
             found.checked_at,
-            found.verdict,
+            claim,
             found.latency_ms,
             found.connect_ms,
             found.ttfb_ms,
             found.http_status,
+            found.verdict,
             found.reason_code,
             found.detail,
             None if found.evidence is None else json.dumps(found.evidence.stored()),
@@ -63,20 +64,33 @@ def store_results(made: Sequence[Made]) -> None:
     ]
     insert_rows(_TABLE, _COLUMNS, passed)
     insert_rows(_TABLE, _COLUMNS | _REASONS, told)
+    # The clock as it is now, not the caller's `now` of before it waited for locks: what counts is when this commits.
+    note_late([(monitor_id, found.checked_at) for monitor_id, _, found in made], now=utc_now())
 
 
-def stored_claims(pairs: Sequence[tuple[int, int]], *, now: datetime) -> set[tuple[int, int]]:
-    """Those of (monitor, claim) whose result is stored already."""
-    if not pairs:
+def stored_claims(made: Sequence[Made]) -> set[tuple[int, int]]:
+    """Those of (monitor, claim) for which a result is stored already.
+
+    Only results of about the same time are looked at: a claim is worked on within its lease, however often.
+    """
+    if not made:
         return set()
+    hours = [start_of_hour(found.checked_at) for _, _, found in made]
     with connection.cursor() as cursor:
         cursor.execute(
-            """
+            f"""
             SELECT result.monitor_id, result.claim
-              FROM unnest(%s::bigint[], %s::bigint[]) AS wanted (monitor_id, claim)
+              FROM unnest(%s::bigint[], %s::int[], %s::timestamptz[]) AS wanted (monitor_id, claim, hour)
               JOIN checks_checkresult AS result USING (monitor_id, claim)
-             WHERE result.checked_at >= %s
+             WHERE {HOUR_OF_CHECK} BETWEEN wanted.hour - interval '1 hour' AND wanted.hour + interval '1 hour'
+               AND result.checked_at >= %s AND result.checked_at < %s
             """,
-            [*map(array, zip(*pairs, strict=True)), now - _LATEST],
+            [
+                array(monitor_id for monitor_id, _, _ in made),
+                array(claim for _, claim, _ in made),
+                array(hours),
+                min(hours) - HOUR,  # these two name the partitions
+                max(hours) + 2 * HOUR,
+            ],
         )
         return set(cursor.fetchall())

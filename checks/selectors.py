@@ -2,49 +2,98 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from datetime import UTC, date, datetime, timedelta
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from typing import Any
 
-from django.db.models import Avg, Q, QuerySet
-from django.db.models.functions import TruncDate
+from django.db import connection
+from django.db.models import Q, QuerySet
 
+from checks.hours import HOUR_OF_CHECK, HourOf, end_of_hour, start_of_hour
 from checks.models import CheckResult
+from checks.rollups import rolled_until
 from checks.spec import Verdict
 
+_RECENT = timedelta(days=1)
 
-def _passed(*, since: datetime) -> QuerySet[CheckResult]:
-    return CheckResult.objects.filter(checked_at__gte=since, latency_ms__isnull=False).exclude(
-        verdict=Verdict.DOWN
-    )
+
+_PASSED = "verdict <> 'down' AND latency_ms IS NOT NULL"
+
+
+@dataclass(frozen=True, slots=True)
+class _Stretch:
+    """A stretch of time, of which the latencies are read from results or from roll-ups; `end` None is open."""
+
+    start: datetime
+    end: datetime | None
+    rolled: bool = False
+
+
+def _stretches(since: datetime, rolled: datetime | None) -> list[_Stretch]:
+    """Whole hours from roll-ups as far as they are; what begins within an hour and the latest ones from results."""
+    first = end_of_hour(since)
+    if rolled is None or rolled <= first:
+        return [_Stretch(since, None)]
+    whole = [_Stretch(first, rolled, rolled=True), _Stretch(rolled, None)]
+    return whole if since == first else [_Stretch(since, first), *whole]
+
+
+def _latencies(
+    stretches: Sequence[_Stretch], monitor_ids: Collection[int], *, by: str
+) -> tuple[str, list[Any]]:
+    """SQL of rows (monitor, {by} of the hour, sum, count), several of one monitor and time; and its parameters."""
+    parts: list[str] = []
+    parameters: list[Any] = []
+    for stretch in stretches:
+        if stretch.rolled:
+            parts.append(
+                f"SELECT monitor_id, {by.format(at='hour')} AS at, latency_sum AS total, timed"
+                " FROM checks_hourlyrollup WHERE monitor_id = ANY (%s) AND hour >= %s AND hour < %s"
+            )
+            parameters += [list(monitor_ids), stretch.start, stretch.end]
+            continue
+        parts.append(
+            f"SELECT monitor_id, {by.format(at='checked_at')} AS at, sum(latency_ms) AS total, count(*) AS timed"
+            f" FROM checks_checkresult WHERE monitor_id = ANY (%s) AND {_PASSED}"
+            f" AND {HOUR_OF_CHECK} >= %s AND checked_at >= %s"
+        )
+        parameters += [list(monitor_ids), start_of_hour(stretch.start), stretch.start]
+        if stretch.end is not None:
+            parts[-1] += f" AND {HOUR_OF_CHECK} < %s AND checked_at < %s"
+            parameters += [stretch.end, stretch.end]
+        parts[-1] += " GROUP BY 1, 2"
+    return " UNION ALL ".join(parts), parameters
 
 
 def average_latency(monitor_ids: Collection[int], *, since: datetime) -> dict[int, float]:
     """Mean latency in ms over passed checks since then, by monitor; one without any is left out."""
-    rows = (
-        _passed(since=since)
-        .filter(monitor_id__in=monitor_ids)
-        .values_list("monitor_id")
-        .annotate(mean=Avg("latency_ms"))
-    )
-    return {monitor_id: round(mean, 2) for monitor_id, mean in rows}
+    rows, parameters = _latencies(_stretches(since, rolled_until()), monitor_ids, by="0")
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"SELECT monitor_id, sum(total) / sum(timed) FROM ({rows}) AS part GROUP BY 1 HAVING sum(timed) > 0",
+            parameters,
+        )
+        return {monitor_id: round(float(mean), 2) for monitor_id, mean in cursor.fetchall()}
 
 
 def daily_latency(monitor_id: int, *, since: datetime) -> dict[date, float]:
     """Mean latency in ms over passed checks by day of UTC; a day without any is left out."""
-    rows = (
-        _passed(since=since)
-        .filter(monitor_id=monitor_id)
-        .annotate(day=TruncDate("checked_at", tzinfo=UTC))
-        .values_list("day")
-        .annotate(mean=Avg("latency_ms"))
-    )
-    return {day: round(mean, 2) for day, mean in rows}
+    by_day = "({at} AT TIME ZONE 'UTC')::date"
+    rows, parameters = _latencies(_stretches(since, rolled_until()), [monitor_id], by=by_day)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"SELECT at, sum(total) / sum(timed) FROM ({rows}) AS part GROUP BY 1 HAVING sum(timed) > 0",
+            parameters,
+        )
+        return {day: round(float(mean), 2) for day, mean in cursor.fetchall()}
 
 
 def results_of(
     monitor_id: int,
     *,
     limit: int,
+    now: datetime,
     before: tuple[datetime, int] | None = None,
     since: datetime | None = None,
     until: datetime | None = None,
@@ -52,30 +101,49 @@ def results_of(
 ) -> list[CheckResult]:
     """The newest results of [since, until), at most `limit`; `before` is (checked_at, claim) of the last one had.
 
-    Two checks may end in the same microsecond (a repeated one, a late one), so the claim decides between
-    them. The bound on checked_at alone is repeated because it is what the index result_history is walked by.
+    Two checks may end in the same microsecond (a repeated one, a late one), so the claim decides between them.
+
+    The last day of them is asked for first. It fills most pages, and what lies before it is then not even planned
+    for: without a bound every partition is opened, and a page costs as much as there are days.
     """
     results: QuerySet[CheckResult] = CheckResult.objects.filter(monitor_id=monitor_id)
+    newest = now
     if before is not None:
         at, claim = before
-        results = results.filter(
-            Q(checked_at__lte=at), Q(checked_at__lt=at) | Q(checked_at=at, claim__lt=claim)
-        )
-    if since is not None:
-        results = results.filter(checked_at__gte=since)
+        newest = min(newest, at)
+        results = _up_to(results, at).filter(Q(checked_at__lt=at) | Q(checked_at=at, claim__lt=claim))
     if until is not None:
-        results = results.filter(checked_at__lt=until)
+        newest = min(newest, until)
+        results = _up_to(results, until).filter(checked_at__lt=until)
     if verdict is not None:
         results = results.filter(verdict=verdict)
     # Evidence is read of one result at a time: it can outweigh all the rest of a page.
-    return list(results.defer("evidence").order_by("-checked_at", "-claim")[:limit])
+    results = results.defer("evidence").order_by(HourOf("checked_at").desc(), "-checked_at", "-claim")
+    recent = newest - _RECENT
+    if since is not None and since >= recent:
+        return list(results.filter(checked_at__gte=since)[:limit])
+    rows = list(results.filter(checked_at__gte=recent)[:limit])
+    if len(rows) < limit:
+        earlier = results.filter(checked_at__lt=recent)
+        rows += (earlier if since is None else earlier.filter(checked_at__gte=since))[: limit - len(rows)]
+    return rows
+
+
+def _up_to(results: QuerySet[CheckResult], end: datetime) -> QuerySet[CheckResult]:
+    """Those until then; by the hour, which the index begins at, and by the time, which tells the partitions.
+
+    There is no such thing for a beginning: the page ends there anyhow, and the planner takes two bounds for
+    independent, expects next to nothing, and reads and sorts a day to find the last hundred of it.
+    """
+    hour = start_of_hour(end)
+    return results.alias(hour=HourOf("checked_at")).filter(hour__lte=hour, checked_at__lte=end)
 
 
 def result_of(monitor_id: int, claim: int, at: datetime) -> CheckResult | None:
     """The result of a claim that was checked in the millisecond from `at` on."""
-    return CheckResult.objects.filter(
-        monitor_id=monitor_id,
-        claim=claim,
-        checked_at__gte=at,
-        checked_at__lt=at + timedelta(milliseconds=1),
-    ).first()
+    results = CheckResult.objects.filter(monitor_id=monitor_id, claim=claim)
+    return (
+        results.alias(hour=HourOf("checked_at"))
+        .filter(hour=start_of_hour(at), checked_at__gte=at, checked_at__lt=at + timedelta(milliseconds=1))
+        .first()
+    )

@@ -9,6 +9,7 @@ hangs, and the tick that claims what is due must wait for neither.
 
 from __future__ import annotations
 
+from celery.schedules import crontab
 from django.conf import settings
 
 broker_url = settings.REDIS_URL
@@ -27,6 +28,8 @@ task_routes = {
     "monitors.tasks.first_check": {"queue": "interactive"},
     "monitors.tasks.check_draft": {"queue": "interactive"},
     "monitors.tasks.refresh_registrations": {"queue": "probes"},
+    # They may take a minute, and the dispatcher has two threads.
+    "checks.tasks.*": {"queue": "probes"},
 }
 
 worker_prefetch_multiplier = 1
@@ -51,5 +54,17 @@ beat_schedule = {
         "schedule": 600.0,
         "options": {"expires": 500},
     },
+    # By the clock on the wall: an interval of an hour never ends where beat is restarted more often.
+    "keep-partitions": {
+        "task": "checks.tasks.keep_partitions",
+        "schedule": crontab(minute="11"),
+        "options": {"expires": 3000},
+    },
+    "erase-deleted": {
+        "task": "checks.tasks.erase_deleted",
+        "schedule": crontab(minute="41"),
+        "options": {"expires": 3000},
+    },
+    "roll-up": {"task": "checks.tasks.roll_up", "schedule": 300.0, "options": {"expires": 250}},
     "sweep": {"task": "projects.tasks.sweep", "schedule": 3600.0, "options": {"expires": 3000}},
 }

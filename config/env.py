@@ -139,6 +139,18 @@ class Env(BaseSettings):
         description="Comma-separated CIDRs that may read `/metrics`; to all others it is 404. A reverse proxy in "
         "front of it must be named in `TRUSTED_PROXIES`.",
     )
+    results_kept_days: int = Field(
+        default=14,
+        ge=2,
+        le=3650,
+        description="Days for which single checks are kept; the day they end in is dropped whole.",
+    )
+    rollups_kept_days: int = Field(
+        default=400,
+        ge=2,
+        le=36500,
+        description="Days for which hourly roll-ups are kept; the month they end in is dropped whole.",
+    )
     log_level: str = Field(default="INFO", description="Level of Pulsekeeper's own log lines.")
     port: int = Field(default=8000, ge=1, le=65535, description="Port of the web server under `make up`.")
     admin_email: str = Field(

@@ -41,6 +41,8 @@ SSL_CERT_FILE = ENV.ssl_cert_file
 RDAP_BOOTSTRAP_URL = ENV.rdap_bootstrap_url
 DNS_SERVERS = ENV.dns_servers
 DATA_DIR = ENV.data_dir
+RESULTS_KEPT_DAYS = ENV.results_kept_days
+ROLLUPS_KEPT_DAYS = ENV.rollups_kept_days
 globals().update(mail_settings(ENV.email_url))
 DEFAULT_FROM_EMAIL = SERVER_EMAIL = ENV.email_from
 BASE_URL = ENV.base_url.rstrip("/")

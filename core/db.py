@@ -33,3 +33,16 @@ def hasty_connection(*, patience_sec: int) -> Iterator[psycopg.Connection]:
     parameters.pop("pool", None)
     with psycopg.connect(**parameters, autocommit=True) as database:
         yield database
+
+
+def hold(name: str) -> None:
+    """Wait for the lock of that name, and hold it to the end of the transaction."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [name])
+
+
+def try_hold(name: str) -> bool:
+    """The same without waiting: whether it is held now."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_try_advisory_xact_lock(hashtextextended(%s, 0))", [name])
+        return bool(cursor.fetchone()[0])

@@ -25,7 +25,7 @@ class Day:
 
 
 def daily_uptime(monitor: Monitor, *, days: int, now: datetime) -> list[Day]:
-    """The last `days` days of UTC, oldest first; in three queries, however many they are."""
+    """The last `days` days of UTC, oldest first; in four queries, however many they are."""
     windows = utc_days(days, now=now)
     start = windows[0].start
     latencies = daily_latency(monitor.pk, since=start)

@@ -153,6 +153,7 @@ class MonitorChecks(APIView):
         rows = results_of(
             monitor.pk,
             limit=limit + 1,
+            now=utc_now(),
             before=_position(request),
             since=_moment(request, "since"),
             until=_moment(request, "until"),

@@ -34,12 +34,11 @@ def _move(readings: Sequence[Reading], *, now: datetime) -> None:
     # Stored already: what a lease's end or an edit has overtaken, or what was delivered twice.
     known = stored_claims(
         [
-            (reading.monitor_id, reading.claim)
+            (reading.monitor_id, reading.claim, reading.outcome)
             for reading in readings
             if (state := ledger.states.get(reading.monitor_id)) is not None
             and (state.claim != reading.claim or state.claimed_at is None)
-        ],
-        now=now,
+        ]
     )
     for reading in sorted(readings, key=lambda reading: (reading.monitor_id, reading.claim)):
         state, settings = ledger.states.get(reading.monitor_id), ledger.settings.get(reading.monitor_id)

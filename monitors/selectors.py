@@ -41,7 +41,7 @@ def get_monitor(caller: Caller, public_id: str) -> Monitor:
 
 
 def statistics(monitors: Sequence[Monitor], *, now: datetime) -> dict[int, Statistics]:
-    """Of all the monitors in three queries, however many they are."""
+    """Of all the monitors in four queries, however many they are."""
     window = Span(now - DAY, now)
     ids = [monitor.pk for monitor in monitors]
     latencies = average_latency(ids, since=window.start)

@@ -10,7 +10,6 @@ from django.db import transaction
 
 from accounts.models import User
 from checks.guard import guard
-from checks.models import CheckResult
 from checks.spec import Verdict
 from core.egress import literal_address
 from core.errors import ApiError, MonitorLimit, NotFound, Unauthorized, ValidationFailed
@@ -148,9 +147,9 @@ def mute_monitor(caller: Caller, public_id: str, *, minutes: int, now: datetime)
 
 
 def delete_monitor(caller: Caller, public_id: str) -> None:
+    """The monitor is gone at once, and its results are out of reach; checks.erasure removes them soon after."""
     with transaction.atomic():
         monitor, _ = _lock(caller, public_id)
-        CheckResult.objects.filter(monitor_id=monitor.pk).delete()
         monitor.delete()
 
 

@@ -46,7 +46,16 @@ def test_a_url_is_ascii_or_refused(url: str) -> None:
 URL_PARTS = st.tuples(
     st.sampled_from(["http", "https", "HTTP", "ftp"]),
     st.sampled_from(
-        ["shop.example", "127.0.0.1", "127.1", "256.1.1.1", "01.2.3.4", "a.b-c.de", "Shop.example", "localhost"]
+        [
+            "shop.example",
+            "127.0.0.1",
+            "127.1",
+            "256.1.1.1",
+            "01.2.3.4",
+            "a.b-c.de",
+            "Shop.example",
+            "localhost",
+        ]
     )
     | st.from_regex(r"[a-z0-9.-]{1,12}", fullmatch=True),
     st.sampled_from(["", ":", ":80", ":08", ":65535", ":65536", ":99999"]),

@@ -12,6 +12,7 @@ from itertools import pairwise
 import pytest
 
 from accounts.models import User
+from checks.erasure import erase_deleted
 from checks.models import CheckResult
 from checks.spec import Verdict
 from core.errors import NotFound
@@ -187,6 +188,7 @@ def test_a_deletion_and_a_result(user: User) -> None:
             partial(delete_monitor, Caller(user), monitor.public_id),
         )
         assert not Monitor.objects.filter(pk=monitor.pk).exists()
+        erase_deleted()
         assert not CheckResult.objects.filter(monitor_id=monitor.pk).exists()
         assert not StatusChange.objects.filter(monitor_id=monitor.pk).exists()
         assert state_of(other).applied_claim == 2, "the others of its batch are not lost with it"
@@ -202,6 +204,7 @@ def test_a_deletion_and_a_ping(user: User) -> None:
         )
         assert pinged in (True, False)
         assert deleted is None
+        erase_deleted()
         assert not CheckResult.objects.filter(monitor_id=monitor.pk).exists()
         assert record_ping(monitor.public_id, now=NOON + MINUTE) is False
 

@@ -6,6 +6,7 @@ from functools import partial
 
 import pytest
 
+from checks.erasure import erase_deleted
 from checks.models import CheckResult
 from checks.spec import Verdict
 from monitors.ledger import Reading
@@ -126,6 +127,7 @@ def test_a_deleted_monitor_leaves_nothing() -> None:
     delete_monitor(Caller(user), monitor.public_id)
     at = NOON + minutes(1)
     record([reading(m, claim=2, verdict=UP, at=at) for m in (monitor, other)], now=at)
+    erase_deleted()
     assert not CheckResult.objects.filter(monitor_id=monitor.pk).exists()
     assert claims_stored(other) == [1, 2], "the others of its batch are not lost with it"
 

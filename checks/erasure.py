@@ -1,0 +1,59 @@
+"""What deleted monitors left behind goes in small steps, outside the request that deleted them.
+
+Nobody reaches it meanwhile: results are found through their monitor only. Nothing is added either: recording locks
+the monitor's state, and finds none.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from django.db import connection, transaction
+
+from checks.models import DeletedMonitor, LateHour
+from checks.partitions import RESULTS, ROLLUPS, Series, parts
+from checks.rollups import LOCK
+from core.db import hold
+
+MONITORS_AT_ONCE = 20
+
+
+def erase_deleted() -> int:
+    """Delete results and roll-ups of all monitors that are gone; how many monitors these were."""
+    erased = 0
+    while monitor_ids := list(
+        DeletedMonitor.objects.order_by("deleted_at").values_list("monitor_id", flat=True)[:MONITORS_AT_ONCE]
+    ):
+        # Results first: as long as there are any, their hours may still be rolled up.
+        for series in (RESULTS, ROLLUPS):
+            for start, end in _stretches(series):
+                _erase(series, monitor_ids, start=start, end=end)
+        with transaction.atomic():
+            hold(LOCK)  # no roll-up that read the results before they went is written after this
+            _erase(ROLLUPS, monitor_ids)
+            LateHour.objects.filter(monitor_id__in=monitor_ids).delete()
+            DeletedMonitor.objects.filter(monitor_id__in=monitor_ids).delete()
+        erased += len(monitor_ids)
+    return erased
+
+
+def _stretches(series: Series) -> list[tuple[datetime | None, datetime | None]]:
+    """All of time in steps of a partition, None without an end: one statement for each, one transaction for each."""
+    edges = [start for start, _ in parts(series)]
+    return list(zip([None, *edges], [*edges, None], strict=True))
+
+
+def _erase(
+    series: Series, monitor_ids: list[int], *, start: datetime | None = None, end: datetime | None = None
+) -> None:
+    conditions = ["monitor_id = ANY (%s)"]
+    parameters: list[Any] = [monitor_ids]
+    if start is not None:
+        conditions.append(f"{series.column} >= %s")
+        parameters.append(start)
+    if end is not None:
+        conditions.append(f"{series.column} < %s")
+        parameters.append(end)
+    with connection.cursor() as cursor:
+        cursor.execute(f"DELETE FROM {series.table} WHERE {' AND '.join(conditions)}", parameters)

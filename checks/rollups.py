@@ -1,0 +1,187 @@
+"""What hours of results come to, one set-based statement for an hour of everybody's (ADR 12).
+
+An hour is closed first, in a transaction of its own, and rolled up then. Recording looks at what is closed before
+it commits a result of an hour gone by, under a lock that the closing waits for; so such a result is either
+committed before the hour is rolled up, or leaves a LateHour. Jobs take turns at one lock, and each upsert begins
+with what is committed by then: two at once, or one broken off, count nothing twice.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.conf import settings
+from django.db import connection, transaction
+
+from checks.hours import HOUR, HOUR_OF_CHECK, start_of_hour
+from checks.models import RollupProgress
+from checks.partitions import RESULTS, parts
+from core.bulk import insert_rows
+from core.db import try_hold
+
+logger = logging.getLogger(__name__)
+
+# How long after its end an hour is closed: what comes in order is in by then, and leaves no LateHour.
+GRACE = timedelta(minutes=5)
+HOURS_PER_RUN = 48
+LATE_AT_ONCE = 2_000
+LATE_PER_RUN = 50 * LATE_AT_ONCE
+LOCK = "roll-ups"
+
+_COLUMNS = "latency_sum, up, slow, down, timed, latency_min, latency_max"
+_PASSED = "FILTER (WHERE verdict <> 'down')"
+_ROLL_UP = f"""
+    INSERT INTO checks_hourlyrollup (monitor_id, hour, {_COLUMNS})
+    SELECT result.monitor_id,
+           {HOUR_OF_CHECK} AS hour,
+           coalesce(sum(latency_ms) {_PASSED}, 0),
+           count(*) FILTER (WHERE verdict = 'up'),
+           count(*) FILTER (WHERE verdict = 'slow'),
+           count(*) FILTER (WHERE verdict = 'down'),
+           count(latency_ms) {_PASSED},
+           min(latency_ms) {_PASSED},
+           max(latency_ms) {_PASSED}
+      FROM {{source}}
+     WHERE checked_at >= %(start)s AND checked_at < %(end)s
+     GROUP BY 1, 2
+     ORDER BY 2, 1  -- the monitors of one account, made one after the other, lie beside each other
+    ON CONFLICT (monitor_id, hour) DO UPDATE
+    SET ({_COLUMNS}) = ROW ({", ".join(f"excluded.{name}" for name in _COLUMNS.split(", "))})
+"""
+# KEY SHARE: many hold it at once, and what sets rolled_until passes it by.
+_CLOSED = "SELECT closed_until FROM checks_rollupprogress WHERE id = 1 FOR KEY SHARE"
+
+
+def roll_up(now: datetime, *, most: int = HOURS_PER_RUN) -> int:
+    """Roll up hours that have ended, the oldest first, and those that late results came for.
+
+    At most so many hours: after a long stop the next runs go on. Returns how many were rolled up.
+    """
+    _close(now)
+    done = 0
+    while done < most and _roll_up_next():
+        done += 1
+    for _ in range(LATE_PER_RUN // LATE_AT_ONCE):
+        if _redo(now) < LATE_AT_ONCE:
+            break
+    return done
+
+
+def roll_up_between(start: datetime, end: datetime) -> None:
+    """Roll up whole hours of everybody's, in the caller's transaction and under its lock."""
+    with connection.cursor() as cursor:
+        cursor.execute(_ROLL_UP.format(source="checks_checkresult AS result"), {"start": start, "end": end})
+
+
+def rolled_until() -> datetime | None:
+    """Hours before it are rolled up; None while none is."""
+    return RollupProgress.objects.values_list("rolled_until", flat=True).first()
+
+
+def note_late(results: Collection[tuple[int, datetime]], *, now: datetime) -> None:
+    """In the transaction that stores results: have the hours rolled up again that are closed already.
+
+    `results` are (monitor, checked_at). Nearly all of them are of this hour, and cost a comparison. The lock lets
+    others like it pass, and has the closing of an hour wait for the end of this transaction.
+    """
+    this_hour = start_of_hour(now)
+    earlier = {(monitor_id, start_of_hour(at)) for monitor_id, at in results if at < this_hour}
+    if not earlier:
+        return
+    with connection.cursor() as cursor:
+        cursor.execute(_CLOSED)
+        if (row := cursor.fetchone()) is None:  # the very first one: without a row there is nothing to lock
+            RollupProgress.objects.bulk_create([RollupProgress(id=1)], ignore_conflicts=True)
+            cursor.execute(_CLOSED)
+            row = cursor.fetchone()
+    closed_until = row[0]
+    if closed_until is not None:
+        late = [pair for pair in earlier if pair[1] < closed_until]
+        insert_rows("checks_latehour", {"monitor_id": "bigint", "hour": "timestamptz"}, sorted(late))
+
+
+def _close(now: datetime) -> None:
+    """Close all hours that ended a while ago. Waits for recording under way, which holds the row for moments."""
+    end = start_of_hour(now - GRACE)
+    progress, _ = RollupProgress.objects.get_or_create(id=1)
+    if progress.closed_until is not None and progress.closed_until >= end:
+        return
+    with transaction.atomic():
+        progress = RollupProgress.objects.select_for_update().get(id=1)
+        if progress.closed_until is None:
+            progress.closed_until = progress.rolled_until = _first_hour(now)
+        if progress.closed_until is not None and progress.closed_until < end:
+            progress.closed_until = end
+            progress.save(update_fields=["closed_until", "rolled_until"])
+
+
+def _first_hour(now: datetime) -> datetime | None:
+    """Where rolling up begins: at the oldest results that are kept; None as long as there are none."""
+    found: list[datetime] = []
+    oldest = start_of_hour(now) - timedelta(days=settings.RESULTS_KEPT_DAYS)
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT min(checked_at) FROM {RESULTS.default} WHERE checked_at >= %s", [oldest])
+        found += filter(None, cursor.fetchone())
+        for start, _ in parts(RESULTS):
+            cursor.execute(f"SELECT EXISTS (SELECT FROM {RESULTS.name(start)})")
+            if cursor.fetchone()[0]:
+                found.append(start)
+                break
+    return max(start_of_hour(min(found)), oldest) if found else None
+
+
+def _roll_up_next() -> bool:
+    """Roll up the oldest closed hour that is not; False where there is none, or somebody else is at it."""
+    with transaction.atomic(durable=True):
+        if not try_hold(LOCK):
+            return False
+        progress = RollupProgress.objects.get(id=1)
+        start, closed = progress.rolled_until, progress.closed_until
+        if start is None or closed is None or start >= closed:
+            return False
+        roll_up_between(start, start + HOUR)
+        progress.rolled_until = start + HOUR
+        progress.save(update_fields=["rolled_until"])
+    logger.debug("rolled up %s", start)
+    return True
+
+
+def _redo(now: datetime) -> int:
+    """Roll up hours again that late results came for, or for the first time; how many notes were worked off.
+
+    The notes go first, then the results are read: whoever notes one afterwards will be read by the next run. Of an
+    hour that is (nearly) too old to be kept the results may be gone in part, and the roll-up must stay.
+    """
+    oldest = start_of_hour(now) + HOUR - timedelta(days=settings.RESULTS_KEPT_DAYS)
+    with transaction.atomic(durable=True), connection.cursor() as cursor:
+        if not try_hold(LOCK):
+            return 0
+        cursor.execute(
+            """
+            DELETE FROM checks_latehour
+             WHERE id = ANY (ARRAY(SELECT id FROM checks_latehour ORDER BY id LIMIT %s))
+            RETURNING monitor_id, hour
+            """,
+            [LATE_AT_ONCE],
+        )
+        notes: list[Any] = cursor.fetchall()
+        pairs = {(monitor_id, hour) for monitor_id, hour in notes if hour >= oldest}
+        if pairs:
+            hours = [hour for _, hour in pairs]
+            cursor.execute(
+                _ROLL_UP.format(
+                    source=f"unnest(%(monitors)s::bigint[], %(hours)s::timestamptz[]) AS late (monitor_id, hour)"
+                    f" JOIN checks_checkresult AS result"
+                    f" ON result.monitor_id = late.monitor_id AND {HOUR_OF_CHECK} = late.hour"
+                ),
+                {
+                    "monitors": [monitor_id for monitor_id, _ in pairs],
+                    "hours": hours,
+                    "start": min(hours),
+                    "end": max(hours) + HOUR,
+                },
+            )
+    return len(notes)

@@ -1,0 +1,191 @@
+"""The table of results in parts: made ahead, filled from the default partition, dropped when old."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from datetime import UTC, datetime, timedelta
+from functools import partial
+
+import pytest
+import time_machine
+from django.core import checks
+from django.db import connection, transaction
+
+from checks import partitions
+from checks.models import CheckResult
+from checks.partitions import RESULTS, SERIES, Bounds, delete_strays, drop, make, parts
+from checks.results import store_results, stored_claims
+from checks.retention import keep_partitions
+from checks.rollups import roll_up
+from checks.spec import Verdict
+from tests.makers import NOON, at_once, outcome
+
+DAY = timedelta(days=1)
+
+
+def store(*moments: datetime, monitor_id: int = 7) -> None:
+    store_results(
+        [(monitor_id, claim, outcome(Verdict.UP, at=at)) for claim, at in enumerate(moments, start=1)]
+    )
+
+
+def rows_by_part() -> dict[str, int]:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT tableoid::regclass::text, count(*) FROM checks_checkresult GROUP BY 1")
+        return dict(cursor.fetchall())
+
+
+def day(of: datetime) -> Bounds:
+    return RESULTS.bounds(of)
+
+
+@pytest.mark.parametrize(
+    ("moment", "monthly", "expected"),
+    [
+        (NOON, False, ("2026-03-01", "2026-03-02", "p20260301")),
+        (
+            datetime(2026, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC),
+            False,
+            ("2026-12-31", "2027-01-01", "p20261231"),
+        ),
+        (NOON, True, ("2026-03-01", "2026-04-01", "p202603")),
+        (datetime(2028, 2, 29, tzinfo=UTC), True, ("2028-02-01", "2028-03-01", "p202802")),
+        (datetime(2026, 12, 31, tzinfo=UTC), True, ("2026-12-01", "2027-01-01", "p202612")),
+    ],
+)
+def test_bounds_and_names(moment: datetime, monthly: bool, expected: tuple[str, str, str]) -> None:
+    series = partitions.Series("t", "at", monthly=monthly)
+    start, end = series.bounds(moment)
+    name = series.name(start)
+    assert (start.date().isoformat(), end.date().isoformat(), name) == (*expected[:2], f"t_{expected[2]}")
+    assert series.start(name) == start
+    assert series.bounds(end) != (start, end)
+
+
+@pytest.mark.usefixtures("own_partitions")
+@pytest.mark.django_db(transaction=True)
+class TestPartitions:
+    """Each test finds what the migration made, and takes away what it made itself."""
+
+    def test_the_migration_made_the_first_week(self) -> None:
+        there = parts(RESULTS)
+        assert len(there) >= 9
+        assert all(end - start == DAY for start, end in there)
+
+    def test_nine_days_are_made_once(self) -> None:
+        wanted = RESULTS.wanted(now=NOON)
+        assert [start.day for start, _ in wanted] == [28, 1, 2, 3, 4, 5, 6, 7, 8]
+        assert sorted(make(RESULTS, wanted)) == [RESULTS.name(start) for start, _ in wanted]
+        assert make(RESULTS, wanted) == []
+        assert set(wanted) <= set(parts(RESULTS))
+
+    def test_rows_that_wait_in_the_default_partition_move_in(self) -> None:
+        midnight, _ = day(NOON)
+        inside = [midnight, NOON, midnight + DAY - timedelta(microseconds=1)]
+        store(*inside, midnight - timedelta(microseconds=1), midnight + DAY)
+        assert rows_by_part() == {RESULTS.default: 5}
+        make(RESULTS, [day(NOON)])
+        assert rows_by_part() == {RESULTS.default: 2, RESULTS.name(midnight): 3}
+        assert CheckResult.objects.filter(checked_at__in=inside).count() == 3
+        store(NOON, monitor_id=8)
+        assert rows_by_part()[RESULTS.name(midnight)] == 4
+
+    def test_a_day_with_too_many_rows_to_move_stays_in_the_default_partition(
+        self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        monkeypatch.setattr(partitions, "MOST_MOVED", 2)
+        store(NOON, NOON, NOON)
+        assert make(RESULTS, [day(NOON), day(NOON + DAY)]) == [RESULTS.name(day(NOON + DAY)[0])]
+        assert "too many" in caplog.text
+        assert rows_by_part() == {RESULTS.default: 3}
+
+    def test_four_at_once_in_threads_while_results_come(self) -> None:
+        wanted = RESULTS.wanted(now=NOON)
+
+        def record(offset: int) -> None:
+            for minute in range(40):
+                store(NOON + timedelta(minutes=minute, seconds=offset), monitor_id=offset)
+
+        made = at_once(*[partial(make, RESULTS, wanted)] * 4, partial(record, 1), partial(record, 2))
+        names = [name for some in made[:4] for name in some or []]  # type: ignore[attr-defined]
+        assert sorted(names) == [RESULTS.name(start) for start, _ in wanted], "each was made by one of them"
+        assert CheckResult.objects.count() == 80
+        assert rows_by_part() == {RESULTS.name(day(NOON)[0]): 80}
+
+    def test_old_days_are_dropped_whole(self) -> None:
+        make(RESULTS, RESULTS.wanted(now=NOON))
+        store(NOON - DAY, NOON, NOON - 3 * DAY)
+        last_of_the_day = day(NOON)[0]
+        assert drop(RESULTS, before=last_of_the_day - timedelta(microseconds=1)) == []
+        assert drop(RESULTS, before=last_of_the_day) == [RESULTS.name(day(NOON - DAY)[0])]
+        assert drop(RESULTS, before=last_of_the_day) == []
+        assert sorted(CheckResult.objects.values_list("checked_at", flat=True)) == [NOON - 3 * DAY, NOON]
+        assert delete_strays(RESULTS, before=last_of_the_day) == 1
+        assert rows_by_part() == {RESULTS.name(last_of_the_day): 1}
+
+    def test_strays_go_batch_by_batch(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(partitions, "STRAYS_AT_ONCE", 3)
+        store(*[NOON] * 7, NOON + DAY)
+        assert delete_strays(RESULTS, before=NOON + timedelta(seconds=1)) == 7
+        assert rows_by_part() == {RESULTS.default: 1}
+
+    def test_retention_keeps_what_the_setting_says(self, settings: object) -> None:
+        settings.RESULTS_KEPT_DAYS = 3  # type: ignore[attr-defined]
+        make(RESULTS, [day(NOON + back * DAY) for back in range(-6, 1)])
+        store(*[NOON + back * DAY for back in range(-8, 1)])
+        while roll_up(NOON):
+            pass
+        keep_partitions(NOON)
+        kept = sorted(CheckResult.objects.values_list("checked_at", flat=True))
+        assert kept == [NOON + back * DAY for back in (-3, -2, -1, 0)]
+        there = parts(RESULTS)
+        assert set(RESULTS.wanted(now=NOON)) <= set(there)
+        keep_partitions(NOON)
+        assert parts(RESULTS) == there
+
+    def test_it_steps_back_from_a_lock_and_comes_again(self, caplog: pytest.LogCaptureFixture) -> None:
+        """A long transaction that has read old results must not make recording wait behind us."""
+        make(RESULTS, [day(NOON)])
+        held, done = threading.Event(), threading.Event()
+
+        def read() -> None:
+            try:
+                with transaction.atomic():
+                    assert not CheckResult.objects.exists()
+                    held.set()
+                    assert done.wait(20)
+            finally:
+                connection.close()
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        assert held.wait(10)
+        with caplog.at_level(logging.WARNING):
+            assert drop(RESULTS, before=NOON + DAY) == []
+        assert "the next run will try again" in caplog.text
+        store(NOON)
+        done.set()
+        reader.join()
+        assert drop(RESULTS, before=NOON + DAY) == [RESULTS.name(day(NOON)[0])]
+
+    def test_a_claim_is_found_across_midnight_and_in_the_default_partition(self) -> None:
+        midnight = day(NOON)[0]
+        make(RESULTS, [day(NOON)])
+        store(midnight - timedelta(seconds=1))
+        for at in (midnight - timedelta(seconds=1), midnight, midnight + timedelta(minutes=59)):
+            assert stored_claims([(7, 1, outcome(Verdict.UP, at=at))]) == {(7, 1)}
+        assert stored_claims([(7, 2, outcome(Verdict.UP, at=midnight))]) == set()
+        assert stored_claims([(8, 1, outcome(Verdict.UP, at=midnight))]) == set()
+
+    def test_the_system_check_looks_two_days_ahead(self) -> None:
+        def found(now: datetime) -> list[str | None]:
+            with time_machine.travel(now, tick=False):
+                messages = checks.run_checks(tags=[checks.Tags.database], databases=["default"])
+            return [message.id for message in messages]
+
+        for series in SERIES:
+            make(series, series.wanted(now=NOON))
+        assert found(NOON) == []
+        assert found(NOON + 5 * DAY) == []
+        assert found(NOON + 6 * DAY) == ["checks.W001"]

@@ -1,0 +1,332 @@
+"""Roll-ups against results counted one by one: late, in any order, and beside each other."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from functools import partial
+from itertools import chain
+from typing import Any
+
+import pytest
+import time_machine
+from django.db import connection, transaction
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from checks import rollups
+from checks.hours import HOUR, start_of_hour
+from checks.models import CheckResult, HourlyRollup, LateHour, RollupProgress
+from checks.partitions import RESULTS, make
+from checks.results import store_results
+from checks.retention import keep_partitions
+from checks.rollups import roll_up, rolled_until
+from checks.selectors import average_latency, daily_latency
+from checks.spec import CheckOutcome, Verdict
+from tests.makers import NOON, at_once
+
+UP, SLOW, DOWN = Verdict.UP, Verdict.SLOW, Verdict.DOWN
+DAY = timedelta(days=1)
+MONITORS = (3, 5, 8)
+PAST_GRACE = timedelta(minutes=6)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    monitor_id: int
+    at: datetime
+    verdict: Verdict = UP
+    latency_ms: int | None = 20
+
+
+def store(found: Iterable[Found], *, now: datetime) -> None:
+    with time_machine.travel(now, tick=False):
+        store_quietly(found)
+
+
+def store_quietly(found: Iterable[Found]) -> None:
+    """Without moving the clock, which is everybody's."""
+    with transaction.atomic():
+        store_results(
+            [
+                (one.monitor_id, claim, CheckOutcome(one.verdict, one.at, latency_ms=one.latency_ms))
+                for claim, one in enumerate(found)
+            ]
+        )
+
+
+def counted(found: Iterable[Found], *, until: datetime) -> dict[tuple[int, datetime], tuple[Any, ...]]:
+    """The roll-ups of whole hours until then, the slow way."""
+    hours: dict[tuple[int, datetime], list[Found]] = defaultdict(list)
+    for one in found:
+        if start_of_hour(one.at) < until:
+            hours[one.monitor_id, start_of_hour(one.at)].append(one)
+    rows = {}
+    for key, ones in hours.items():
+        verdicts = [one.verdict for one in ones]
+        passed = [one.latency_ms for one in ones if one.verdict is not DOWN and one.latency_ms is not None]
+        span = (min(passed), max(passed)) if passed else (None, None)
+        rows[key] = (*(verdicts.count(v) for v in (UP, SLOW, DOWN)), sum(passed), len(passed), *span)
+    return rows
+
+
+def stored(*, until: datetime) -> dict[tuple[int, datetime], tuple[Any, ...]]:
+    names = ("up", "slow", "down", "latency_sum", "timed", "latency_min", "latency_max")
+    rows = HourlyRollup.objects.filter(hour__lt=until).values_list("monitor_id", "hour", *names)
+    return {(monitor_id, hour): tuple(rest) for monitor_id, hour, *rest in rows}
+
+
+def means(
+    found: Sequence[Found], *, since: datetime
+) -> tuple[dict[int, float], dict[int, dict[date, float]]]:
+    """By monitor, and by monitor and day, the slow way."""
+    passed: dict[int, list[int]] = defaultdict(list)
+    by_day: dict[int, dict[date, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for one in found:
+        if one.at >= since and one.verdict is not DOWN and one.latency_ms is not None:
+            passed[one.monitor_id].append(one.latency_ms)
+            by_day[one.monitor_id][one.at.date()].append(one.latency_ms)
+
+    def mean(values: list[int]) -> float:
+        return round(sum(values) / len(values), 2)
+
+    return (
+        {monitor_id: mean(values) for monitor_id, values in passed.items()},
+        {m: {day: mean(values) for day, values in days.items()} for m, days in by_day.items()},
+    )
+
+
+def empty() -> None:
+    for model in (CheckResult, HourlyRollup, LateHour, RollupProgress):
+        model._default_manager.all().delete()
+
+
+results = st.builds(
+    lambda monitor_id, age, verdict, latency: (monitor_id, timedelta(seconds=age), verdict, latency),
+    st.sampled_from(MONITORS),
+    st.one_of(st.integers(0, 60), st.integers(0, 5 * 3600)),
+    st.sampled_from(Verdict),
+    st.one_of(st.none(), st.integers(0, 60_000)),
+)
+steps = st.tuples(
+    st.integers(0, 9000),  # seconds that pass
+    st.lists(results, max_size=6),
+    st.one_of(st.none(), st.integers(0, 3)),  # hours rolled up at most, if it runs
+)
+
+
+@pytest.mark.django_db
+@hypothesis_settings(max_examples=50, deadline=None)
+@given(
+    story=st.lists(steps, min_size=1, max_size=12), since=st.integers(0, 40 * 3600), partitioned=st.booleans()
+)
+def test_whatever_comes_when_it_is_as_if_counted_at_the_end(
+    story: list[tuple[int, list[tuple[int, timedelta, Verdict, int | None]], int | None]],
+    since: int,
+    partitioned: bool,
+) -> None:
+    empty()
+    if partitioned:
+        make(RESULTS, RESULTS.wanted(now=NOON))
+    found: list[Found] = []
+    now = NOON
+    for passing, batch, hours in story:
+        now += timedelta(seconds=passing)
+        came = [Found(monitor_id, now - age, verdict, latency) for monitor_id, age, verdict, latency in batch]
+        store(came, now=now)
+        found += came
+        if hours is not None:
+            roll_up(now, most=hours)
+    roll_up(now)
+    assert not LateHour.objects.exists()
+    until = rolled_until()
+    if until is None:
+        assert not found
+        return
+    assert until >= start_of_hour(now - rollups.GRACE)
+    assert stored(until=until) == counted(found, until=until)
+    start = now - timedelta(seconds=since)
+    by_monitor, by_day = means(found, since=start)
+    assert average_latency(MONITORS, since=start) == pytest.approx(by_monitor, abs=0.011)
+    assert average_latency([MONITORS[0]], since=start).keys() <= {MONITORS[0]}
+    for monitor_id in MONITORS:
+        assert daily_latency(monitor_id, since=start) == pytest.approx(by_day.get(monitor_id, {}), abs=0.011)
+
+
+@pytest.mark.django_db
+class TestHours:
+    def test_an_hour_is_closed_a_while_after_its_end(self) -> None:
+        store([Found(3, NOON + timedelta(minutes=59))], now=NOON + timedelta(minutes=59))
+        roll_up(NOON + HOUR + rollups.GRACE - timedelta(microseconds=1))
+        assert not HourlyRollup.objects.exists()
+        roll_up(NOON + HOUR + rollups.GRACE)
+        assert HourlyRollup.objects.get().hour == NOON
+
+    def test_what_comes_in_order_leaves_no_note(self) -> None:
+        store([Found(3, NOON)], now=NOON)
+        roll_up(NOON + HOUR + PAST_GRACE)
+        for minute in range(10, 15):
+            at = NOON + HOUR + timedelta(minutes=minute)
+            store([Found(3, at)], now=at + timedelta(seconds=1))
+        assert not LateHour.objects.exists()
+
+    def test_after_a_long_stop_it_catches_up_run_by_run(self) -> None:
+        store([Found(3, NOON), Found(3, NOON + 99 * HOUR)], now=NOON)
+        now = NOON + 100 * HOUR + PAST_GRACE
+        assert [roll_up(now) for _ in range(4)] == [48, 48, 4, 0]
+        assert set(HourlyRollup.objects.values_list("hour", flat=True)) == {NOON, NOON + 99 * HOUR}
+
+    def test_rolling_up_begins_with_what_is_kept(self) -> None:
+        wrong_clock = datetime(1999, 1, 1, tzinfo=NOON.tzinfo)
+        store([Found(3, wrong_clock), Found(3, NOON)], now=NOON)
+        roll_up(NOON + 2 * HOUR)
+        until = rolled_until()
+        assert until is not None
+        assert until >= NOON - 14 * DAY
+        while roll_up(NOON + 2 * HOUR):
+            pass
+        assert HourlyRollup.objects.get().hour == NOON
+
+    def test_a_result_older_than_is_kept_does_not_spoil_its_roll_up(self) -> None:
+        """The other results of its hour may be gone by then."""
+        store([Found(3, NOON)] * 3, now=NOON)
+        roll_up(NOON + 2 * HOUR)
+        CheckResult.objects.all().delete()
+        later = NOON + 14 * DAY
+        store([Found(3, NOON)], now=later)
+        roll_up(later)
+        assert HourlyRollup.objects.get().up == 3
+        assert not LateHour.objects.exists()
+
+    def test_notes_are_worked_off_in_bounded_steps(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(rollups, "LATE_AT_ONCE", 4)
+        monkeypatch.setattr(rollups, "LATE_PER_RUN", 8)
+        store([Found(3, NOON)], now=NOON)
+        roll_up(NOON + 2 * HOUR)
+        for _ in range(10):
+            store([Found(3, NOON)], now=NOON + 2 * HOUR)
+        roll_up(NOON + 2 * HOUR)
+        assert LateHour.objects.count() == 2
+        roll_up(NOON + 2 * HOUR)
+        assert not LateHour.objects.exists()
+        assert HourlyRollup.objects.get().up == 11
+
+    def test_a_heartbeat_may_be_pinged_a_hundred_thousand_times_an_hour(self) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "INSERT INTO checks_checkresult (monitor_id, checked_at, claim, verdict, latency_ms)"
+                " SELECT 3, %s, n, 'up', 60000 FROM generate_series(1, 100000) AS n",
+                [NOON],
+            )
+        roll_up(NOON + 2 * HOUR)
+        rollup = HourlyRollup.objects.get()
+        assert (rollup.up, rollup.latency_sum) == (100_000, 6_000_000_000)
+        assert average_latency([3], since=NOON - DAY) == {3: 60_000}
+
+
+@pytest.mark.usefixtures("own_partitions")
+@pytest.mark.django_db(transaction=True)
+class TestBesideEachOther:
+    def test_jobs_and_late_results_at_once(self) -> None:
+        """The clock of the process stands long after NOON, so all of these are late."""
+        hours, rounds = 6, 15
+        end = NOON + hours * HOUR + PAST_GRACE
+        chance = random.Random(5)
+        sent: list[list[Found]] = [
+            [
+                Found(chance.choice(MONITORS), NOON + timedelta(seconds=chance.randrange(hours * 3600)))
+                for _ in range(rounds * 4)
+            ]
+            for _ in range(3)
+        ]
+        first = [Found(monitor_id, NOON) for monitor_id in MONITORS]
+        store_quietly(first)
+
+        def record(found: list[Found]) -> None:
+            for start in range(0, len(found), 4):
+                store_quietly(found[start : start + 4])
+
+        def job() -> None:
+            for _ in range(rounds):
+                roll_up(end, most=1)
+
+        at_once(*[partial(record, found) for found in sent], job, job)
+        while roll_up(end):
+            pass
+        found = [*first, *chain(*sent)]
+        assert stored(until=end) == counted(found, until=start_of_hour(end))
+        assert not LateHour.objects.exists()
+
+    def test_an_hour_is_not_closed_under_a_result_that_is_being_stored(self) -> None:
+        store_quietly([Found(3, NOON)])
+        with Holding([Found(3, NOON + timedelta(minutes=1))]) as holding:
+            job = threading.Thread(target=partial(in_thread, partial(roll_up, NOON + HOUR + PAST_GRACE)))
+            job.start()
+            job.join(0.5)
+            assert job.is_alive(), "it waits for the transaction"
+            holding.let_go()
+            job.join(20)
+        assert HourlyRollup.objects.get().up == 2
+
+    def test_a_result_stored_while_its_hour_is_rolled_up_is_counted_by_the_next_run(self) -> None:
+        store_quietly([Found(3, NOON)])
+        roll_up(NOON + HOUR + PAST_GRACE)
+        with Holding([Found(3, NOON + timedelta(minutes=1))]) as holding:
+            roll_up(NOON + HOUR + 2 * PAST_GRACE)
+            assert HourlyRollup.objects.get().up == 1
+            holding.let_go()
+        roll_up(NOON + HOUR + 2 * PAST_GRACE)
+        assert HourlyRollup.objects.get().up == 2
+
+    def test_results_are_kept_until_they_are_rolled_up(self) -> None:
+        make(RESULTS, [RESULTS.bounds(NOON), RESULTS.bounds(NOON + DAY)])
+        store_quietly([Found(3, NOON), Found(3, NOON + DAY)])
+        later = NOON + 20 * DAY
+        keep_partitions(later)
+        assert CheckResult.objects.count() == 2, "nothing is rolled up yet"
+        # As a job that was broken off would leave it.
+        RollupProgress.objects.update(closed_until=NOON + 3 * DAY, rolled_until=NOON + 12 * HOUR)
+        keep_partitions(later)
+        assert [result.checked_at for result in CheckResult.objects.all()] == [NOON + DAY]
+        roll_up(later)
+        keep_partitions(later)
+        assert not CheckResult.objects.exists()
+
+
+class Holding:
+    """Stores results in another thread's transaction, which stays open until `let_go`."""
+
+    def __init__(self, found: list[Found]) -> None:
+        self._found = found
+        self._stored, self._go = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=partial(in_thread, self._hold))
+
+    def _hold(self) -> None:
+        with transaction.atomic():
+            store_quietly(self._found)
+            self._stored.set()
+            assert self._go.wait(20)
+
+    def __enter__(self) -> Holding:
+        self._thread.start()
+        assert self._stored.wait(20)
+        return self
+
+    def let_go(self) -> None:
+        self._go.set()
+        self._thread.join(20)
+
+    def __exit__(self, *_: object) -> None:
+        self.let_go()
+
+
+def in_thread(action: Any) -> None:
+    try:
+        action()
+    finally:
+        connection.close()
