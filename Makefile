@@ -6,12 +6,14 @@ BIN := $(VENV)/bin
 COMPILE := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-header --no-annotate --quiet
 
-.PHONY: help up test lock clean
+.PHONY: help up test faults bench lock clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo 'make up     start Pulsekeeper on this machine (PORT, DATA_DIR, ADMIN_EMAIL, ADMIN_PASSWORD)'
 	@echo 'make test   all checks and tests'
+	@echo 'make faults kill parts of a running Pulsekeeper and account for every monitor (SECONDS_TO_RUN, MONITORS, SEED)'
+	@echo 'make bench  what this machine carries (MONITORS, HEARTBEATS, WORKERS, SECONDS_TO_RUN)'
 	@echo 'make lock   pin the dependencies of pyproject.toml anew (UPGRADE=1: to their newest versions)'
 	@echo 'make clean  remove the virtualenv and caches; the data in .data stays'
 
@@ -21,6 +23,12 @@ up: $(VENV)/.local
 
 test: $(VENV)/.test
 	@exec $(BIN)/python tests/run.py
+
+faults: $(VENV)/.test
+	@exec $(BIN)/python -m tests.faults
+
+bench: $(VENV)/.test
+	@exec $(BIN)/python benchmarks/pipeline.py
 
 # One virtualenv serves both: test.txt holds all of local.txt, in the same versions. So `make up` is content with
 # a virtualenv made for tests, and `make test` only adds to one made for `make up`.

@@ -11,15 +11,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import socket
 import statistics
-import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +22,8 @@ import requests
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from config.embedded import embedded_servers, load_or_create_secrets
+from benchmarks.serving import serving
 
-ROOT = Path(__file__).resolve().parent.parent
 MONITORS = 1_000
 PROJECTS = 20
 CHECKS = 24 * 60  # of each monitor: a day at the pro plan's shortest interval
@@ -71,71 +65,6 @@ with connection.cursor() as cursor:
         " FROM generate_series(1, %s) AS claim, monitors_monitor AS monitor", [now, checks])
     cursor.execute("VACUUM ANALYZE")
 """
-
-
-@contextmanager
-def running() -> Iterator[str]:
-    """The address of granian with everything it needs; all of it is gone afterwards."""
-    with (
-        tempfile.TemporaryDirectory(prefix="pulsekeeper-bench-") as folder,
-        embedded_servers(Path(folder)) as servers,
-    ):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        environment = {
-            **os.environ,
-            **load_or_create_secrets(Path(folder)),
-            "DATA_DIR": folder,
-            "DATABASE_URL": servers.database_url,
-            "REDIS_URL": servers.redis_url,
-            "ALLOWED_PRIVATE_NETWORKS": "127.0.0.0/8",
-            "THROTTLE_SCALE": "0",
-            "DJANGO_SETTINGS_MODULE": "config.settings",
-        }
-
-        def run(*command: str) -> None:
-            subprocess.run([sys.executable, *command], cwd=ROOT, env=environment, check=True)
-
-        run("manage.py", "migrate", "--verbosity", "0")
-        run("-c", FILL, EMAIL, PASSWORD, str(MONITORS), str(PROJECTS), str(CHECKS))
-        # The line of the Procfile, without its shell.
-        granian = str(Path(sys.executable).with_name("granian"))
-        options = [
-            "--interface",
-            "wsgi",
-            "--port",
-            str(port),
-            "--workers",
-            "1",
-            "--blocking-threads",
-            "32",
-            "--no-ws",
-        ]
-        with subprocess.Popen(
-            [granian, *options, "--log-level", "warning", "config.wsgi:application"],
-            cwd=ROOT,
-            env=environment,
-        ) as web:
-            try:
-                address = f"http://127.0.0.1:{port}"
-                wait_until_answering(address)
-                yield address
-            finally:
-                web.terminate()
-
-
-def wait_until_answering(address: str) -> None:
-    deadline = time.monotonic() + 30
-    while True:
-        try:
-            requests.get(f"{address}/healthz", timeout=2).raise_for_status()
-        except requests.RequestException:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.05)
-        else:
-            return
 
 
 def measure(
@@ -199,8 +128,9 @@ def main() -> int:
     )
     parser.add_argument("--requests", type=int, default=200, help="of each kind; a tenth as many long lists")
     options = parser.parse_args()
-    with running() as address:
-        found = compare(address, times=min(max(options.requests, 10), 1_000))
+    fill = f"import sys; sys.argv[1:] = {[EMAIL, PASSWORD, *map(str, (MONITORS, PROJECTS, CHECKS))]}{FILL}"
+    with serving({"THROTTLE_SCALE": "0"}, setup=fill) as served:
+        found = compare(served.address, times=min(max(options.requests, 10), 1_000))
     good = found["list_1000_monitors_median_ms"] <= LIST_GOAL_MS
     print(json.dumps(found | {"goal_met": good}))
     return 0 if good else 1

@@ -10,9 +10,10 @@ from django.db import connection
 from checks.hours import HOUR, HOUR_OF_CHECK, start_of_hour
 from checks.rollups import note_late
 from checks.spec import CheckOutcome
-from core.bulk import insert_rows
+from core.bulk import array, insert_rows
 from core.clock import utc_now
 
+_TABLE = "checks_checkresult"
 _COLUMNS = {
     "monitor_id": "bigint",
     "checked_at": "timestamptz",
@@ -22,36 +23,47 @@ _COLUMNS = {
     "ttfb_ms": "int",
     "http_status": "smallint",
     "verdict": "text",
-    "reason_code": "text",
-    "detail": "text",
-    "evidence": "jsonb",
 }
+_REASONS = {"reason_code": "text", "detail": "text", "evidence": "jsonb"}  # of those that are down or slow
 
 Made = tuple[int, int, CheckOutcome]  # monitor, claim, what was found
 
 
 def store_results(made: Sequence[Made]) -> None:
     """Store results that are not stored yet, to be rolled up with their hours. Inside a transaction."""
-    insert_rows(
-        "checks_checkresult",
-        _COLUMNS,
-        [
-            (
-                monitor_id,
-                found.checked_at,
-                claim,
-                found.latency_ms,
-                found.connect_ms,
-                found.ttfb_ms,
-                found.http_status,
-                found.verdict,
-                found.reason_code,
-                found.detail,
-                None if found.evidence is None else json.dumps(found.evidence.stored()),
-            )
-            for monitor_id, claim, found in made
-        ],
-    )
+    passed = [
+        (
+            monitor_id,
+            found.checked_at,
+            claim,
+            found.latency_ms,
+            found.connect_ms,
+            found.ttfb_ms,
+            found.http_status,
+            found.verdict,
+        )
+        for monitor_id, claim, found in made
+        if found.detail is None
+    ]
+    told = [
+        (
+            monitor_id,
+            found.checked_at,
+            claim,
+            found.latency_ms,
+            found.connect_ms,
+            found.ttfb_ms,
+            found.http_status,
+            found.verdict,
+            found.reason_code,
+            found.detail,
+            None if found.evidence is None else json.dumps(found.evidence.stored()),
+        )
+        for monitor_id, claim, found in made
+        if found.detail is not None
+    ]
+    insert_rows(_TABLE, _COLUMNS, passed)
+    insert_rows(_TABLE, _COLUMNS | _REASONS, told)
     # The clock as it is now, not the caller's `now` of before it waited for locks: what counts is when this commits.
     note_late([(monitor_id, found.checked_at) for monitor_id, _, found in made], now=utc_now())
 
@@ -74,9 +86,9 @@ def stored_claims(made: Sequence[Made]) -> set[tuple[int, int]]:
                AND result.checked_at >= %s AND result.checked_at < %s
             """,
             [
-                [monitor_id for monitor_id, _, _ in made],
-                [claim for _, claim, _ in made],
-                hours,
+                array(monitor_id for monitor_id, _, _ in made),
+                array(claim for _, claim, _ in made),
+                array(hours),
                 min(hours) - HOUR,  # these two name the partitions
                 max(hours) + 2 * HOUR,
             ],

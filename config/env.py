@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ipaddress import IPv4Network, IPv6Network, ip_address
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import unquote, urlsplit
@@ -134,6 +134,11 @@ class Env(BaseSettings):
         description="Comma-separated CIDRs of reverse proxies whose `X-Forwarded-For` tells a client's address to "
         "the throttles. Without it the address is that of the connection.",
     )
+    metrics_allowed: Annotated[tuple[IPv4Network | IPv6Network, ...], NoDecode] = Field(
+        default=(ip_network("127.0.0.0/8"), ip_network("::1/128")),
+        description="Comma-separated CIDRs that may read `/metrics`; to all others it is 404. A reverse proxy in "
+        "front of it must be named in `TRUSTED_PROXIES`.",
+    )
     results_kept_days: int = Field(
         default=14,
         ge=2,
@@ -182,7 +187,7 @@ class Env(BaseSettings):
     def _name_servers(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(map(name_server, value))
 
-    @field_validator("allowed_private_networks", "trusted_proxies", mode="before")
+    @field_validator("allowed_private_networks", "trusted_proxies", "metrics_allowed", mode="before")
     @classmethod
     def _networks(cls, value: object) -> object:
         return parse_networks(value) if isinstance(value, str) else value

@@ -5,15 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import dj_database_url
-import django_stubs_ext
 from cryptography.fernet import Fernet
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.utils import get_random_secret_key
 from pydantic import ValidationError
 
 from config.env import BASE_DIR, Env, mail_settings
-
-django_stubs_ext.monkeypatch()  # lets ModelAdmin[...] and their like be written where they are used
 
 try:
     ENV = Env()
@@ -33,7 +30,10 @@ else:
     SECRET_KEY, ENCRYPTION_KEYS = ENV.secret_key, ENV.encryption_keys
     DATABASES = {"default": dict(dj_database_url.parse(ENV.database_url or ""))}
     # A pool, not a connection per thread: worker threads give theirs back while they wait for the network.
-    DATABASES["default"]["OPTIONS"] = {"pool": {"min_size": 1, "max_size": 16, "timeout": 10}}
+    DATABASES["default"]["OPTIONS"] = {
+        "pool": {"min_size": 1, "max_size": 16, "timeout": 10},
+        "prepare_threshold": 5,  # any number: it allows what `core.prepared` asks for, and Django prepares nothing
+    }
 
 REDIS_URL = ENV.redis_url
 ALLOWED_PRIVATE_NETWORKS = ENV.allowed_private_networks
@@ -48,6 +48,7 @@ DEFAULT_FROM_EMAIL = SERVER_EMAIL = ENV.email_from
 BASE_URL = ENV.base_url.rstrip("/")
 STAGING_URL = ENV.staging_url.rstrip("/")
 TRUSTED_PROXIES = ENV.trusted_proxies
+METRICS_ALLOWED = ENV.metrics_allowed
 
 # Scope: at most so many requests in so many seconds. `core.throttles` says whose requests are counted together.
 THROTTLES = {
@@ -94,14 +95,16 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
+    # For every request: security headers, and the check of the Host header.
     "django.middleware.security.SecurityMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "config.middleware.pings_first",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
-    "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
-    "django.middleware.clickjacking.XFrameOptionsMiddleware",
 ]
 
 TEMPLATES = [

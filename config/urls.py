@@ -1,5 +1,4 @@
 from django.contrib import admin
-from django.http import HttpRequest, HttpResponse
 from django.urls import include, path, re_path
 from drf_spectacular.views import SpectacularJSONAPIView
 from rest_framework.permissions import AllowAny
@@ -7,17 +6,15 @@ from rest_framework.permissions import AllowAny
 import core.api.converters  # noqa: F401  (registers <id:…>)
 import projects.views
 from config.docs import docs
+from config.health import healthz, readyz
+from config.metrics import metrics
 from core.api.views import UnknownRoute
-
-
-def healthz(request: HttpRequest) -> HttpResponse:
-    """The web process answers. It asks neither database nor broker: their failure is not this process's."""
-    return HttpResponse("ok\n", content_type="text/plain")
-
 
 urlpatterns = [
     path("admin/", admin.site.urls),
     path("healthz", healthz),
+    path("readyz", readyz),
+    path("metrics", metrics),
     path(
         "openapi.json",
         SpectacularJSONAPIView.as_view(authentication_classes=(), permission_classes=(AllowAny,)),

@@ -41,6 +41,16 @@ def client_address(request: Request | HttpRequest) -> Address | None:
     return address
 
 
+def is_forwarded_by_a_stranger(request: HttpRequest) -> bool:
+    """Whether some proxy sent it on that TRUSTED_PROXIES does not name, so that `client_address` is the proxy's.
+
+    One on this machine would otherwise lend 127.0.0.1 to the whole world.
+    """
+    peer = _parse(request.META.get("REMOTE_ADDR", ""))
+    forwarded = any(name in request.META for name in ("HTTP_X_FORWARDED_FOR", "HTTP_FORWARDED", "HTTP_VIA"))
+    return forwarded and not (peer is not None and _is_trusted(peer))
+
+
 def client_network(request: Request | HttpRequest) -> str:
     """What is counted as one client: an IPv4 address, or the /64 that one IPv6 subscriber has to himself."""
     address = client_address(request)

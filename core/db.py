@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psycopg
 from django.db import connection
 
 
@@ -13,6 +17,22 @@ def release_connection() -> None:
     if connection.in_atomic_block:
         raise RuntimeError("the network must not be awaited inside a transaction")
     connection.close()
+
+
+@contextmanager
+def hasty_connection(*, patience_sec: int) -> Iterator[psycopg.Connection]:
+    """One of its own, in autocommit, for whoever has no time to wait for the pool. Raises psycopg.Error.
+
+    `patience_sec` is for connecting, for which libpq takes two at least, and for each statement.
+    """
+    parameters = connection.get_connection_params() | {
+        "connect_timeout": patience_sec,
+        "options": f"-c statement_timeout={patience_sec * 1000}",
+        "cursor_factory": psycopg.Cursor,
+    }
+    parameters.pop("pool", None)
+    with psycopg.connect(**parameters, autocommit=True) as database:
+        yield database
 
 
 def hold(name: str) -> None:

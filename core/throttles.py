@@ -2,6 +2,10 @@
 
 Scopes and their rates are one table, `THROTTLES` of the settings; `THROTTLE_SCALE` multiplies all of them. A broker
 that is out of reach opens every throttle: PostgreSQL still judges credentials and caps.
+
+Every request asks the broker, but for pings: theirs is the one path on which the question would cost more than the
+rest of the view, so each process tells of a hundredth of the limit at a time, and the limit holds to a hundredth for
+each process.
 """
 
 from __future__ import annotations
@@ -21,11 +25,13 @@ from rest_framework.request import Request
 from rest_framework.throttling import BaseThrottle
 
 from core.addresses import client_network
+from core.tallies import Tally
 
 logger = logging.getLogger(__name__)
 
 PATIENCE_SEC = 0.25  # for connecting, and for an answer
 LEFT_ALONE_SEC = 5.0  # a broker that did not answer is not asked again for so long
+PINGS = "pings"  # by address, and generous: a whole network of jobs may come from one
 
 _asked_again_at = (
     0.0  # monotonic; one number per process, and a lost race between threads costs one more question
@@ -41,15 +47,22 @@ def _broker(url: str) -> redis.Redis:
     )
 
 
-def _hit(key: str, *, seconds: int) -> tuple[int, float]:
-    """Count one more in the window of `key`: how many it has now, and the seconds until it ends."""
+def _add(name: str, count: int, seconds: int) -> tuple[int, float]:
+    """Count so many more in the window of `scope:identity`: how many it has now, and the seconds until it ends."""
+    scope, _, identity = name.partition(":")
+    # A digest: an e-mail address, or what somebody typed in its place, is nothing to leave in the broker.
+    digest = salted_hmac("pulsekeeper.throttles", identity, algorithm="sha256").hexdigest()[:32]
+    key = f"throttle:{scope}:{digest}"
     with _broker(settings.REDIS_URL).pipeline(transaction=True) as pipe:
-        pipe.incr(key)
+        pipe.incrby(key, count)
         # NX: the window ends when its first request says. Asked every time, so that no count is left for ever.
         pipe.expire(key, seconds, nx=True)
         pipe.pttl(key)
-        count, _, remaining_ms = pipe.execute()
-    return int(count), max(0.0, int(remaining_ms) / 1000)
+        total, _, remaining_ms = pipe.execute()
+    return int(total), max(0.0, int(remaining_ms) / 1000)
+
+
+_tally = Tally(_add)
 
 
 def seconds_to_wait(scope: str, identity: str) -> float | None:
@@ -59,15 +72,18 @@ def seconds_to_wait(scope: str, identity: str) -> float | None:
     if scale == 0 or time.monotonic() < _asked_again_at:
         return None
     most, seconds = settings.THROTTLES[scope]
-    # A digest: an e-mail address, or what somebody typed in its place, is nothing to leave in the broker.
-    name = salted_hmac("pulsekeeper.throttles", identity, algorithm="sha256").hexdigest()[:32]
+    most = max(1, int(most * scale))
+    name = f"{scope}:{identity}"
     try:
-        count, remaining = _hit(f"throttle:{scope}:{name}", seconds=seconds)
+        if scope == PINGS:
+            count, remaining = _tally.hit(name, seconds=seconds, share=max(1, most // 100))
+        else:
+            count, remaining = _add(name, 1, seconds)
     except redis.RedisError as error:
         _asked_again_at = time.monotonic() + LEFT_ALONE_SEC
         logger.warning("throttles are off for %.0f s, the broker does not answer: %s", LEFT_ALONE_SEC, error)
         return None
-    return None if count <= max(1, int(most * scale)) else remaining
+    return None if count <= most else remaining
 
 
 class Throttle(BaseThrottle):
@@ -144,12 +160,6 @@ class SignInEmailThrottle(Throttle):
     def identity(self, request: Request) -> str | None:
         email = request.data.get("email") if isinstance(request.data, dict) else None
         return email.strip().lower() if isinstance(email, str) else None
-
-
-class PingThrottle(AddressThrottle):
-    """Heartbeat pings: generous, since a whole network of jobs may come from one address."""
-
-    scope = "pings"
 
 
 def count_unauthorized(request: Request) -> None:

@@ -31,18 +31,6 @@ _SETTINGS = """
       FROM monitors_monitor
      WHERE id = ANY(%s)
 """
-# What a check changes that finds things as they were; one in a few thousand changes more.
-_STEADY = {
-    "monitor_id": "bigint",
-    "next_due_at": "timestamptz",
-    "applied_claim": "bigint",
-    "last_checked_at": "timestamptz",
-    "last_latency_ms": "int",
-    "last_connect_ms": "int",
-    "last_ttfb_ms": "int",
-    "cert_expires_at": "timestamptz",
-}
-_KEPT_CERTIFICATE = {"cert_expires_at": "coalesce(new.cert_expires_at, old.cert_expires_at)"}
 _MOVED = {
     "monitor_id": "bigint",
     "claim": "bigint",
@@ -58,7 +46,15 @@ _MOVED = {
     "last_ping_at": "timestamptz",
     "armed_at": "timestamptz",
 }
-_FOUND = {name: kind for name, kind in _STEADY.items() if name not in {"next_due_at", "applied_claim"}}
+_FOUND = {
+    "monitor_id": "bigint",
+    "last_checked_at": "timestamptz",
+    "last_latency_ms": "int",
+    "last_connect_ms": "int",
+    "last_ttfb_ms": "int",
+    "cert_expires_at": "timestamptz",
+}
+_KEPT_CERTIFICATE = {"cert_expires_at": "coalesce(new.cert_expires_at, old.cert_expires_at)"}
 
 
 @dataclass(slots=True)
@@ -100,17 +96,6 @@ class State:
     failing_since: datetime | None
     last_ping_at: datetime | None
     armed_at: datetime | None
-
-    def is_confirmed_by(self, outcome: CheckOutcome) -> bool:
-        """Whether `advance` would leave everything as it is: a pass like the one before."""
-        return (
-            self.status == outcome.verdict
-            and outcome.verdict is not Verdict.DOWN
-            and not self.fresh
-            and self.failing_since is None
-            and self.failures == 0
-            and self.passes == 0
-        )
 
     @property
     def value(self) -> Status:
@@ -155,7 +140,6 @@ class Ledger:
     states: dict[int, State]
     settings: dict[int, Settings]
     made: list[Made] = field(default_factory=list)
-    _confirmed: dict[int, CheckOutcome] = field(default_factory=dict)
     _found: dict[int, CheckOutcome] = field(default_factory=dict)
     _moved: dict[int, State] = field(default_factory=dict)
     _changes: list[StatusChange] = field(default_factory=list)
@@ -167,12 +151,6 @@ class Ledger:
     def move(self, state: State) -> None:
         """Have this state written, as the caller has changed it."""
         self._moved[state.monitor_id] = state
-
-    def confirm(self, reading: Reading, *, next_due_at: datetime) -> None:
-        """Apply an outcome that the state `is_confirmed_by`, and close its claim."""
-        state = self.states[reading.monitor_id]
-        state.applied_claim, state.next_due_at, state.claimed_at = reading.claim, next_due_at, None
-        self._confirmed[state.monitor_id] = reading.outcome
 
     def apply(self, reading: Reading) -> None:
         """Move the state by the outcome, and note the change that this is, if it is one."""
@@ -186,28 +164,6 @@ class Ledger:
 
     def write(self) -> None:
         store_results(self.made)
-        # Of two readings of one monitor the later one says what was found last, and a move writes all the rest.
-        found = {
-            monitor_id: outcome
-            for monitor_id, outcome in self._confirmed.items()
-            if monitor_id in self._moved
-        } | self._found
-        update_rows(
-            _TABLE,
-            _STEADY,
-            [
-                (
-                    monitor_id,
-                    self.states[monitor_id].next_due_at,
-                    self.states[monitor_id].applied_claim,
-                    *_last(outcome),
-                )
-                for monitor_id, outcome in self._confirmed.items()
-                if monitor_id not in self._moved
-            ],
-            key="monitor_id",
-            expressions=_KEPT_CERTIFICATE | {"claimed_at": "NULL"},
-        )
         update_rows(
             _TABLE,
             _MOVED,
@@ -217,7 +173,17 @@ class Ledger:
         update_rows(
             _TABLE,
             _FOUND,
-            [(monitor_id, *_last(outcome)) for monitor_id, outcome in found.items()],
+            [
+                (
+                    monitor_id,
+                    found.checked_at,
+                    found.latency_ms,
+                    found.connect_ms,
+                    found.ttfb_ms,
+                    found.cert_expires_at,
+                )
+                for monitor_id, found in self._found.items()
+            ],
             key="monitor_id",
             expressions=_KEPT_CERTIFICATE,
         )
@@ -234,16 +200,6 @@ def open_ledger(monitor_ids: Collection[int]) -> Ledger:
         cursor.execute(_SETTINGS, [list(states)])
         settings = {row[0]: Settings(*row) for row in cursor.fetchall()}
     return Ledger(states, settings)
-
-
-def _last(outcome: CheckOutcome) -> tuple[object, ...]:
-    return (
-        outcome.checked_at,
-        outcome.latency_ms,
-        outcome.connect_ms,
-        outcome.ttfb_ms,
-        outcome.cert_expires_at,
-    )
 
 
 def _status_change(reading: Reading, change: Change) -> StatusChange:

@@ -24,6 +24,7 @@ from checks.probes import ProbeEngine
 from checks.spec import CheckOutcome, CheckSpec, ReasonCode
 from core.clock import utc_now
 from core.db import release_connection
+from monitors import metrics
 from monitors.assignments import Assignment
 from monitors.ledger import Reading
 from monitors.recording import record
@@ -36,7 +37,7 @@ LINGER_SEC = 0.05  # results that come this close together are recorded together
 MOST_AT_ONCE = 500
 _RETRY_SEC = 0.5
 _LAST_WRITE_SEC = 2.0
-_BROKEN_LOOP = 70  # EX_SOFTWARE
+_BROKEN = 70  # EX_SOFTWARE
 
 Then = Callable[[CheckOutcome | None], object]
 
@@ -47,6 +48,10 @@ class _Job:
 
     assignment: Assignment | None
     then: Then | None
+    started_at: float  # monotonic
+
+
+_Done = tuple[_Job, CheckOutcome, float]  # with the seconds that it took
 
 
 class Prober:
@@ -54,16 +59,17 @@ class Prober:
 
     def __init__(self, engine: ProbeEngine) -> None:
         self._room = threading.BoundedSemaphore(MAX_IN_FLIGHT)
-        self._done: queue.SimpleQueue[tuple[_Job, CheckOutcome] | None] = queue.SimpleQueue()
+        self._done: queue.SimpleQueue[_Done | None] = queue.SimpleQueue()
         self._service = engine.service(self._finish)
         self._open: set[tuple[int, int]] = set()  # (monitor, claim) of what is under way
         self._leaving = threading.Event()
         self._lock = threading.Lock()
         self._callers = ThreadPoolExecutor(max_workers=8, thread_name_prefix="probe-answers")
-        self._prober = threading.Thread(target=self._probe, name="prober", daemon=True)
-        self._recorder = threading.Thread(target=self._record, name="recorder", daemon=True)
+        self._prober = _lasting(self._service.run, "prober")
+        self._recorder = _lasting(self._record, "recorder")
         self._prober.start()
         self._recorder.start()
+        metrics.IN_FLIGHT.follow(lambda: self.in_flight)
 
     @property
     def in_flight(self) -> int:
@@ -79,12 +85,12 @@ class Prober:
             self._room.acquire()
             with self._lock:
                 self._open.add((assignment.monitor_id, assignment.claim))
-            self._service.submit(_Job(assignment, then), assignment.spec)
+            self._service.submit(_Job(assignment, then, time.monotonic()), assignment.spec)
 
     def submit_draft(self, spec: CheckSpec, *, then: Then) -> None:
         """Check what is stored nowhere; `then` is called in some thread with the outcome."""
         self._room.acquire()
-        self._service.submit(_Job(None, then), spec)
+        self._service.submit(_Job(None, then, time.monotonic()), spec)
 
     def drain(self, *, grace_sec: float) -> int:
         """Let what is under way end, for so long; return the claims of the rest. How many those were."""
@@ -98,20 +104,13 @@ class Prober:
             left = sorted(self._open)
         if left:
             return_claims(left, now=utc_now())
+            metrics.CHECKS_DROPPED.add(len(left), "returned")
         self._callers.shutdown(wait=True)
         return len(left)
 
-    def _probe(self) -> None:
-        try:
-            self._service.run()
-        except BaseException:
-            # A worker without its loop would take messages and check nothing. Leases bring back what it had.
-            logger.critical("the probe loop broke; this worker ends", exc_info=True)
-            os._exit(_BROKEN_LOOP)
-
     def _finish(self, job: _Job, outcome: CheckOutcome) -> None:
         """In the loop's thread."""
-        self._done.put((job, outcome))
+        self._done.put((job, outcome, time.monotonic() - job.started_at))
 
     def _record(self) -> None:
         while True:
@@ -121,7 +120,7 @@ class Prober:
             self._take(group)
             self._room.release(len(group))
 
-    def _next_group(self) -> list[tuple[_Job, CheckOutcome]] | None:
+    def _next_group(self) -> list[_Done] | None:
         """Results in the order they came about, as many as are worth a transaction; None at the end."""
         first = self._done.get()
         if first is None:
@@ -139,8 +138,9 @@ class Prober:
             group.append(item)
         return group
 
-    def _take(self, group: Sequence[tuple[_Job, CheckOutcome]]) -> None:
-        found = [(job.assignment, outcome) for job, outcome in group if job.assignment is not None]
+    def _take(self, group: Sequence[_Done]) -> None:
+        metrics.PROBE_SECONDS.observe([seconds for _, _, seconds in group])
+        found = [(job.assignment, outcome) for job, outcome, _ in group if job.assignment is not None]
         for assignment, outcome in found:
             if outcome.reason_code is ReasonCode.WORKER_LOST:
                 # Our own fault says nothing about the target. The lease runs out, and another worker tries.
@@ -151,9 +151,11 @@ class Prober:
             if outcome.reason_code is not ReasonCode.WORKER_LOST
         ]
         stored = self._store(readings) if readings else set()
+        metrics.CHECKS_DROPPED.add(len(found) - len(readings), "not_made")
+        metrics.CHECKS_DROPPED.add(len(readings) - len(stored), "not_stored")
         with self._lock:
             self._open.difference_update((each.monitor_id, each.claim) for each, _ in found)
-        for job, outcome in group:
+        for job, outcome, _ in group:
             if job.then is not None:
                 each = job.assignment
                 known = each is None or (each.monitor_id, each.claim) in stored
@@ -162,11 +164,13 @@ class Prober:
     def _store(self, readings: Sequence[Reading]) -> set[tuple[int, int]]:
         """Record all, however long the database is away; returns those that are stored, by monitor and claim."""
         while True:
+            start = time.monotonic()
             try:
                 record(readings, now=utc_now())
             except (OperationalError, InterfaceError) as error:
                 # What was found is kept until it can be told. The slots stay taken, so no new work comes meanwhile.
                 logger.warning("results wait for the database: %s", error)
+                metrics.RECORD_RETRIES.add()
                 connection.close()
                 if self._leaving.wait(_RETRY_SEC):
                     return set()
@@ -176,9 +180,28 @@ class Prober:
                     return set()
                 return set().union(*(self._store([reading]) for reading in readings))
             else:
+                metrics.count_group(
+                    [reading.outcome for reading in readings], seconds=time.monotonic() - start
+                )
                 return {(reading.monitor_id, reading.claim) for reading in readings}
             finally:
                 release_connection()
+
+
+def _lasting(work: Callable[[], None], name: str) -> threading.Thread:
+    """A thread without which the process is of no use: where its work breaks, the process ends.
+
+    A worker without its loop or its recorder would take messages and do nothing. Leases bring back what it had.
+    """
+
+    def run() -> None:
+        try:
+            work()
+        except BaseException:
+            logger.critical("the %s broke; this worker ends", name, exc_info=True)
+            os._exit(_BROKEN)
+
+    return threading.Thread(target=run, name=name, daemon=True)
 
 
 def _call(then: Then, outcome: CheckOutcome | None) -> None:

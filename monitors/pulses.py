@@ -8,14 +8,71 @@ from datetime import datetime
 from django.db import transaction
 
 from checks.spec import CheckOutcome
+from core.prepared import execute_prepared
+from monitors import metrics
 from monitors.drafts import MonitorType
 from monitors.heartbeat import arrived, missed
 from monitors.ledger import Ledger, Reading, Settings, State, open_ledger
 from monitors.models import Monitor
 
+# All that a ping does to a heartbeat that is up and stays up, which nearly all of them do. A row that somebody else
+# holds is waited for, and then judged in its new version, but with the configuration as it was before the wait:
+# `seen` is that old version, so a row that has changed meanwhile is left to `_record_under_lock`. Whoever changes
+# what is read here of a Monitor writes its state, too.
+_STILL_UP = """
+    WITH pinged AS (
+        UPDATE monitors_monitorstate AS state
+           SET claim = state.claim + 1,
+               applied_claim = state.claim + 1,
+               claimed_at = NULL,
+               armed_at = NULL,
+               last_ping_at = %(now)s,
+               last_checked_at = %(now)s,
+               last_latency_ms = NULL,
+               last_connect_ms = NULL,
+               last_ttfb_ms = NULL,
+               next_due_at = greatest(
+                   %(now)s + (monitor.interval_sec::bigint + monitor.grace_sec) * interval '1 second',
+                   monitor.muted_until
+               )
+          FROM monitors_monitor AS monitor
+          JOIN monitors_monitorstate AS seen ON seen.monitor_id = monitor.id
+         WHERE monitor.public_id = %(public_id)s
+           AND monitor.type = 'heartbeat'
+           AND monitor.enabled
+           AND state.monitor_id = monitor.id
+           AND state.xmin = seen.xmin
+           AND state.status = 'up'
+           AND NOT state.fresh
+           AND state.failures = 0
+           AND state.passes = 0
+           AND state.failing_since IS NULL
+           AND state.status_since <= %(now)s
+           AND state.last_ping_at <= %(now)s
+        RETURNING state.monitor_id, state.claim
+    )
+    INSERT INTO checks_checkresult (monitor_id, claim, checked_at, verdict)
+    SELECT monitor_id, claim, %(now)s, 'up' FROM pinged
+"""
+
 
 def record_ping(public_id: str, *, now: datetime) -> bool:
     """Take in a ping; False where there is no such heartbeat. Durable when this returns."""
+    if _keep_up(public_id, now=now):
+        metrics.PINGS.add(1, "unchanged")
+        return True
+    known = _record_under_lock(public_id, now=now)
+    metrics.PINGS.add(1, "full" if known else "unknown")
+    return known
+
+
+def _keep_up(public_id: str, *, now: datetime) -> bool:
+    """Take in the ping of a heartbeat that is up and stays up; False, and nothing done, where it is not so simple."""
+    return execute_prepared(_STILL_UP, {"public_id": public_id, "now": now}) == 1
+
+
+def _record_under_lock(public_id: str, *, now: datetime) -> bool:
+    """Take in any ping: whatever state the heartbeat is in, and whoever is changing it."""
     monitor_id = (
         Monitor.objects.filter(public_id=public_id, type=MonitorType.HEARTBEAT)
         .values_list("pk", flat=True)
@@ -46,16 +103,19 @@ def sweep(monitor_ids: Collection[int], *, now: datetime) -> None:
 
     The lock decides between a ping and this: whichever comes second sees what the first one left.
     """
+    late = 0
     with transaction.atomic():
         ledger = open_ledger(monitor_ids)
         for monitor_id, state in ledger.states.items():
             settings = ledger.settings[monitor_id]
             if settings.enabled and state.claimed_at is not None:
-                _judge(ledger, state, settings, now=now)
+                late += _judge(ledger, state, settings, now=now)
         ledger.write()
+    metrics.HEARTBEATS_MISSED.add(late)
 
 
-def _judge(ledger: Ledger, state: State, settings: Settings, *, now: datetime) -> None:
+def _judge(ledger: Ledger, state: State, settings: Settings, *, now: datetime) -> bool:
+    """Whether its deadline has passed."""
     watch = state.watch(settings)
     deadline, due_at = watch.deadline, watch.due_at
     state.claimed_at = None
@@ -65,11 +125,13 @@ def _judge(ledger: Ledger, state: State, settings: Settings, *, now: datetime) -
     elif now > due_at:
         _take(ledger, state, settings, missed(watch, due_at))
         state.next_due_at = None  # down: nothing to wait for but a ping
+        return True
     else:
         if state.fresh and now <= deadline:
             # Resumed within its deadline: this is the check that follows at once, and it finds it up.
             _take(ledger, state, settings, arrived(now))
         state.next_due_at = due_at
+    return False
 
 
 def _take(ledger: Ledger, state: State, settings: Settings, outcome: CheckOutcome) -> None:

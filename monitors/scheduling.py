@@ -19,7 +19,8 @@ STOPPED_AFTER = timedelta(seconds=30)
 class Claim:
     """The right to one check of one monitor: the two numbers that name its result.
 
-    `lost`: a scheduler fired the slot under an earlier claim, and nobody knows what came of it.
+    `lost`: a scheduler fired the slot under an earlier claim, and nobody knows what came of it. `again`: there was an
+    earlier claim, whose lease ran out.
     """
 
     monitor_id: int
@@ -27,6 +28,7 @@ class Claim:
     type: str = MonitorType.HTTP
     config_version: int = 1
     lost: bool = False
+    again: bool = False
 
 
 # SKIP LOCKED lets any number of beats claim at once, each monitor going to one of them. The slot stays
@@ -38,7 +40,9 @@ _CLAIM = """
            claimed_at = %(now)s,
            next_due_at = %(margin_end)s + monitor.timeout_ms * interval '1 millisecond'
       FROM monitors_monitor AS monitor, (
-            SELECT monitor_id, coalesce(claimed_at IS NOT NULL AND started_slot = slot_at, false) AS lost
+            SELECT monitor_id,
+                   coalesce(claimed_at IS NOT NULL AND started_slot = slot_at, false) AS lost,
+                   claimed_at IS NOT NULL AS again
               FROM monitors_monitorstate
              WHERE next_due_at <= %(now)s
              ORDER BY next_due_at
@@ -46,7 +50,7 @@ _CLAIM = """
                FOR UPDATE SKIP LOCKED
            ) AS due
      WHERE state.monitor_id = due.monitor_id AND monitor.id = due.monitor_id
-    RETURNING state.monitor_id, state.claim, monitor.type, monitor.config_version, due.lost
+    RETURNING state.monitor_id, state.claim, monitor.type, monitor.config_version, due.lost, due.again
 """
 
 

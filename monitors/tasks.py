@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -13,7 +14,7 @@ from checks import mailbox
 from checks.spec import CheckOutcome, ReasonCode, Verdict
 from core.clock import utc_now
 from core.db import release_connection
-from monitors import interactive, pulses, scheduling
+from monitors import interactive, metrics, pulses, scheduling
 from monitors.assignments import Assignment, load_assignments
 from monitors.backlog import queued
 from monitors.drafts import MonitorType
@@ -41,13 +42,20 @@ def dispatch_due() -> None:
     No more than workers take: what stays unclaimed waits in the database, where it can be seen and grows no older
     than it is. In the broker it would outlast its lease, and be checked twice.
     """
+    start = time.monotonic()
     now = utc_now()
     scheduling.tick(now)
+    _dispatch(now)
+    metrics.DISPATCH_SECONDS.observe((time.monotonic() - start,))
+
+
+def _dispatch(now: datetime) -> None:
     for _ in range(MOST_ROUNDS):
         room = (MOST_QUEUED - queued(PROBES)) * BATCH
         limit = min(room, CLAIMS_AT_ONCE)
         if limit <= 0:
             logger.warning("the workers are behind: %d batches wait", MOST_QUEUED)
+            metrics.DISPATCH_HELD_BACK.add()
             return
         if _hand_out(scheduling.claim_due(now, limit=limit), now) < limit:
             return
@@ -55,6 +63,11 @@ def dispatch_due() -> None:
 
 def _hand_out(claims: Sequence[scheduling.Claim], now: datetime) -> int:
     """Send each claim to where it is worked on; how many they were."""
+    metrics.count_claims(
+        [claim.type for claim in claims],
+        again=sum(claim.again and not claim.lost for claim in claims),
+        triggers=sum(claim.lost for claim in claims),
+    )
     probed = [claim for claim in claims if claim.type != MonitorType.HEARTBEAT and not claim.lost]
     for start in range(0, len(probed), BATCH):
         batch = probed[start : start + BATCH]

@@ -1,7 +1,7 @@
 from django.urls import path
 
 import core.api.converters  # noqa: F401  (registers <id:…>)
-from monitors import history_views, views
+from monitors import history_views, pings, views
 
 urlpatterns = [
     path("monitors", views.MonitorList.as_view()),
@@ -11,5 +11,5 @@ urlpatterns = [
     path("monitors/<id:monitor_id>/checks/<id:check_id>", history_views.MonitorCheck.as_view()),
     path("monitors/<id:monitor_id>/uptime", history_views.MonitorUptime.as_view()),
     path("monitors/<id:monitor_id>/mute", views.MonitorMute.as_view()),
-    path("heartbeats/<id:monitor_id>/ping", views.HeartbeatPing.as_view()),
+    path("heartbeats/<id:monitor_id>/ping", pings.HeartbeatPing.as_view()),
 ]

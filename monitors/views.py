@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from drf_spectacular.utils import extend_schema
-from rest_framework.permissions import AllowAny
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -17,8 +16,8 @@ from core.api.views import OK, OkSerializer, body_of
 from core.clock import utc_now
 from core.errors import IdempotencyKeySpent, NotFound
 from core.ids import random_text
-from core.throttles import CallerThrottle, PingThrottle, ProbeThrottle
-from monitors import interactive, pulses, selectors, services
+from core.throttles import CallerThrottle, ProbeThrottle
+from monitors import interactive, selectors, services
 from monitors.drafts import MonitorType
 from monitors.models import Monitor, spec_of
 from monitors.serializers import (
@@ -137,27 +136,3 @@ class MonitorMute(APIView):
         return Response(
             _shown([services.mute_monitor(caller, monitor_id, minutes=minutes, now=utc_now())])[0]
         )
-
-
-class HeartbeatPing(APIView):
-    """Public: the id is the secret. Any method that a job's tool may use by default, and no look at the body."""
-
-    authentication_classes = ()
-    permission_classes = (AllowAny,)
-    throttle_classes = (PingThrottle,)
-
-    @extend_schema(
-        operation_id="ping_heartbeat", summary="Ping a heartbeat", request=None, responses={200: OkSerializer}
-    )
-    def post(self, request: Request, monitor_id: str) -> Response:
-        if not pulses.record_ping(monitor_id, now=utc_now()):
-            raise NotFound
-        return Response(OK)
-
-    @extend_schema(
-        operation_id="ping_heartbeat_by_get", summary="Ping a heartbeat", responses={200: OkSerializer}
-    )
-    def get(self, request: Request, monitor_id: str) -> Response:
-        return self.post(request, monitor_id)
-
-    head = get

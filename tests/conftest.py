@@ -6,6 +6,7 @@ DATABASE_URL, before this file can start the servers.
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import tempfile
@@ -70,6 +71,8 @@ _configure()
 
 
 def pytest_unconfigure() -> None:
+    # The servers go before this process, which is no news.
+    logging.getLogger("core.metrics").disabled = True
     _session.close()
 
 

@@ -27,4 +27,4 @@ def _default(name: str) -> str:
     value = field.default
     if value in (None, ()):
         return "none"
-    return f"`{','.join(value) if isinstance(value, tuple) else value}`"
+    return f"`{','.join(map(str, value)) if isinstance(value, tuple) else value}`"

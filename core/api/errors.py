@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from typing import Any
 
 from django.core.exceptions import PermissionDenied
@@ -50,6 +51,18 @@ def first_reason(detail: Any, path: str = "") -> str:
 
 def exception_handler(error: Exception, context: dict[str, Any]) -> Response:
     """Every exception of a view of `/v1`. DRF calls it; what it does not know is a crash, logged and hidden."""
+    code, answer, headers = _answer_to(error, context.get("view"))
+    return Response(answer, status=code, headers=headers)
+
+
+def json_error(error: ApiError | exceptions.APIException) -> JsonResponse:
+    """The same answer, for a view of `/v1` that is none of DRF's."""
+    code, answer, headers = _answer_to(error, None)
+    return JsonResponse(answer, status=code, headers=headers)
+
+
+def _answer_to(error: Exception, view: object) -> tuple[int, dict[str, Any], dict[str, str]]:
+    """Status, body and headers."""
     headers: dict[str, str] = {}
     match error:
         case ApiError():
@@ -66,20 +79,20 @@ def exception_handler(error: Exception, context: dict[str, Any]) -> Response:
             code, answer = 415, error_body("unsupported_media_type", "Send application/json.")
         case exceptions.Throttled():
             code, answer = 429, error_body("rate_limited", "Too many requests; wait before the next.")
-            headers["Retry-After"] = str(max(1, round(getattr(error, "wait", None) or 1)))
+            headers["Retry-After"] = str(max(1, math.ceil(getattr(error, "wait", None) or 1)))
         case Http404():
             code, answer = 404, error_body(NotFound.code, NotFound.reason)
         case PermissionDenied() | exceptions.PermissionDenied():
             code, answer = 403, error_body("forbidden", "Your role does not allow this.")
         case _:
-            logger.error("unhandled error in %s", type(context.get("view")).__name__, exc_info=error)
+            logger.error("unhandled error in %s", type(view).__name__, exc_info=error)
             code, answer = (
                 500,
                 error_body("internal_error", "Something broke on our side; it has been logged."),
             )
     if code == status.HTTP_401_UNAUTHORIZED:
         headers["WWW-Authenticate"] = "Bearer"
-    return Response(answer, status=code, headers=headers)
+    return code, answer, headers
 
 
 def json_bad_request(request: HttpRequest, exception: Exception) -> JsonResponse:

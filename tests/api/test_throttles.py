@@ -16,8 +16,9 @@ from pytest_django.fixtures import Settings
 from accounts.models import User
 from core import throttles
 from core.addresses import client_network
+from core.tallies import Counted, Tally
 from tests.api.client import Answer, Api
-from tests.makers import PASSWORD, at_once, make_project, make_user
+from tests.makers import PASSWORD, at_once, make_monitor, make_project, make_user, state_of
 
 
 @pytest.fixture(autouse=True)
@@ -25,6 +26,7 @@ def _throttled(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     settings.THROTTLE_SCALE = 1
     settings.THROTTLES = dict.fromkeys(settings.THROTTLES, (1000, 60))
     monkeypatch.setattr(throttles, "_asked_again_at", 0.0)
+    monkeypatch.setattr(throttles, "_tally", Tally(throttles._add))
     with redis.Redis.from_url(settings.REDIS_URL) as broker:
         broker.flushdb()
         yield
@@ -51,7 +53,7 @@ def test_every_scope_has_a_rate_and_the_other_way_round() -> None:
         for cls in vars(throttles).values()
         if isinstance(cls, type) and issubclass(cls, throttles.Throttle) and hasattr(cls, "scope")
     }
-    assert scopes | {"unauthorized"} == set(written.THROTTLES)
+    assert scopes | {"unauthorized", throttles.PINGS} == set(written.THROTTLES)
 
 
 def test_a_window_lets_so_many_pass_and_says_how_long_it_lasts(settings: Settings, user: User) -> None:
@@ -76,11 +78,11 @@ def test_a_window_ends(settings: Settings) -> None:
 
 
 def test_a_count_that_lost_its_end_gets_one_again(settings: Settings) -> None:
-    throttles.seconds_to_wait("pings", "a")
+    throttles.seconds_to_wait("requests", "a")
     with redis.Redis.from_url(settings.REDIS_URL) as broker:
-        (key,) = broker.keys("throttle:pings:*")
+        (key,) = broker.keys("throttle:requests:*")
         broker.persist(key)
-        throttles.seconds_to_wait("pings", "a")
+        throttles.seconds_to_wait("requests", "a")
         assert 0 < broker.ttl(key) <= 60
 
 
@@ -101,6 +103,64 @@ def test_counting_is_atomic(settings: Settings) -> None:
         return sum(throttles.seconds_to_wait("pings", "a") is None for _ in range(10))
 
     assert sum(int(str(n)) for n in at_once(*[passes] * 5)) == 20
+
+
+def test_pings_are_told_to_the_broker_a_share_at_a_time(settings: Settings) -> None:
+    limit(settings, "pings", 1000)
+    told: list[int] = []
+
+    def tell(name: str, count: int, seconds: int) -> Counted:
+        told.append(count)
+        return throttles._add(name, count, seconds)
+
+    one, other = (Tally(tell) for _ in range(2))  # of two processes
+    for process in (one, other):
+        for _ in range(25):
+            process.hit("pings:a", seconds=60, share=10)
+    assert told == [10] * 4
+    assert one.hit("pings:a", seconds=60, share=10)[0] == 20 + 6, "what the other told since is not known yet"
+    assert other.hit("pings:a", seconds=60, share=10)[0] == 40 + 6
+    assert one.hit("pings:b", seconds=60, share=10)[0] == 1
+
+
+@pytest.mark.parametrize("processes", [1, 4])
+def test_the_limit_of_pings_holds_to_a_share_for_each_process(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, processes: int
+) -> None:
+    limit(settings, "pings", 500)
+    tallies = [Tally(throttles._add) for _ in range(processes)]
+    passed = 0
+    for turn in range(1000):
+        monkeypatch.setattr(throttles, "_tally", tallies[turn % processes])
+        passed += throttles.seconds_to_wait("pings", "a") is None
+    assert 500 - 5 * processes <= passed <= 500 + 5 * processes
+
+
+def test_too_many_pings_are_told_when_to_come_again(settings: Settings, user: User) -> None:
+    limit(settings, "pings", 3, 100)
+    monitor = make_monitor(user, type="heartbeat", url="")
+    ping = f"/v1/heartbeats/{monitor.public_id}/ping"
+    assert [Api().post(ping).status for _ in range(4)] == [200, 200, 200, 429]
+    with redis.Redis.from_url(settings.REDIS_URL) as broker:
+        (key,) = broker.keys("throttle:pings:*")
+        broker.pexpire(key, 41_200)
+    refused = Api().get(ping)
+    assert (refused.json["error"], int(refused.headers["Retry-After"])) == ("rate_limited", 42)
+    last_ping_at = state_of(monitor).last_ping_at
+    assert Api().post(ping).status == 429
+    assert state_of(monitor).last_ping_at == last_ping_at
+
+
+def test_a_tally_starts_anew_with_its_window_and_when_it_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("core.tallies.MOST_NAMES", 2)
+
+    def tell(name: str, count: int, seconds: int) -> Counted:
+        return count, 0.0  # a window that has just ended
+
+    tally = Tally(tell)
+    assert [tally.hit("a", seconds=60, share=3)[0] for _ in range(4)] == [1, 2, 3, 1]
+    assert [tally.hit(name, seconds=60, share=9)[0] for name in "bca"] == [1, 1, 1]
+    assert tally.hit("b", seconds=60, share=9)[0] in (1, 2)
 
 
 def test_callers_are_counted_by_person(settings: Settings, user: User) -> None:

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from checks.probes.request import BadRequestError, parse_target
+from checks.probes.request import BadRequestError, Target, _parse, parse_target
 
 
 @pytest.mark.parametrize(
@@ -39,3 +41,40 @@ def test_a_url_is_ascii_or_refused(url: str) -> None:
         return
     assert target.url.isascii()
     assert " " not in target.url
+
+
+URL_PARTS = st.tuples(
+    st.sampled_from(["http", "https", "HTTP", "ftp"]),
+    st.sampled_from(
+        [
+            "shop.example",
+            "127.0.0.1",
+            "127.1",
+            "256.1.1.1",
+            "01.2.3.4",
+            "a.b-c.de",
+            "Shop.example",
+            "localhost",
+        ]
+    )
+    | st.from_regex(r"[a-z0-9.-]{1,12}", fullmatch=True),
+    st.sampled_from(["", ":", ":80", ":08", ":65535", ":65536", ":99999"]),
+    st.sampled_from(["", "/", "/a/b.html", "/%zz", "/a b", "/ü", "//x", "/;p=1,2"]) | st.text(max_size=6),
+    st.sampled_from(["", "?", "?a=b&c=%20", "?q=ü", "?a?b"]),
+    st.sampled_from(["", "#", "#f"]),
+)
+
+
+@settings(max_examples=1_000)
+@given(URL_PARTS)
+def test_a_plain_url_is_read_as_any_other(parts: tuple[str, ...]) -> None:
+    scheme, host, port, path, query, fragment = parts
+    url = f"{scheme}://{host}{port}{path}{query}{fragment}"
+
+    def read(parse: Callable[[str], Target]) -> Target | str:
+        try:
+            return parse(url)
+        except BadRequestError as error:
+            return str(error)
+
+    assert read(parse_target) == read(_parse)

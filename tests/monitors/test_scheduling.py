@@ -34,7 +34,7 @@ def test_due_monitor_is_claimed_once_and_again_after_its_lease() -> None:
     due = NOON + timedelta(seconds=60)
     assert claim_due(due, limit=10) == [Claim(monitor.pk, 2)]
     assert claim_due(due + LEASE - timedelta(seconds=1), limit=10) == []
-    assert claim_due(due + LEASE, limit=10) == [Claim(monitor.pk, 3)]
+    assert claim_due(due + LEASE, limit=10) == [Claim(monitor.pk, 3, again=True)]
     assert state_of(monitor).slot_at == due, "the slot stays that of the first try"
 
 

@@ -1,0 +1,218 @@
+"""How the cost of each step grows with the number of monitors stored (issue 5, show 4).
+
+    python benchmarks/growth.py [--markdown]
+
+On private servers in a temporary folder, at 1,000, 10,000, 60,000 and 200,000 monitors that are due once a minute:
+claiming what one second brings, loading and recording it in the batches that workers use, and the list of one
+tenant's 100 monitors. The last line printed is one JSON object: microseconds for each monitor of the batch (the list:
+milliseconds). Exits 1 where a step grows faster than its own batch: costs more for each monitor at 200,000 stored
+than WORST_GROWTH times what it costs at 10,000.
+
+`--markdown` prints the table of docs/scaling.md besides.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from config.embedded import embedded_servers, load_or_create_secrets
+
+SIZES = (1_000, 10_000, 60_000, 200_000)
+STEPS = ("claim_us", "load_us", "record_us", "list_ms")
+INTERVAL_SEC = 60
+LISTED = 100
+ROUNDS = 5
+WORST_GROWTH = 2.0  # a cache that no longer holds everything is no fault of a statement
+
+
+def store(total: int) -> None:
+    """Bring the number of monitors to `total`, spread over the interval, each having been checked once."""
+    from django.db import connection
+
+    from monitors.drafts import Draft
+    from monitors.models import Monitor, draft_columns
+
+    template = Monitor.objects.order_by("pk").first()
+    assert template is not None
+    columns = [
+        str(field.column)
+        for field in Monitor._meta.concrete_fields
+        if field.column not in {"id", "public_id"}
+    ]
+    assert set(draft_columns(Draft(interval_sec=60))) <= set(columns)
+    names = ", ".join(columns)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"INSERT INTO monitors_monitor (public_id, {names}) "
+            f"SELECT 'mon_' || number, {names} FROM monitors_monitor, "
+            "generate_series((SELECT count(*) FROM monitors_monitor), %s - 1) AS number WHERE id = %s",
+            [total, template.pk],
+        )
+        cursor.execute(
+            """
+            INSERT INTO monitors_monitorstate
+                   (monitor_id, next_due_at, slot_at, claim, applied_claim, fresh, failures, passes, status,
+                    status_since, last_checked_at, last_latency_ms)
+            SELECT id, now() + (id %% %s) * interval '1 second', now(), 1, 1, false, 0, 0, 'up', now(), now(), 20
+              FROM monitors_monitor
+            ON CONFLICT DO NOTHING
+            """,
+            [INTERVAL_SEC],
+        )
+    with connection.cursor() as cursor:
+        cursor.execute("VACUUM ANALYZE monitors_monitorstate, monitors_monitor")
+
+
+def timed(action: Callable[[], Any], rows: int) -> tuple[float, Any]:
+    """Microseconds for each of `rows`, and what came of it."""
+    start = time.perf_counter()
+    found = action()
+    return (time.perf_counter() - start) / max(rows, 1) * 1e6, found
+
+
+def batches(items: Sequence[Any], size: int) -> list[Sequence[Any]]:
+    return [items[start : start + size] for start in range(0, len(items), size)]
+
+
+def each(action: Callable[[Any], Any], parts: Sequence[Any]) -> Callable[[], list[Any]]:
+    return lambda: [action(part) for part in parts]
+
+
+def measure(total: int, caller: Any) -> dict[str, float]:
+    """The medians of some rounds, each of which takes one second's worth of monitors through all steps."""
+    from django.db.models import F
+
+    from checks.spec import CheckOutcome, Verdict
+    from core.clock import utc_now
+    from monitors import selectors
+    from monitors.assignments import load_assignments
+    from monitors.ledger import Reading
+    from monitors.models import MonitorState
+    from monitors.prober import MOST_AT_ONCE
+    from monitors.recording import record
+    from monitors.scheduling import claim_due
+    from monitors.serializers import MonitorSerializer
+    from monitors.tasks import BATCH
+
+    def record_now(part: Sequence[Reading]) -> None:
+        record(part, now=utc_now())
+
+    def list_some() -> list[Any]:
+        now = utc_now()
+        rows = list(selectors.list_monitors(caller)[:LISTED])
+        context = {"now": now, "statistics": selectors.statistics(rows, now=now)}
+        return list(MonitorSerializer(rows, many=True, context=context).data)
+
+    found: dict[str, list[float]] = {step: [] for step in STEPS}
+    due = total // INTERVAL_SEC
+    for number in range(ROUNDS):
+        # One second's share is due, as if its time had come.
+        share = MonitorState.objects.annotate(second=F("monitor_id") % INTERVAL_SEC).filter(second=number)
+        share.update(next_due_at=utc_now() - timedelta(seconds=1))
+        cost, claims = timed(lambda: claim_due(utc_now(), limit=due + INTERVAL_SEC), due)
+        found["claim_us"].append(cost)
+        pairs = [(claim.monitor_id, claim.number) for claim in claims]
+        cost, loaded = timed(each(load_assignments, batches(pairs, BATCH)), due)
+        found["load_us"].append(cost)
+        outcome = CheckOutcome(
+            Verdict.UP, utc_now(), latency_ms=20, connect_ms=5, ttfb_ms=19, http_status=200
+        )
+        readings = [
+            Reading(each.monitor_id, each.claim, each.config_version, outcome)
+            for part in loaded
+            for each in part
+        ]
+        cost, _ = timed(each(record_now, batches(readings, MOST_AT_ONCE)), len(readings))
+        found["record_us"].append(cost)
+        cost, rows = timed(list_some, 1_000)
+        assert len(rows) == LISTED
+        found["list_ms"].append(cost)
+    return {step: round(statistics.median(costs), 1) for step, costs in found.items()}
+
+
+def run() -> dict[int, dict[str, float]]:
+    import django
+    from django.core.management import call_command
+
+    django.setup()
+    call_command("migrate", verbosity=0)
+    from accounts.models import Plan
+    from accounts.services import create_account
+    from core.clock import utc_now
+    from monitors.services import create_monitor
+    from projects.access import Caller
+
+    Plan.objects.update(monitor_limit=10_000_000)
+    many, few = (
+        create_account(email=f"{name}@example.com", password="a fine long one", plan="pro")
+        for name in ("many", "few")
+    )
+    create_monitor(Caller(many), {"url": "https://shop.example/health"}, now=utc_now())
+    for _ in range(LISTED):
+        create_monitor(Caller(few), {"url": "https://shop.example/health"}, now=utc_now())
+    found = {}
+    for total in SIZES:
+        store(total)
+        found[total] = measure(total, Caller(few))
+        print(f"{total}: {found[total]}", file=sys.stderr)
+    return found
+
+
+def markdown(found: dict[int, dict[str, float]]) -> str:
+    lines = [
+        "| monitors stored | claim, us each | load, us each | record, us each | list of 100, ms |",
+        "|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| {total:,} | " + " | ".join(f"{costs[step]:g}" for step in STEPS) + " |"
+        for total, costs in found.items()
+    ]
+    return "\n".join(lines)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--markdown", action="store_true")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="pulsekeeper-bench-") as name:
+        folder = Path(name)
+        with embedded_servers(folder) as servers:
+            os.environ.update(
+                load_or_create_secrets(folder),
+                DATA_DIR=str(folder),
+                DATABASE_URL=servers.database_url,
+                REDIS_URL=servers.redis_url,
+                DJANGO_SETTINGS_MODULE="config.settings",
+            )
+            found = run()
+            from django.db import connection
+
+            connection.close()
+    if options.markdown:
+        print(markdown(found))
+    growth = {step: round(found[SIZES[-1]][step] / found[SIZES[1]][step], 2) for step in STEPS}
+    good = all(ratio <= WORST_GROWTH for ratio in growth.values())
+    print(
+        json.dumps(
+            {str(total): costs for total, costs in found.items()} | {"growth": growth, "goal_met": good}
+        )
+    )
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,115 @@
+"""The tenant of the benchmark and its monitors. Import it where Django is set up.
+
+Monitors are copies of one that the product's own service has made, in one statement, so that 200,000 of them take
+seconds. They are up already, and due spread over their interval as those are that have been there for a while.
+Table `bench_slot` remembers when each was due first: slots do not drift, so that tells when each of its checks was due.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db import connection
+
+from accounts.models import Plan
+from accounts.services import create_account
+from benchmarks.load.target import Target
+from core.clock import utc_now
+from monitors.models import Monitor
+from monitors.services import create_monitor
+from projects.access import Caller
+
+EMAIL, PASSWORD = "bench@example.com", "a fine long password"
+INTERVAL_SEC = GRACE_SEC = 60
+
+# Multiples of the golden ratio, modulo one, fill an interval evenly, however many they are.
+_COPY = """
+    WITH made AS (
+        INSERT INTO monitors_monitor (public_id, url, {columns})
+        SELECT 'mon_' || md5(random()::text || number),
+               CASE WHEN model.type = 'heartbeat' THEN ''
+                    ELSE format('http://%%s:%%s/%%s',
+                                (%(addresses)s::text[])[1 + number %% %(count)s], %(port)s, number)
+                END,
+               {columns}
+          FROM monitors_monitor AS model, generate_series(1, %(more)s) AS number
+         WHERE model.id = %(model)s
+        RETURNING id
+    ), first AS (
+        INSERT INTO bench_slot (monitor_id, at)
+        SELECT id, now() + %(wait)s * interval '1 second'
+                 + %(spread)s * (id * 0.6180339887498949::float8 - floor(id * 0.6180339887498949::float8))
+                 * interval '1 second'
+          FROM made
+        RETURNING monitor_id, at
+    )
+    INSERT INTO monitors_monitorstate
+           (monitor_id, next_due_at, claim, applied_claim, status, status_since, fresh, failures, passes,
+            last_checked_at, last_ping_at)
+    SELECT monitor_id, at, 1, 1, 'up', now(), false, 0, 0, now(), CASE WHEN %(pinged)s THEN now() END
+      FROM first
+"""
+
+
+class Fleet:
+    """The monitors there are; more can be added while they are being checked."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        Plan.objects.create(name="bench", min_interval_sec=INTERVAL_SEC, monitor_limit=10_000_000)
+        caller = Caller(create_account(email=EMAIL, password=PASSWORD, plan="bench"))
+        with connection.cursor() as cursor:
+            cursor.execute("CREATE TABLE bench_slot (monitor_id bigint PRIMARY KEY, at timestamptz NOT NULL)")
+        self._http = self._model(caller, type="http", url=f"http://{target.addresses[0]}:{target.port}/")
+        self._heartbeat = self._model(
+            caller, type="heartbeat", interval_sec=INTERVAL_SEC, grace_sec=GRACE_SEC
+        )
+        self.monitors = 0
+
+    def add_monitors(self, more: int) -> None:
+        self._add(self._http, more, wait=0, spread=INTERVAL_SEC, pinged=False)
+        self.monitors += more
+
+    def drop_monitors(self, fewer: int) -> None:
+        """Stop checking so many, the newest; results still under way are kept, and nothing follows them."""
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "UPDATE monitors_monitorstate AS state SET next_due_at = NULL, claimed_at = NULL"
+                "  FROM (SELECT monitor_id FROM monitors_monitorstate JOIN monitors_monitor AS monitor"
+                "            ON monitor.id = monitor_id WHERE type = 'http' AND next_due_at IS NOT NULL"
+                "         ORDER BY monitor_id DESC LIMIT %s) AS newest"
+                " WHERE state.monitor_id = newest.monitor_id",
+                [fewer],
+            )
+        self.monitors -= fewer
+
+    def add_heartbeats(self, more: int) -> list[str]:
+        """Their ids; a ping of each is due within the interval."""
+        self._add(self._heartbeat, more, wait=INTERVAL_SEC + GRACE_SEC, spread=0, pinged=True)
+        found = Monitor.objects.filter(type="heartbeat").exclude(pk=self._heartbeat.pk)
+        return list(found.order_by("pk").values_list("public_id", flat=True))
+
+    def _model(self, caller: Caller, **given: Any) -> Monitor:
+        model = create_monitor(caller, given, now=utc_now())
+        type(model).objects.filter(pk=model.pk).update(enabled=True)
+        model.state.delete()  # a model is copied and never checked
+        return model
+
+    def _add(self, model: Monitor, more: int, *, wait: int, spread: int, pinged: bool) -> None:
+        names = [each.column for each in Monitor._meta.local_concrete_fields]
+        columns = ", ".join(name for name in names if name and name not in {"id", "public_id", "url"})
+        with connection.cursor() as cursor:
+            cursor.execute(
+                _COPY.format(columns=columns),
+                {
+                    "addresses": list(self._target.addresses),
+                    "count": len(self._target.addresses),
+                    "port": self._target.port,
+                    "more": more,
+                    "model": model.pk,
+                    "wait": wait,
+                    "spread": spread,
+                    "pinged": pinged,
+                },
+            )
+            cursor.execute("ANALYZE monitors_monitor, monitors_monitorstate")

@@ -1,0 +1,94 @@
+"""As fast a target as there is: nginx where it is installed, else the asyncio one of benchmarks/probing.
+
+It closes first, so that the connections that wait out their end do so on its side, and nginx answers on several
+addresses of loopback, because those who call one address have 28,000 ports to do it from.
+"""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+START_SECONDS = 10
+
+_NGINX = """
+worker_processes 1;
+worker_rlimit_nofile 20000;
+daemon off;
+pid {folder}/pid;
+error_log {folder}/error.log error;
+events {{ worker_connections 10000; multi_accept on; }}
+http {{
+    access_log off;
+    keepalive_timeout 0;
+    client_body_temp_path {folder}/body;
+    proxy_temp_path {folder}/proxy;
+    fastcgi_temp_path {folder}/fastcgi;
+    uwsgi_temp_path {folder}/uwsgi;
+    scgi_temp_path {folder}/scgi;
+    server {{
+        {listens}
+        location / {{ default_type text/plain; return 200 "ok"; }}
+    }}
+}}
+"""
+
+
+@dataclass(frozen=True)
+class Target:
+    name: str
+    addresses: tuple[str, ...]
+    port: int
+
+
+@contextmanager
+def running_target(folder: Path) -> Iterator[Target]:
+    nginx = shutil.which("nginx")
+    addresses: tuple[str, ...] = ("127.0.0.1",)
+    if nginx is None:
+        name = "asyncio"
+        process = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.probing.target", "http"], cwd=ROOT, stdout=subprocess.PIPE
+        )
+        assert process.stdout is not None
+        port = int(process.stdout.readline())
+    else:
+        name, port, place = "nginx", _free_port(), folder / "nginx"
+        addresses = tuple(f"127.0.0.{number}" for number in range(2, 18))
+        place.mkdir()
+        listens = " ".join(f"listen {address}:{port} backlog=4096;" for address in addresses)
+        (place / "nginx.conf").write_text(_NGINX.format(folder=place, listens=listens))
+        process = subprocess.Popen([nginx, "-c", str(place / "nginx.conf"), "-p", str(place)])
+    try:
+        _wait_until_listening(process, addresses[-1], port)
+        yield Target(name, addresses, port)
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _wait_until_listening(process: subprocess.Popen[bytes], address: str, port: int) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while True:
+        try:
+            with socket.create_connection((address, port), timeout=1):
+                return
+        except OSError:
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)

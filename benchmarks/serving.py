@@ -1,0 +1,129 @@
+"""The web server of the Procfile on private servers in a temporary folder, for benchmarks."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import requests
+from honcho.environ import parse_procfile
+
+from config.embedded import embedded_servers, load_or_create_secrets
+from config.embedded.session import server_pids
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@dataclass(frozen=True)
+class Serving:
+    """A web server that answers at `address`, what it runs on, and the environment to join it."""
+
+    address: str
+    folder: Path
+    environment: dict[str, str]
+    web_pid: int
+
+    def python(self, *arguments: str) -> str:
+        """Run Python with this environment; its standard output."""
+        return subprocess.run(
+            [sys.executable, *arguments],
+            cwd=ROOT,
+            env=self.environment,
+            check=True,
+            stdout=subprocess.PIPE,
+            text=True,
+        ).stdout
+
+    def server_pid(self, name: str) -> int:
+        """Of `postgres` or `valkey`."""
+        pid = (server_pids(self.folder) or {})[name]
+        assert isinstance(pid, int)
+        return pid
+
+    def cpu_seconds(self) -> dict[str, float]:
+        """Used so far by web, postgres and valkey with all their children."""
+        pids = {"web": self.web_pid} | {name: self.server_pid(name) for name in ("postgres", "valkey")}
+        return {name: _cpu_seconds(psutil.Process(pid)) for name, pid in pids.items()}
+
+
+def _cpu_seconds(process: psutil.Process) -> float:
+    """Of the process, its living descendants, and those of its children that have ended."""
+    times = process.cpu_times()
+    total = times.user + times.system + times.children_user + times.children_system
+    for child in process.children():
+        try:
+            total += _cpu_seconds(child)
+        except psutil.NoSuchProcess:  # its time is the parent's by now, and counted the next time
+            continue
+    return float(total)
+
+
+@contextmanager
+def serving(
+    variables: Mapping[str, str] | None = None, *, command: str | None = None, setup: str = ""
+) -> Iterator[Serving]:
+    """Everything is gone when the block is left. `setup` is Python that runs, migrated, before the web server starts;
+    `command` is another one than the Procfile's.
+    """
+    with (
+        tempfile.TemporaryDirectory(prefix="pulsekeeper-bench-") as folder,
+        embedded_servers(Path(folder)) as servers,
+    ):
+        port = _free_port()
+        environment = {
+            **os.environ,
+            **load_or_create_secrets(Path(folder)),
+            "DATA_DIR": folder,
+            "DATABASE_URL": servers.database_url,
+            "REDIS_URL": servers.redis_url,
+            "ALLOWED_PRIVATE_NETWORKS": "127.0.0.0/8",
+            "DJANGO_SETTINGS_MODULE": "config.settings",
+            "PORT": str(port),
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+            **(variables or {}),
+        }
+
+        def run(*arguments: str) -> None:
+            subprocess.run([sys.executable, *arguments], cwd=ROOT, env=environment, check=True)
+
+        run("manage.py", "migrate", "--verbosity", "0")
+        if setup:
+            run("-c", setup)
+        line = command or parse_procfile((ROOT / "Procfile").read_text()).processes["web"]
+        with subprocess.Popen(line, shell=True, cwd=ROOT, env=environment, start_new_session=True) as web:
+            try:
+                address = f"http://127.0.0.1:{port}"
+                _wait_until_answering(address)
+                yield Serving(address, Path(folder), environment, web.pid)
+            finally:
+                os.killpg(web.pid, signal.SIGTERM)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _wait_until_answering(address: str) -> None:
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            requests.get(f"{address}/healthz", timeout=2).raise_for_status()
+        except requests.RequestException:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+        else:
+            return

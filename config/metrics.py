@@ -1,0 +1,184 @@
+"""`/metrics`: what all processes counted, and how things stand, for Prometheus.
+
+The counters are sums in the broker (`core.metrics`). How things stand is asked of PostgreSQL and the broker when
+somebody looks, bounded however many monitors there are, and at most once in FRESH_SEC however many look.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import psycopg
+import redis
+from django.conf import settings
+from django.http import Http404, HttpRequest, HttpResponse
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.metrics_core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.registry import Collector
+
+from core import metrics as counted
+from core.addresses import client_address, is_forwarded_by_a_stranger
+from core.clock import utc_now
+from core.db import hasty_connection
+from core.metrics import Counter, Histogram, Labels, Level
+from monitors import metrics as instruments
+from monitors.backlog import backlog, queued
+
+logger = logging.getLogger(__name__)
+
+FRESH_SEC = 5.0
+PATIENCE_SEC = 2
+MOST_DUE = 50_000  # are counted; more is a number that nobody needs to know exactly
+QUEUES = ("probes", "interactive", "dispatch")
+
+
+@dataclass(frozen=True, slots=True)
+class Gauge:
+    """How something stands at the moment somebody looks."""
+
+    name: str
+    help: str
+    labels: Labels = ()
+
+
+LAG = Gauge("pulsekeeper_lag_seconds", "How long the longest overdue monitor has been due; 0 where none is.")
+DUE = Gauge("pulsekeeper_due", f"Monitors that are due and not handed out yet, {MOST_DUE:,} at most.")
+TICK_AGE = Gauge("pulsekeeper_tick_age_seconds", "Since the last tick of the scheduler.")
+QUEUE_LENGTH = Gauge("pulsekeeper_queue_length", "Messages that no worker has taken yet.", ("queue",))
+UNREACHABLE = Gauge(
+    "pulsekeeper_unreachable",
+    "1 where /metrics could not ask this source, and shows nothing of it.",
+    ("source",),
+)
+GAUGES = (LAG, DUE, TICK_AGE, QUEUE_LENGTH, UNREACHABLE)
+
+INSTRUMENTS: tuple[Counter | Histogram | Level, ...] = tuple(
+    value for _, value in inspect.getmembers(instruments) if isinstance(value, Counter | Histogram | Level)
+)
+COUNTERS = tuple(each for each in INSTRUMENTS if isinstance(each, Counter))
+HISTOGRAMS = tuple(each for each in INSTRUMENTS if isinstance(each, Histogram))
+LEVELS = tuple(each for each in INSTRUMENTS if isinstance(each, Level))
+
+
+class PulsekeeperCollector(Collector):
+    """Makes the families of one scrape; the last ones are good for FRESH_SEC."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._made: list[Metric] = []
+        self._made_at = float("-inf")
+
+    def collect(self) -> Iterator[Metric]:
+        with self._lock:  # of two that look at once, the second gets what the first one made
+            if time.monotonic() - self._made_at > FRESH_SEC:
+                self._made = list(_families())
+                self._made_at = time.monotonic()
+            made = self._made
+        yield from made
+
+
+def _families() -> Iterator[Metric]:
+    unreachable = GaugeMetricFamily(UNREACHABLE.name, UNREACHABLE.help, labels=UNREACHABLE.labels)
+    for source, ask in {"broker": _of_broker, "database": _of_database}.items():
+        try:
+            yield from ask()
+        except (redis.RedisError, psycopg.Error) as error:
+            logger.warning("/metrics shows nothing of the %s: %s", source, error)
+            unreachable.add_metric((source,), 1)
+        else:
+            unreachable.add_metric((source,), 0)
+    yield unreachable
+
+
+def _of_broker() -> list[Metric]:
+    counted.tell()
+    sums = counted.read_sums()
+    levels = counted.read_levels()
+    lengths = GaugeMetricFamily(QUEUE_LENGTH.name, QUEUE_LENGTH.help, labels=QUEUE_LENGTH.labels)
+    for queue in QUEUES:
+        lengths.add_metric((queue,), queued(queue))
+    return [
+        lengths,
+        *(GaugeMetricFamily(each.name, each.help, value=levels.get(each.name, 0)) for each in LEVELS),
+        *counter_families(sums),
+        *histogram_families(sums),
+    ]
+
+
+def _of_database() -> list[Metric]:
+    now = utc_now()
+    with hasty_connection(patience_sec=PATIENCE_SEC) as database:
+        waiting = backlog(database, now=now, most=MOST_DUE)
+    oldest, tick = waiting.oldest_due_at, waiting.last_tick_at
+    lag = 0.0 if oldest is None else (now - oldest).total_seconds()
+    found = [
+        GaugeMetricFamily(LAG.name, LAG.help, value=lag),
+        GaugeMetricFamily(DUE.name, DUE.help, value=waiting.due),
+    ]
+    if tick is not None:
+        age = max(0.0, (now - tick).total_seconds())
+        found.append(GaugeMetricFamily(TICK_AGE.name, TICK_AGE.help, value=age))
+    return [*found]
+
+
+def _by_labels(sums: Mapping[str, float], name: str) -> dict[Labels, dict[str, float]]:
+    """The sums of one instrument by the values of its labels and their part."""
+    found: dict[Labels, dict[str, float]] = defaultdict(dict)
+    for field, value in sums.items():
+        owner, labels, part = field.split("|")
+        if owner == name:
+            found[tuple(labels.split(",")) if labels else ()][part] = value
+    return found
+
+
+def counter_families(sums: Mapping[str, float]) -> Iterator[Metric]:
+    for each in COUNTERS:
+        family = CounterMetricFamily(each.name, each.help, labels=each.labels)
+        found = _by_labels(sums, each.name)
+        if not each.labels:
+            found.setdefault((), {"": 0.0})
+        for labels, parts in sorted(found.items()):
+            if len(labels) == len(each.labels):  # else of an older version of it
+                family.add_metric(labels, parts.get("", 0.0))
+        yield family
+
+
+def histogram_families(sums: Mapping[str, float]) -> Iterator[Metric]:
+    for each in HISTOGRAMS:
+        family = HistogramMetricFamily(each.name, each.help, labels=each.labels)
+        found = _by_labels(sums, each.name)
+        if not each.labels:
+            found.setdefault((), {})
+        for labels, parts in sorted(found.items()):
+            below, buckets = 0.0, []
+            for number, bound in enumerate([*map(str, each.bounds), "+Inf"]):
+                below += parts.get(str(number), 0.0)
+                buckets.append((bound, below))
+            family.add_metric(labels, buckets, parts.get("sum", 0.0))
+        yield family
+
+
+REGISTRY = CollectorRegistry(auto_describe=False)
+REGISTRY.register(PulsekeeperCollector())
+
+
+def metrics(request: HttpRequest) -> HttpResponse:
+    """For METRICS_ALLOWED alone; to everybody else there is no such address."""
+    address = client_address(request)
+    allowed = address is not None and any(address in network for network in settings.METRICS_ALLOWED)
+    if not allowed or is_forwarded_by_a_stranger(request):
+        raise Http404
+    encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+    return HttpResponse(encode(REGISTRY), content_type=content_type)

@@ -1,0 +1,202 @@
+"""Counters that all processes of Pulsekeeper add to, for /metrics to show.
+
+A process sums up what it counts and adds that to a hash in the broker once a second, and when it ends. So a worker
+needs no port of its own, and one that is gone is still counted. Values only grow; a broker that was flushed starts them
+at zero, as Prometheus expects of a restart. A broker that is away costs nobody an error: the sums wait for it.
+
+A label value never comes from a user: each new one is kept for ever.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import threading
+import time
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import cast
+
+import redis
+from django.conf import settings
+
+from core.clock import utc_now
+from core.ids import random_text
+
+logger = logging.getLogger(__name__)
+
+KEY = "metrics"  # a hash: `name|label values|part` and its sum
+LEVELS_KEY = "metrics:levels"  # a hash: `name|process` and `value|epoch seconds`
+EVERY_SEC = 1.0
+LEVEL_KEPT_SEC = 10.0  # a process that did not tell for so long is gone, and so is what it held
+_PATIENCE_SEC = 0.5
+
+Labels = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Counter:
+    """A sum that grows. Its name ends in `_total`."""
+
+    name: str
+    help: str
+    labels: Labels = ()
+
+    def add(self, amount: float = 1, *values: str) -> None:
+        """`values` of the labels, in their order."""
+        if amount:
+            _sums.add(((f"{self.name}|{','.join(values)}|", amount),))
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """How values are spread. `bounds` are the upper ends of its buckets, which the last, without end, follows."""
+
+    name: str
+    help: str
+    bounds: tuple[float, ...]
+    labels: Labels = ()
+
+    def observe(self, found: Sequence[float], *values: str) -> None:
+        """All of a group at once, which costs little more than one."""
+        buckets: dict[int, int] = defaultdict(int)
+        for value in found:
+            buckets[bisect_left(self.bounds, value)] += 1
+        start = f"{self.name}|{','.join(values)}|"
+        _sums.add(
+            [(f"{start}{bucket}", count) for bucket, count in buckets.items()] + [(f"{start}sum", sum(found))]
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """What the processes hold at the moment, all together."""
+
+    name: str
+    help: str
+
+    def follow(self, read: Callable[[], float]) -> None:
+        """Tell what `read` says of this process, from now on."""
+        _sums.follow(self.name, read)
+
+
+class _Sums:
+    """What this process counted and has not told yet; a thread of its own tells it."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, float] = defaultdict(float)
+        self._levels: dict[str, Callable[[], float]] = {}
+        self._lock = threading.Lock()
+        self._telling = threading.Lock()
+        self._process = random_text(5)
+        self._thread: threading.Thread | None = None
+        self._silent = False
+
+    def add(self, amounts: Iterable[tuple[str, float]]) -> None:
+        with self._lock:
+            for field, amount in amounts:
+                self._waiting[field] += amount
+            self._start()
+
+    def follow(self, name: str, read: Callable[[], float]) -> None:
+        with self._lock:
+            self._levels[name] = read
+            self._start()
+
+    def _start(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._keep_telling, name="metrics", daemon=True)
+            self._thread.start()
+
+    def _keep_telling(self) -> None:
+        while True:
+            time.sleep(EVERY_SEC)
+            self.tell()
+
+    def tell(self) -> None:
+        """Add what waits to what all have counted. Where the broker is away it goes on waiting, said once."""
+        with self._telling:
+            with self._lock:
+                told, self._waiting = self._waiting, defaultdict(float)
+                levels = {f"{name}|{self._process}": read() for name, read in self._levels.items()}
+            if not told and not levels:
+                return
+            try:
+                with _broker(settings.REDIS_URL).pipeline(transaction=True) as pipe:
+                    for field, amount in told.items():
+                        pipe.hincrbyfloat(KEY, field, amount)
+                    if levels:
+                        now = utc_now().timestamp()
+                        pipe.hset(
+                            LEVELS_KEY, mapping={name: f"{held}|{now}" for name, held in levels.items()}
+                        )
+                    pipe.execute()
+            except redis.RedisError as error:
+                with self._lock:
+                    for field, amount in told.items():
+                        self._waiting[field] += amount
+                if not self._silent:
+                    logger.warning("metrics wait for the broker: %s", error)
+                self._silent = True
+            else:
+                if self._silent:
+                    logger.info("metrics are told again")
+                self._silent = False
+
+
+@cache
+def _broker(url: str) -> redis.Redis:
+    return redis.Redis.from_url(
+        url, decode_responses=True, socket_connect_timeout=_PATIENCE_SEC, socket_timeout=_PATIENCE_SEC
+    )
+
+
+_sums = _Sums()
+
+
+def tell() -> None:
+    """Tell what this process counted now, and not within the next second: when it ends, or is asked."""
+    _sums.tell()
+
+
+atexit.register(tell)
+
+
+def _begin_anew() -> None:
+    """In a forked child, where the thread is not and the sums are those of the parent, which tells them."""
+    global _sums
+    _sums = _Sums()
+    _broker.cache_clear()
+
+
+os.register_at_fork(after_in_child=_begin_anew)
+
+
+def _hash(key: str) -> dict[str, str]:
+    # What decode_responses makes of it, which redis-py's types do not know.
+    return cast("dict[str, str]", _broker(settings.REDIS_URL).hgetall(key))
+
+
+def read_sums() -> Mapping[str, float]:
+    """Every `name|label values|part` that anybody counted. Raises RedisError."""
+    return {field: float(value) for field, value in _hash(KEY).items()}
+
+
+def read_levels() -> Mapping[str, float]:
+    """What the living processes hold together, by name. Raises RedisError."""
+    oldest = utc_now().timestamp() - LEVEL_KEPT_SEC
+    held: dict[str, float] = defaultdict(float)
+    gone: list[str] = []
+    for field, told in _hash(LEVELS_KEY).items():
+        value, _, at = told.partition("|")
+        if float(at) < oldest:
+            gone.append(field)
+        else:
+            held[field.partition("|")[0]] += float(value)
+    if gone:
+        _broker(settings.REDIS_URL).hdel(LEVELS_KEY, *gone)
+    return held

@@ -1,0 +1,71 @@
+"""What is counted of checks and pings. docs/metrics.md is the table of this; a test compares the two."""
+
+from __future__ import annotations
+
+from collections import Counter as Count
+from collections.abc import Collection, Sequence
+
+from checks.spec import CheckOutcome
+from core.metrics import Counter, Histogram, Level
+
+SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+
+CHECKS = Counter(
+    "pulsekeeper_checks_total",
+    "Checks that were made and recorded, by verdict and reason; `none` where there is no reason.",
+    ("verdict", "reason"),
+)
+CHECKS_DROPPED = Counter(
+    "pulsekeeper_checks_dropped_total",
+    "Checks that a worker took and did not record: `not_made` (its own fault), `not_stored`, `returned` when it ended.",
+    ("why",),
+)
+PROBE_SECONDS = Histogram(
+    "pulsekeeper_probe_seconds", "From the start of a check in a worker to its outcome.", SECONDS
+)
+RECORD_SECONDS = Histogram(
+    "pulsekeeper_record_seconds", "One transaction that records a group of results.", SECONDS
+)
+RECORD_RESULTS = Histogram(
+    "pulsekeeper_record_results", "Results in such a group.", (1, 2, 5, 10, 20, 50, 100, 200, 500)
+)
+RECORD_RETRIES = Counter(
+    "pulsekeeper_record_retries_total", "Times that results waited because the database was away."
+)
+IN_FLIGHT = Level("pulsekeeper_in_flight", "Checks that workers have taken and not recorded yet.")
+
+CLAIMS = Counter("pulsekeeper_claims_total", "Monitors that the scheduler handed out, by type.", ("type",))
+CLAIMS_LOST = Counter(
+    "pulsekeeper_claims_lost_total",
+    "Claims whose result did not come within their lease: `again` handed out once more, `trigger` recorded as lost.",
+    ("fate",),
+)
+DISPATCH_SECONDS = Histogram("pulsekeeper_dispatch_seconds", "One tick of the scheduler.", SECONDS)
+DISPATCH_HELD_BACK = Counter(
+    "pulsekeeper_dispatch_held_back_total",
+    "Ticks that left due monitors unclaimed because workers were behind.",
+)
+
+PINGS = Counter(
+    "pulsekeeper_pings_total",
+    "Pings of heartbeats: `unchanged` (still up, the short way), `full` (a change, a pause, a race), `unknown` (404), "
+    "`throttled` (429).",
+    ("outcome",),
+)
+HEARTBEATS_MISSED = Counter("pulsekeeper_heartbeats_missed_total", "Deadlines of heartbeats that passed.")
+
+
+def count_group(outcomes: Sequence[CheckOutcome], *, seconds: float) -> None:
+    """These were recorded in one transaction."""
+    RECORD_SECONDS.observe((seconds,))
+    RECORD_RESULTS.observe((len(outcomes),))
+    for (verdict, reason), count in Count((found.verdict, found.reason_code) for found in outcomes).items():
+        CHECKS.add(count, verdict.value, "none" if reason is None else reason.value)
+
+
+def count_claims(types: Collection[str], *, again: int, triggers: int) -> None:
+    """Of so many monitors; `again` and `triggers` of those for which an earlier claim had been lost."""
+    for kind, count in Count(types).items():
+        CLAIMS.add(count, kind)
+    CLAIMS_LOST.add(again, "again")
+    CLAIMS_LOST.add(triggers, "trigger")

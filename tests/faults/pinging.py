@@ -1,0 +1,79 @@
+"""Jobs that ping their heartbeats, each in a thread of its own, and that try again where no 200 came."""
+
+from __future__ import annotations
+
+import http.client
+import random
+import threading
+import time
+from dataclasses import dataclass, field
+
+from tests.faults.script import PING_SEC, Part
+
+TIMEOUT_SEC = 5.0
+RETRY_SEC = 0.2
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A ping by the clock of this machine. `ok`: answered with 200; else it may have counted, or not."""
+
+    sent: float
+    done: float
+    ok: bool
+
+
+@dataclass
+class Job:
+    """Pings while its part of the script is up."""
+
+    part: Part
+    path: str
+    port: int
+    start: float | None = None
+    attempts: list[Attempt] = field(default_factory=list)
+
+    def run(self, leaving: threading.Event) -> None:
+        pause = random.Random(self.part.number).uniform(0, PING_SEC)
+        while not leaving.wait(pause):
+            pause = PING_SEC
+            while self._is_up() and not self._ping() and not leaving.wait(RETRY_SEC):
+                pass
+
+    def _is_up(self) -> bool:
+        return self.part.is_up(0.0 if self.start is None else time.time() - self.start)
+
+    def _ping(self) -> bool:
+        sent = time.time()
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=TIMEOUT_SEC)
+        try:
+            connection.request("POST", self.path)
+            ok = connection.getresponse().status == 200
+        except (OSError, http.client.HTTPException):
+            ok = False  # the web process is away, or went while it was asked
+        finally:
+            connection.close()
+        self.attempts.append(Attempt(sent, time.time(), ok))
+        return ok
+
+
+class Jobs:
+    def __init__(self, jobs: list[Job]) -> None:
+        self.jobs = jobs
+        self._leaving = threading.Event()
+        self._threads = [threading.Thread(target=job.run, args=(self._leaving,)) for job in jobs]
+
+    def go(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    def begin(self, start: float) -> None:
+        """The run's start: until then every job is in its first state."""
+        for job in self.jobs:
+            job.start = start
+
+    def stop(self) -> None:
+        self._leaving.set()
+        for thread in self._threads:
+            if thread.ident is not None:
+                thread.join()

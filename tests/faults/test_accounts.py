@@ -1,0 +1,148 @@
+"""The account finds what it is there to find: each kind of fault is planted in a run that was without any."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from checks.models import CheckResult
+from monitors.models import MonitorState, StatusChange
+from tests.faults.accounts import KINDS, Account
+from tests.faults.pinging import Attempt
+from tests.faults.script import DEADLINE_SEC, INTERVAL_SEC, PING_SEC, Flip, Part
+from tests.faults.tenant import Watched, make_monitors
+from tests.makers import NOON
+
+START = NOON.timestamp()
+END = 60.0
+FELL = 10.0  # when the target, and the heartbeat's job, went away
+PARTS = (
+    Part(0, "heartbeat", (Flip(0.0, up=True), Flip(FELL, up=False))),
+    Part(1, "scheduler", (Flip(0.0, up=True),)),
+    Part(2, "http", (Flip(0.0, up=True), Flip(FELL, up=False))),
+)
+
+
+@dataclass
+class Run:
+    """What a run without faults leaves behind."""
+
+    heartbeat: Watched
+    scheduler: Watched
+    http: Watched
+    attempts: list[Attempt]
+    triggers: list[tuple[int, str, float]]
+
+    def account(self) -> dict[str, int]:
+        account = Account(START, END, [20.0], [])
+        account.take([self.heartbeat, self.scheduler, self.http], {0: self.attempts}, self.triggers)
+        return account.counts()
+
+
+def moment(at: float) -> datetime:
+    return NOON.astimezone(UTC) + timedelta(seconds=at)
+
+
+def store(watched: Watched, claim: int, at: float, verdict: str) -> None:
+    CheckResult.objects.create(
+        monitor_id=watched.monitor_id, claim=claim, checked_at=moment(at), verdict=verdict, latency_ms=5
+    )
+
+
+def change(watched: Watched, claim: int, at: float, before: str | None, after: str) -> None:
+    StatusChange.objects.create(
+        monitor_id=watched.monitor_id, claim=claim, at=moment(at), before=before, after=after
+    )
+
+
+def check_all(watched: Watched) -> None:
+    """A check each interval, and what it changed."""
+    status = None
+    for claim in range(1, int(END) // INTERVAL_SEC):
+        at = claim * INTERVAL_SEC + 0.1
+        verdict = "up" if watched.part.is_up(at) else "down"
+        store(watched, claim, at, verdict)
+        if verdict != status:
+            change(watched, claim, at, status, verdict)
+        status = verdict
+    MonitorState.objects.filter(pk=watched.monitor_id).update(status=status)
+
+
+@pytest.fixture
+def run(db: None) -> Run:
+    heartbeat, scheduler, http = make_monitors(PARTS, port=9)
+    check_all(scheduler)
+    check_all(http)
+    attempts = [Attempt(START + at, START + at + 0.01, ok=True) for at in (1.0, 4.0, 7.0)]
+    for claim, at in enumerate((1.0, 4.0, 7.0), start=1):
+        store(heartbeat, claim, at, "up")
+    change(heartbeat, 1, 1.0, None, "up")
+    missed = 7.0 + DEADLINE_SEC
+    store(heartbeat, 4, missed, "down")
+    change(heartbeat, 4, missed, "up", "down")
+    MonitorState.objects.filter(pk=heartbeat.monitor_id).update(status="down")
+    triggers = [(1, f"slot-{number}", START + number * INTERVAL_SEC) for number in range(1, 30)]
+    return Run(heartbeat, scheduler, http, attempts, triggers)
+
+
+def test_a_run_without_faults_is_clean(run: Run) -> None:
+    assert run.account() == dict.fromkeys(KINDS, 0)
+
+
+def changes_of(watched: Watched) -> list[StatusChange]:
+    return list(StatusChange.objects.filter(monitor_id=watched.monitor_id).order_by("pk"))
+
+
+def lose_a_change(run: Run) -> None:
+    changes_of(run.http)[-1].delete()
+
+
+def lose_a_miss(run: Run) -> None:
+    changes_of(run.heartbeat)[-1].delete()
+
+
+def move_twice(run: Run) -> None:
+    last = changes_of(run.http)[-1]
+    last.pk = None
+    last.save(force_insert=True)
+
+
+def find_down_what_is_up(run: Run) -> None:
+    CheckResult.objects.filter(monitor_id=run.http.monitor_id, claim=2).update(verdict="down")
+
+
+def forget_a_ping(run: Run) -> None:
+    run.attempts.append(Attempt(START + 9.0, START + 9.01, ok=True))
+
+
+def fire_twice(run: Run) -> None:
+    run.triggers.append(run.triggers[-1])
+
+
+def check_too_late(run: Run) -> None:
+    CheckResult.objects.filter(monitor_id=run.scheduler.monitor_id, checked_at__gt=moment(20)).delete()
+
+
+@pytest.mark.parametrize(
+    ("plant", "kind"),
+    [
+        (lose_a_change, "lost_changes"),
+        (lose_a_miss, "lost_changes"),
+        (move_twice, "double_results"),
+        (find_down_what_is_up, "false_downs"),
+        (forget_a_ping, "false_downs"),
+        (fire_twice, "double_triggers"),
+        (check_too_late, "late_monitors"),
+    ],
+)
+def test_a_planted_fault_is_found(run: Run, plant: Callable[[Run], None], kind: str) -> None:
+    plant(run)
+    assert run.account()[kind] > 0
+
+
+def test_a_ping_that_nobody_answered_may_have_counted_or_not(run: Run) -> None:
+    run.attempts.append(Attempt(START + 7.0 + PING_SEC, START + 12.0, ok=False))
+    assert run.account() == dict.fromkeys(KINDS, 0)

@@ -1,0 +1,92 @@
+"""`/healthz` and `/readyz`, also where a server is away."""
+
+from __future__ import annotations
+
+import socket
+import time
+from datetime import timedelta
+
+import pytest
+from django.db import connection, connections
+from django.test import Client
+from pytest_django.fixtures import Settings
+
+from config import health
+from core.clock import utc_now
+from monitors.models import SchedulerTick
+from monitors.scheduling import tick
+from tests.processes.up import free_port
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+GOOD = dict.fromkeys(("database", "migrations", "scheduler", "broker"), "ok")
+
+
+@pytest.fixture(autouse=True)
+def _ticking(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "FRESH_SEC", -1)
+    tick(utc_now())
+
+
+def ready() -> tuple[int, dict[str, str]]:
+    answer = Client().get("/readyz")
+    body = answer.json()
+    assert body["status"] == ("ready" if answer.status_code == 200 else "not_ready")
+    return answer.status_code, body["checks"]
+
+
+def test_all_is_well() -> None:
+    assert ready() == (200, GOOD)
+    assert Client().get("/healthz").content == b"ok\n"
+
+
+@pytest.mark.parametrize("listening", [True, False], ids=["silent", "refusing"])
+def test_without_the_broker(settings: Settings, listening: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "PATIENCE_SEC", 1)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        settings.REDIS_URL = f"redis://:secret@127.0.0.1:{silent.getsockname()[1]}/0"
+        if not listening:
+            silent.close()
+        start = time.monotonic()
+        assert ready() == (503, GOOD | {"broker": "does not answer"})
+        assert time.monotonic() - start < 5
+    assert Client().get("/healthz").status_code == 200
+
+
+def test_without_the_database(monkeypatch: pytest.MonkeyPatch) -> None:
+    elsewhere = connection.settings_dict | {
+        "HOST": "127.0.0.1",
+        "PORT": str(free_port()),
+        "PASSWORD": "secret",
+    }
+    monkeypatch.setattr(connections["default"], "settings_dict", elsewhere)
+    away = "the database does not answer"
+    assert ready() == (503, {"database": away, "migrations": away, "scheduler": away, "broker": "ok"})
+    assert "secret" not in Client().get("/readyz").content.decode()
+
+
+def test_with_migrations_to_apply() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("DELETE FROM django_migrations WHERE app = 'monitors' AND name = '0001_initial'")
+        try:
+            status, checks = ready()
+        finally:
+            cursor.execute(
+                "INSERT INTO django_migrations (app, name, applied) VALUES ('monitors', '0001_initial', now())"
+            )
+    assert (status, checks["database"], checks["migrations"]) == (503, "ok", "1 migrations are not applied")
+
+
+def test_with_a_scheduler_that_stands_still() -> None:
+    SchedulerTick.objects.update(at=utc_now() - timedelta(seconds=100))
+    status, checks = ready()
+    assert (status, checks["scheduler"]) == (503, "last ran 100 s ago")
+    SchedulerTick.objects.all().delete()
+    assert ready() == (503, GOOD | {"scheduler": "has never run"})
+
+
+def test_an_answer_is_good_for_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert ready() == (200, GOOD)
+    monkeypatch.setattr(health, "FRESH_SEC", 60.0)
+    SchedulerTick.objects.all().delete()
+    assert ready() == (200, GOOD)

@@ -1,0 +1,307 @@
+"""`/metrics` on real servers: what processes count adds up there, and who may see it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import timedelta
+from ipaddress import ip_network
+from pathlib import Path
+
+import pytest
+import redis
+from celery.contrib.testing.worker import start_worker
+from django.db import connections
+from django.test import Client
+from prometheus_client import CollectorRegistry
+from prometheus_client.parser import text_string_to_metric_families
+from pytest_django.fixtures import Settings
+
+from accounts.models import User
+from checks.spec import CheckOutcome, ReasonCode, Verdict
+from config import metrics as shown
+from config.celery import app
+from core import metrics
+from core.clock import utc_now
+from monitors import metrics as instruments
+from monitors.models import MonitorState
+from monitors.pulses import record_ping, sweep
+from monitors.scheduling import claim_due
+from monitors.tasks import dispatch_due
+from tests.makers import NOON, empty_broker, make_monitor, make_user
+from tests.processes.up import free_port
+from tests.processes.waiting import until
+from tests.site import Site
+
+ROOT = Path(__file__).parents[2]
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    metrics.tell()
+    empty_broker()
+    monkeypatch.setattr(shown, "FRESH_SEC", -1)
+    yield
+    metrics.tell()
+    empty_broker()
+
+
+@pytest.fixture
+def user() -> User:
+    return make_user()
+
+
+def scrape(**headers: str) -> dict[str, float]:
+    """Every sample as Prometheus would read it, `name{label=value}` and its value."""
+    answer = Client().get("/metrics", headers=headers)
+    assert answer.status_code == 200
+    assert answer.headers["Content-Type"].startswith("text/plain")
+    found = {}
+    for family in text_string_to_metric_families(answer.content.decode()):
+        for sample in family.samples:
+            labels = ",".join(f"{name}={value}" for name, value in sorted(sample.labels.items()))
+            found[f"{sample.name}{{{labels}}}" if labels else sample.name] = sample.value
+    return found
+
+
+def test_with_nothing_at_all() -> None:
+    found = scrape()
+    assert found["pulsekeeper_due"] == found["pulsekeeper_lag_seconds"] == found["pulsekeeper_in_flight"] == 0
+    assert found["pulsekeeper_record_retries_total"] == 0
+    assert found["pulsekeeper_probe_seconds_count"] == found["pulsekeeper_probe_seconds_sum"] == 0
+    assert found["pulsekeeper_queue_length{queue=probes}"] == 0
+    assert (
+        found["pulsekeeper_unreachable{source=database}"]
+        == found["pulsekeeper_unreachable{source=broker}"]
+        == 0
+    )
+    assert "pulsekeeper_tick_age_seconds" not in found, "the scheduler has never run"
+
+
+def test_what_a_worker_does_is_counted(user: User) -> None:
+    with (
+        Site() as site,
+        start_worker(app, pool="threads", concurrency=2, perform_ping_check=False, queues=["probes"]),
+    ):
+        make_monitor(user, url=site.url("/"))
+        make_monitor(user, url=site.url("/"), expect_status=418)
+        MonitorState.objects.update(next_due_at=utc_now() - timedelta(seconds=5), claimed_at=None)
+        before = scrape()
+        assert before["pulsekeeper_due"] == 2
+        assert 5 <= before["pulsekeeper_lag_seconds"] < 60
+        dispatch_due()
+        until(
+            lambda: (
+                scrape().get("pulsekeeper_probe_seconds_count") == 2
+                and not MonitorState.objects.exclude(claimed_at=None).exists()
+            ),
+            20,
+            "both are checked",
+        )
+        until(lambda: scrape()["pulsekeeper_record_results_sum"] == 2, 5, "it is told")
+        found = scrape()
+    assert found["pulsekeeper_checks_total{reason=none,verdict=up}"] == 1
+    assert found["pulsekeeper_checks_total{reason=http_failure,verdict=down}"] == 1
+    assert found["pulsekeeper_claims_total{type=http}"] == 2
+    assert found["pulsekeeper_record_results_sum"] == 2
+    assert found["pulsekeeper_probe_seconds_bucket{le=+Inf}"] == 2
+    assert found["pulsekeeper_dispatch_seconds_count"] == 1
+    assert found["pulsekeeper_due"] == found["pulsekeeper_lag_seconds"] == 0
+    assert 0 <= found["pulsekeeper_tick_age_seconds"] < 60
+
+
+def test_pings_are_counted_by_what_came_of_them(user: User, settings: Settings) -> None:
+    monitor = make_monitor(user, type="heartbeat", url="", interval_sec=60, grace_sec=0)
+    for second in (0, 1, 2):
+        record_ping(monitor.public_id, now=NOON + timedelta(seconds=second))
+    record_ping("mon_nothere", now=NOON)
+    late = NOON + timedelta(seconds=100)
+    sweep([claim.monitor_id for claim in claim_due(late, limit=10)], now=late)
+    settings.THROTTLES = settings.THROTTLES | {"pings": (1, 60)}
+    settings.THROTTLE_SCALE = 1
+    assert [Client().get("/v1/heartbeats/mon_x/ping").status_code for _ in range(2)] == [404, 429]
+    found = scrape()
+    outcomes = {"full": 1, "unchanged": 2, "unknown": 2, "throttled": 1}
+    assert {
+        outcome: found[f"pulsekeeper_pings_total{{outcome={outcome}}}"] for outcome in outcomes
+    } == outcomes
+    assert found["pulsekeeper_heartbeats_missed_total"] == 1
+
+
+def test_claims_that_are_lost_are_counted(user: User) -> None:
+    make_monitor(user)
+    MonitorState.objects.update(
+        next_due_at=utc_now() - timedelta(seconds=1)
+    )  # the lease of its first claim is over
+    dispatch_due()
+    assert scrape()["pulsekeeper_claims_lost_total{fate=again}"] == 1
+    assert scrape()["pulsekeeper_queue_length{queue=probes}"] == 1
+
+
+COUNT = """
+import django; django.setup()
+from core.metrics import Level
+from monitors.metrics import IN_FLIGHT, PINGS, PROBE_SECONDS
+import sys
+PINGS.add(3, "full")
+PROBE_SECONDS.observe([0.001, 0.02, 99.0])
+IN_FLIGHT.follow(lambda: 4)
+print("counted", flush=True)
+sys.stdin.readline()
+"""
+
+
+def counting(environment: dict[str, str]) -> subprocess.Popen[str]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", COUNT],
+        cwd=ROOT,
+        env=os.environ | environment | {"DJANGO_SETTINGS_MODULE": "config.settings"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "counted\n"
+    return process
+
+
+def test_two_processes_add_up_and_one_that_is_gone_still_counts() -> None:
+    processes = [counting({}) for _ in range(2)]
+    until(lambda: scrape()["pulsekeeper_in_flight"] == 8, 10, "both have told")
+    found = scrape()
+    assert found["pulsekeeper_pings_total{outcome=full}"] == 6
+    assert found["pulsekeeper_probe_seconds_count"] == 6
+    assert found["pulsekeeper_probe_seconds_sum"] == pytest.approx(2 * 99.021)
+    buckets = {
+        le: found[f"pulsekeeper_probe_seconds_bucket{{le={le}}}"] for le in ("0.005", "0.025", "60", "+Inf")
+    }
+    assert buckets == {"0.005": 2, "0.025": 4, "60": 4, "+Inf": 6}
+    for process in processes:
+        process.communicate("\n", timeout=20)
+    third = counting({})
+    third.communicate("\n", timeout=20)  # ends at once: what it counted is told on its way out
+    assert scrape()["pulsekeeper_pings_total{outcome=full}"] == 9
+
+
+def test_what_a_process_held_goes_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    process = counting({})
+    until(lambda: scrape()["pulsekeeper_in_flight"] == 4, 10, "it has told")
+    process.send_signal(signal.SIGKILL)
+    process.communicate(timeout=20)
+    assert scrape()["pulsekeeper_in_flight"] == 4, "not known to be gone yet"
+    monkeypatch.setattr(metrics, "LEVEL_KEPT_SEC", 0.0)
+    assert scrape()["pulsekeeper_in_flight"] == 0
+
+
+def test_a_forked_child_counts_for_itself() -> None:
+    instruments.PINGS.add(5, "full")
+    pid = os.fork()
+    if pid == 0:  # tells its own, and not the parent's five once more
+        instruments.PINGS.add(1, "full")
+        metrics.tell()
+        os._exit(0)
+    assert os.waitpid(pid, 0)[1] == 0
+    assert scrape()["pulsekeeper_pings_total{outcome=full}"] == 6
+
+
+def test_a_flushed_broker_begins_at_zero() -> None:
+    instruments.PINGS.add(5, "full")
+    assert scrape()["pulsekeeper_pings_total{outcome=full}"] == 5
+    empty_broker()
+    instruments.PINGS.add(2, "full")
+    assert scrape()["pulsekeeper_pings_total{outcome=full}"] == 2
+
+
+def test_without_the_broker_nothing_fails_and_nothing_is_lost(
+    settings: Settings, caplog: pytest.LogCaptureFixture, user: User
+) -> None:
+    alive = settings.REDIS_URL
+    settings.REDIS_URL = f"redis://127.0.0.1:{free_port()}/0"
+    monitor = make_monitor(user, type="heartbeat", url="")
+    with caplog.at_level(logging.INFO, logger="core"):
+        for second in range(3):
+            assert record_ping(monitor.public_id, now=NOON + timedelta(seconds=second))
+            metrics.tell()
+        found = scrape()
+        assert found["pulsekeeper_unreachable{source=broker}"] == 1
+        assert "pulsekeeper_due" in found
+        assert "pulsekeeper_in_flight" not in found
+        assert caplog.text.count("metrics wait for the broker") == 1
+        settings.REDIS_URL = alive
+        metrics.tell()
+        assert caplog.text.count("metrics are told again") == 1
+    assert scrape()["pulsekeeper_pings_total{outcome=unchanged}"] == 2
+
+
+def test_without_the_database_the_rest_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    instruments.PINGS.add(5, "full")
+    elsewhere = connections["default"].settings_dict | {"HOST": "127.0.0.1", "PORT": str(free_port())}
+    monkeypatch.setattr(connections["default"], "settings_dict", elsewhere)
+    found = scrape()
+    assert found["pulsekeeper_unreachable{source=database}"] == 1
+    assert found["pulsekeeper_pings_total{outcome=full}"] == 5
+    assert "pulsekeeper_due" not in found
+
+
+def test_a_scrape_is_good_for_a_while(monkeypatch: pytest.MonkeyPatch, user: User) -> None:
+    monkeypatch.setattr(shown, "FRESH_SEC", 60.0)
+    monkeypatch.setattr(shown, "REGISTRY", registry := CollectorRegistry())
+    registry.register(shown.PulsekeeperCollector())
+    assert scrape()["pulsekeeper_due"] == 0
+    make_monitor(user)
+    MonitorState.objects.update(next_due_at=utc_now() - timedelta(seconds=1))
+    assert scrape()["pulsekeeper_due"] == 0
+
+
+@pytest.mark.parametrize(
+    ("peer", "headers", "trusted", "status"),
+    [
+        ("127.0.0.1", {}, "", 200),
+        ("::1", {}, "", 200),
+        ("::ffff:127.0.0.1", {}, "", 200),
+        ("192.0.2.1", {}, "", 404),
+        ("10.1.2.3", {}, "", 200),
+        ("192.0.2.1", {"X-Forwarded-For": "127.0.0.1"}, "", 404),
+        # A proxy on this machine that nobody named: whom it speaks for is not known.
+        ("127.0.0.1", {"X-Forwarded-For": "127.0.0.1"}, "", 404),
+        ("127.0.0.1", {"Forwarded": "for=192.0.2.1"}, "", 404),
+        ("127.0.0.1", {"Via": "1.1 proxy"}, "", 404),
+        ("127.0.0.1", {"X-Forwarded-For": "192.0.2.1"}, "127.0.0.0/8", 404),
+        ("127.0.0.1", {"X-Forwarded-For": "10.1.2.3"}, "127.0.0.0/8", 200),
+        ("", {}, "", 404),
+    ],
+)
+def test_who_may_see_it(
+    settings: Settings, peer: str, headers: dict[str, str], trusted: str, status: int
+) -> None:
+    settings.METRICS_ALLOWED = (*settings.METRICS_ALLOWED, ip_network("10.1.0.0/16"))
+    settings.TRUSTED_PROXIES = tuple(ip_network(cidr) for cidr in trusted.split(",") if cidr)
+    answer = Client(REMOTE_ADDR=peer).get("/metrics", headers=headers)
+    assert answer.status_code == status
+    if status == 404:
+        assert answer.content == Client().get("/nothing").content
+
+
+def test_dropped_checks_are_counted_by_why() -> None:
+    instruments.CHECKS_DROPPED.add(0, "not_made")
+    instruments.CHECKS_DROPPED.add(2, "returned")
+    found = CheckOutcome(Verdict.DOWN, NOON, reason_code=ReasonCode.TIMEOUT)
+    instruments.count_group([found] * 3, seconds=0.2)
+    samples = scrape()
+    assert "pulsekeeper_checks_dropped_total{why=not_made}" not in samples
+    assert samples["pulsekeeper_checks_dropped_total{why=returned}"] == 2
+    assert samples["pulsekeeper_checks_total{reason=timeout,verdict=down}"] == 3
+
+
+def test_sums_of_an_older_version_are_left_out(settings: Settings) -> None:
+    with redis.Redis.from_url(settings.REDIS_URL) as broker:
+        broker.hset(metrics.KEY, mapping={"pulsekeeper_pings_total||": 5, "pulsekeeper_gone_total||": 1})
+    found = scrape()
+    assert not [name for name in found if name.startswith(("pulsekeeper_gone", "pulsekeeper_pings"))]

@@ -1,0 +1,261 @@
+"""The short way of a ping against the full one: it does the same where it does anything, and nothing otherwise."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
+
+import pytest
+from django.db import connection, transaction
+from django.test import Client
+from django.urls import resolve
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from accounts.models import User
+from checks.models import CheckResult
+from config.middleware import pings_first
+from core.db import release_connection
+from monitors import pulses
+from monitors.models import Monitor, MonitorState, StatusChange
+from monitors.pings import HeartbeatPing
+from monitors.pulses import record_ping
+from monitors.services import delete_monitor, mute_monitor, update_monitor
+from projects.access import Caller
+from tests.api.client import Api
+from tests.makers import NOON, make_monitor, make_user, state_of
+from tests.processes.waiting import until
+
+NOW = NOON + timedelta(minutes=5)
+
+
+def at(seconds: float) -> datetime:
+    return NOW + timedelta(seconds=seconds)
+
+
+@pytest.fixture
+def owner(db: None) -> User:
+    return make_user()
+
+
+def heartbeat(owner: User, *, configured: dict[str, Any] | None = None, **state: Any) -> Monitor:
+    """One that is up since long, but for what is given."""
+    monitor = make_monitor(owner, type="heartbeat", url="", interval_sec=60, grace_sec=10)
+    Monitor.objects.filter(pk=monitor.pk).update(**(configured or {"enabled": True}))
+    up = {"status": "up", "status_since": at(-120), "fresh": False, "last_ping_at": at(-30)} | {
+        "claim": 7,
+        "applied_claim": 7,
+        "next_due_at": at(40),
+        "last_checked_at": at(-30),
+    }
+    MonitorState.objects.filter(pk=monitor.pk).update(**(up | state))
+    return monitor
+
+
+def left(monitor: Monitor) -> dict[str, Any]:
+    """All that a ping can have written."""
+    state = MonitorState.objects.filter(pk=monitor.pk).values()
+    results = CheckResult.objects.filter(monitor_id=monitor.pk).order_by("claim", "checked_at")
+    changes = StatusChange.objects.filter(monitor=monitor).order_by("pk")
+
+    def rows(found: Any) -> list[dict[str, Any]]:
+        return [{name: row[name] for name in row if name not in ("id", "monitor_id")} for row in found]
+
+    return {"state": rows(state), "results": rows(results.values()), "changes": rows(changes.values())}
+
+
+# What is different from a heartbeat that is up and stays up, and whether the short way may take it all the same.
+DIFFERENCES: dict[str, tuple[dict[str, Any], dict[str, Any], bool]] = {
+    "nothing": ({}, {}, True),
+    "pinged at this moment": ({"last_ping_at": NOW}, {}, True),
+    "up since this moment": ({"status_since": NOW}, {}, True),
+    "overdue": ({"last_ping_at": at(-900), "next_due_at": at(-830)}, {}, True),
+    "claimed by a sweep": ({"claimed_at": at(-1), "slot_at": at(-2), "next_due_at": at(30)}, {}, True),
+    "armed": ({"armed_at": at(500), "next_due_at": at(500)}, {}, True),
+    "a latency": ({"last_latency_ms": 5, "last_connect_ms": 2, "last_ttfb_ms": 3}, {}, True),
+    "a certificate": ({"cert_expires_at": at(10_000), "domain_expires_at": at(20_000)}, {}, True),
+    "muted for long": ({"next_due_at": at(5_000)}, {"muted_until": at(5_000)}, True),
+    "a mute that ended": ({}, {"muted_until": at(-5)}, True),
+    "the longest gap": ({}, {"interval_sec": 2_147_483_647, "grace_sec": 2_147_483_647}, True),
+    "no grace": ({}, {"grace_sec": 0}, True),
+    "results not applied yet": ({"claim": 9}, {}, True),
+    "never pinged": ({"status": None, "status_since": None, "fresh": True, "last_ping_at": None}, {}, False),
+    "down": ({"status": "down"}, {}, False),
+    "down, recovering": ({"status": "down", "passes": 1}, {"recover_threshold": 3}, False),
+    "resumed": ({"fresh": True}, {}, False),
+    "failures": ({"failures": 1}, {}, False),
+    "failing": ({"failing_since": at(-50)}, {}, False),
+    "passes": ({"passes": 1}, {}, False),
+    "paused": ({"next_due_at": None}, {"enabled": False}, False),
+    "a clock that was ahead": ({"last_ping_at": at(3), "next_due_at": at(73)}, {}, False),
+    "up since later": ({"status_since": at(3)}, {}, False),
+}
+
+
+@pytest.mark.parametrize("difference", DIFFERENCES)
+def test_both_ways_leave_the_same(owner: User, difference: str) -> None:
+    state, configured, short = DIFFERENCES[difference]
+    one, other, third = (heartbeat(owner, configured=configured, **state) for _ in range(3))
+    assert record_ping(one.public_id, now=NOW)
+    assert pulses._record_under_lock(other.public_id, now=NOW)
+    assert left(one) == left(other)
+    before = left(third)
+    assert pulses._keep_up(third.public_id, now=NOW) is short
+    assert left(third) == (left(one) if short else before)
+
+
+MOMENTS = st.none() | st.integers(-200, 200).map(at)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.fixed_dictionaries(
+        {
+            "status": st.sampled_from(["up", "up", "up", "down", None]),
+            "fresh": st.sampled_from([False, False, False, True]),
+            "failures": st.sampled_from([0, 0, 0, 1]),
+            "passes": st.sampled_from([0, 0, 0, 1]),
+            "status_since": MOMENTS,
+            "failing_since": st.none() | MOMENTS,
+            "last_ping_at": MOMENTS,
+            "armed_at": MOMENTS,
+            "claimed_at": MOMENTS,
+            "next_due_at": MOMENTS,
+            "applied_claim": st.integers(0, 7),
+        }
+    ),
+    st.fixed_dictionaries(
+        {
+            "enabled": st.sampled_from([True, True, True, False]),
+            "muted_until": MOMENTS,
+            "interval_sec": st.integers(1, 300),
+            "grace_sec": st.integers(0, 300),
+            "recover_threshold": st.integers(1, 3),
+        }
+    ),
+)
+def test_both_ways_leave_the_same_whatever_they_find(
+    owner: User, state: dict[str, Any], configured: dict[str, Any]
+) -> None:
+    one, other = (heartbeat(owner, configured=configured, **state) for _ in range(2))
+    assert record_ping(one.public_id, now=NOW) is pulses._record_under_lock(other.public_id, now=NOW) is True
+    assert left(one) == left(other)
+
+
+def waits_for_a_lock() -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+        )
+        return bool(cursor.fetchone()[0])
+
+
+def pinged_amid(monitor: Monitor, change: Callable[[], object]) -> bool:
+    """Whether the ping was taken that came while `change` was made and not committed, and had to wait for it."""
+    taken: list[bool] = []
+
+    def ping() -> None:
+        taken.append(record_ping(monitor.public_id, now=NOW))
+        release_connection()
+
+    thread = threading.Thread(target=ping)
+    with transaction.atomic():
+        change()
+        thread.start()
+        until(waits_for_a_lock, 10, "the ping waits")
+    thread.join(10)
+    return taken == [True]
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(
+    ("given_fields", "due"),
+    [
+        ({"interval_sec": 300}, at(310)),
+        ({"grace_sec": 50}, at(110)),
+        ({"interval_sec": 300, "grace_sec": 0}, at(300)),
+        ({"name": "New"}, at(70)),
+    ],
+)
+def test_a_ping_that_waited_for_an_edit_goes_by_what_it_left(
+    owner: User, given_fields: dict[str, Any], due: datetime
+) -> None:
+    monitor = heartbeat(owner)
+    edit = partial(update_monitor, Caller(owner), monitor.public_id, given_fields, now=at(-1))
+    assert pinged_amid(monitor, edit)
+    state = state_of(monitor)
+    assert (state.next_due_at, state.last_ping_at, state.armed_at) == (due, NOW, None)
+    assert (state.claim, CheckResult.objects.filter(monitor_id=monitor.pk).count()) == (8, 1)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_ping_that_waited_for_a_mute_goes_by_it(owner: User) -> None:
+    monitor = heartbeat(owner)
+    assert pinged_amid(
+        monitor, partial(mute_monitor, Caller(owner), monitor.public_id, minutes=10, now=at(-1))
+    )
+    assert state_of(monitor).next_due_at == at(599)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_ping_that_waited_for_a_pause_is_only_noted(owner: User) -> None:
+    monitor = heartbeat(owner)
+    pause = partial(update_monitor, Caller(owner), monitor.public_id, {"enabled": False}, now=at(-1))
+    assert pinged_amid(monitor, pause)
+    state = state_of(monitor)
+    assert (state.next_due_at, state.last_ping_at, state.claim) == (None, NOW, 7)
+    assert not CheckResult.objects.filter(monitor_id=monitor.pk).exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_ping_that_waited_for_a_deletion_finds_nothing(owner: User) -> None:
+    monitor = heartbeat(owner)
+    assert not pinged_amid(monitor, partial(delete_monitor, Caller(owner), monitor.public_id))
+    assert not CheckResult.objects.filter(monitor_id=monitor.pk).exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_ping_that_waited_for_another_is_the_later_one(owner: User) -> None:
+    monitor = heartbeat(owner)
+    assert pinged_amid(monitor, partial(record_ping, monitor.public_id, now=at(-1)))
+    state = state_of(monitor)
+    assert (state.claim, state.applied_claim, state.last_ping_at) == (9, 9, NOW)
+    claims = CheckResult.objects.filter(monitor_id=monitor.pk).values_list("claim", flat=True)
+    assert sorted(claims) == [8, 9]
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "POST"])
+def test_the_short_cut_answers_what_the_endpoint_would(owner: User, method: str) -> None:
+    """And with the headers that every answer of ours has."""
+    monitor = heartbeat(owner, last_ping_at=NOON)
+    path = f"/v1/heartbeats/{monitor.public_id}/ping"
+    assert resolve(path).func.view_class is HeartbeatPing  # type: ignore[attr-defined]
+
+    def never(request: object) -> Any:
+        raise AssertionError("pings_first lets a ping through")
+
+    short = Client().generic(method, path)
+    request = short.wsgi_request
+    assert pings_first(never)(request).content == HeartbeatPing.as_view()(request, monitor.public_id).content
+    other = Client().get("/v1/nothing")
+    kept = {"X-Content-Type-Options", "X-Frame-Options", "Referrer-Policy", "Cross-Origin-Opener-Policy"}
+    assert kept <= set(short.headers)
+    assert {name: short.headers[name] for name in kept} == {name: other.headers[name] for name in kept}
+    assert short.headers["Content-Type"] == "application/json"
+
+
+def test_other_methods_and_bodies(owner: User) -> None:
+    path = f"/v1/heartbeats/{heartbeat(owner, last_ping_at=NOON).public_id}/ping"
+    refused = Api().send("PUT", path)
+    assert (refused.status, refused.json["error"]) == (405, "method_not_allowed")
+    assert "POST" in refused.headers["Allow"]
+    for content_type, body in [
+        ("text/plain", "exit 0"),
+        ("application/json", "{"),
+        ("multipart/form-data", b"\x00"),
+    ]:
+        assert Api().send("POST", path, body, content_type=content_type).json == {"ok": True}
+    assert Api().send("POST", path.replace("/ping", "/ping/")).status == 404

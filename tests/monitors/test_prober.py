@@ -1,0 +1,155 @@
+"""A worker's probe loop: what it does with batches that hang, a database that is away, and its own end."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+
+import pytest
+from django.db import connection, transaction
+
+from checks.engine import probe_engine
+from checks.models import CheckResult
+from checks.spec import CheckOutcome, Verdict
+from core.clock import utc_now
+from monitors.assignments import Assignment, load_assignments
+from monitors.ledger import Reading
+from monitors.models import Monitor, MonitorState
+from monitors.prober import Prober
+from monitors.scheduling import Claim, claim_due, start_runs
+from tests.makers import NOON, make_monitor, make_user, outcome, state_of
+from tests.targets.server import Hang, TargetServer, answer
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def targets() -> Iterator[TargetServer]:
+    with TargetServer() as server:
+        yield server
+
+
+@pytest.fixture
+def prober() -> Iterator[Prober]:
+    made = Prober(probe_engine())
+    yield made
+    made.drain(grace_sec=0)
+
+
+def assign(*urls: str, **given: object) -> list[Assignment]:
+    """A monitor of each URL, claimed."""
+    user = make_user()
+    for url in urls:
+        make_monitor(user, url=url, now=utc_now() - timedelta(minutes=10), first=Verdict.UP, **given)
+    claims = claim_due(utc_now(), limit=100)
+    assert len(claims) == len(urls)
+    return load_assignments([(claim.monitor_id, claim.number) for claim in claims])
+
+
+def wait_until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come about"
+        time.sleep(0.01)
+
+
+def results() -> int:
+    return CheckResult.objects.exclude(claim=1).count()
+
+
+def test_a_target_that_hangs_delays_nobody(prober: Prober, targets: TargetServer) -> None:
+    hanging, good = targets.serve([Hang()]), targets.serve([answer()])
+    both = assign(hanging.url(), good.url(), timeout_ms=60_000)
+    prober.submit(both)
+    wait_until(lambda: results() == 1)
+    prober.submit(assign(good.url("/later")))
+    wait_until(lambda: results() == 2)
+    assert prober.in_flight == 1
+    assert state_of_url(hanging.url()).claimed_at is not None
+
+
+def state_of_url(url: str) -> MonitorState:
+    return state_of(Monitor.objects.get(url=url))
+
+
+def test_who_asks_hears_when_it_is_recorded(prober: Prober, targets: TargetServer) -> None:
+    told: list[tuple[CheckOutcome | None, int]] = []
+    done = threading.Event()
+
+    def then(found: CheckOutcome | None) -> None:
+        told.append((found, results()))
+        connection.close()
+        done.set()
+
+    prober.submit(assign(targets.serve([answer()]).url()), then=then)
+    assert done.wait(20)
+    assert [(found is not None and found.verdict, count) for found, count in told] == [(Verdict.UP, 1)]
+
+
+def test_leaving_gives_back_what_does_not_end_in_time(prober: Prober, targets: TargetServer) -> None:
+    hanging = targets.serve([Hang()])
+    (assignment,) = assign(hanging.url(), timeout_ms=60_000)
+    prober.submit([assignment])
+    wait_until(lambda: hanging.connections)
+    before = state_of_url(hanging.url())
+    assert prober.drain(grace_sec=0.1) == 1
+    after = state_of_url(hanging.url())
+    assert (after.claimed_at, after.next_due_at) == (None, before.slot_at)
+    assert [claim.monitor_id for claim in claim_due(utc_now(), limit=10)] == [assignment.monitor_id]
+    assert results() == 0
+
+
+def test_leaving_lets_what_is_quick_end(prober: Prober, targets: TargetServer) -> None:
+    prober.submit(assign(*[targets.serve([answer()]).url() for _ in range(5)]))
+    assert prober.drain(grace_sec=20) == 0
+    assert results() == 5
+
+
+def test_a_fired_trigger_is_not_given_back(prober: Prober, targets: TargetServer) -> None:
+    hanging = targets.serve([Hang()])
+    (assignment,) = assign(hanging.url(), type="scheduler", method="POST", timeout_ms=60_000)
+    assert start_runs([Claim(assignment.monitor_id, assignment.claim)])
+    prober.submit([assignment])
+    wait_until(lambda: hanging.connections)
+    prober.drain(grace_sec=0)
+    assert state_of_url(hanging.url()).claimed_at is not None
+
+
+def test_results_wait_for_a_database_that_went_away(prober: Prober, targets: TargetServer) -> None:
+    site = targets.serve([answer()])
+    assigned = assign(site.url())
+    with transaction.atomic():
+        MonitorState.objects.select_for_update().get(pk=assigned[0].monitor_id)
+        prober.submit(assigned)
+        # Once it waits for our lock its session is ended, as a restart of the server would.
+        wait_until(end_whoever_waits)
+    wait_until(lambda: results() == 1)
+    assert site.connections == 1, "what was found is recorded, not checked again"
+
+
+def end_whoever_waits() -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND wait_event_type = 'Lock' AND pid <> pg_backend_pid()"
+        )
+        return bool(cursor.fetchall())
+
+
+def test_one_odd_result_costs_itself_alone(prober: Prober, caplog: pytest.LogCaptureFixture) -> None:
+    """A number that no column holds. No target can bring it about; a fault of ours might."""
+    good, odd = assign("http://127.0.0.1:9/good", "http://127.0.0.1:9/odd")
+    readings = [
+        Reading(
+            each.monitor_id,
+            each.claim,
+            each.config_version,
+            outcome(Verdict.UP, at=NOON, latency_ms=latency_ms),
+        )
+        for each, latency_ms in ((good, 20), (odd, 2**40))
+    ]
+    assert prober._store(readings) == {(good.monitor_id, good.claim)}
+    assert CheckResult.objects.exclude(claim=1).get().monitor_id == good.monitor_id
+    assert f"the result of monitor {odd.monitor_id} cannot be stored" in caplog.text

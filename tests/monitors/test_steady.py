@@ -1,0 +1,105 @@
+"""Checks that change nothing are recorded by the database alone: as the long way records them, column for column."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import transaction
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from checks.models import CheckResult
+from checks.spec import CheckOutcome, Verdict
+from monitors import recording, steady
+from monitors.ledger import Reading
+from monitors.models import Monitor, MonitorState, StatusChange
+from tests.makers import NOON, make_monitor, make_user, outcome
+
+pytestmark = pytest.mark.django_db
+
+UP, SLOW, DOWN = Verdict.UP, Verdict.SLOW, Verdict.DOWN
+SECOND = timedelta(seconds=1)
+
+STATES = st.fixed_dictionaries(
+    {
+        "status": st.sampled_from(["up", "slow", "down", None]),
+        "fresh": st.sampled_from([False, False, False, True]),
+        "failures": st.sampled_from([0, 0, 0, 1]),
+        "passes": st.sampled_from([0, 0, 0, 1]),
+        "failing_since": st.sampled_from([None, None, None, NOON - 5 * SECOND]),
+        "claim": st.sampled_from([7, 7, 7, 8]),
+        "applied_claim": st.sampled_from([6, 6, 3, 7]),
+        "claimed_at": st.sampled_from([NOON, NOON, None]),
+        "cert_expires_at": st.sampled_from([None, NOON]),
+    }
+)
+LATE = st.integers(-3, 400).map(lambda tenths: NOON + tenths * SECOND / 10) | st.just(NOON + 60 * SECOND)
+
+
+def two_alike(state: dict[str, Any], interval_sec: int) -> list[Monitor]:
+    user = make_user()
+    made = [make_monitor(user, interval_sec=interval_sec, recover_threshold=2) for _ in range(2)]
+    Monitor.objects.filter(owner=user).update(interval_sec=interval_sec)
+    MonitorState.objects.filter(monitor__owner=user).update(
+        slot_at=NOON, next_due_at=NOON + 40 * SECOND, status_since=NOON - 60 * SECOND, **state
+    )
+    return made
+
+
+def traces(monitor: Monitor) -> tuple[Any, ...]:
+    """Everything that recording writes, without what tells the two monitors apart."""
+    state = MonitorState.objects.filter(pk=monitor.pk).values().get()
+    results = CheckResult.objects.filter(monitor_id=monitor.pk)
+    changes = StatusChange.objects.filter(monitor=monitor)
+    return (
+        {name: value for name, value in state.items() if name != "monitor_id"},
+        list(results.values_list("claim", "checked_at", "verdict", "latency_ms", "http_status", "detail")),
+        list(changes.values_list("at", "before", "after", "claim", "failing_since", "reason_code")),
+    )
+
+
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    state=STATES,
+    verdict=st.sampled_from([UP, UP, SLOW, DOWN]),
+    now=LATE,
+    interval_sec=st.sampled_from([1, 3, 10, 60, 86_400]),
+    config_version=st.sampled_from([1, 1, 1, 2]),
+    certificate=st.sampled_from([None, NOON + 60 * SECOND]),
+)
+@example(
+    state={"status": "up", "fresh": False, "failures": 0, "passes": 0, "failing_since": None, "claim": 7}
+    | {"applied_claim": 6, "claimed_at": NOON, "cert_expires_at": None},
+    verdict=UP,
+    now=NOON + 3 * SECOND,
+    interval_sec=3,
+    config_version=1,
+    certificate=None,
+)
+def test_both_ways_leave_the_same(
+    state: dict[str, Any],
+    verdict: Verdict,
+    now: Any,
+    interval_sec: int,
+    config_version: int,
+    certificate: Any,
+) -> None:
+    short, long = two_alike(state, interval_sec)
+    found: CheckOutcome = replace(outcome(verdict, at=NOON + SECOND), cert_expires_at=certificate)
+    recording.record([Reading(short.pk, 7, config_version, found)], now=now)
+    with transaction.atomic():
+        recording._move([Reading(long.pk, 7, config_version, found)], now=now)
+    assert traces(short) == traces(long)
+
+
+def test_a_pass_like_the_last_one_goes_the_short_way() -> None:
+    monitor = make_monitor(make_user(), first=UP)
+    MonitorState.objects.filter(pk=monitor.pk).update(claim=2, claimed_at=NOON, slot_at=NOON)
+    reading = Reading(monitor.pk, 2, 1, outcome(UP, at=NOON + SECOND))
+    with transaction.atomic():
+        steady.hold([monitor.pk])
+        assert steady.confirm([reading], now=NOON + SECOND) == []
+    assert CheckResult.objects.filter(monitor_id=monitor.pk).count() == 2

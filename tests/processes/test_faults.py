@@ -1,0 +1,32 @@
+"""The short version of `make faults`: half a minute of kills, and an account of every monitor."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.processes.up import ROOT
+
+pytestmark = pytest.mark.xdist_group("up")
+
+SECONDS = 12
+LONGEST = 240  # with the start, a lease, and a machine that is busy with other tests
+
+
+def test_nothing_is_lost_when_things_die(clean_environment: dict[str, str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.faults"],
+        cwd=ROOT,
+        env=clean_environment | {"SEED": "5", "MONITORS": "150", "SECONDS_TO_RUN": str(SECONDS)},
+        capture_output=True,
+        text=True,
+        timeout=LONGEST,
+        check=False,
+    )
+    assert done.stdout, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert done.returncode == 0, f"{found}\n{done.stderr}"
+    assert (found["monitors"], found["kills"] >= 5) == (150, True)

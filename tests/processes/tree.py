@@ -1,0 +1,147 @@
+"""The Procfile's processes under a driver's own hand: started, killed at will, and started again.
+
+Not the supervisor of `up`: that gives up on what keeps dying, as a faults driver makes it do, and runs one of each.
+The lines are read when they are needed, so that what is measured and killed is what is deployed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from honcho.environ import parse_procfile
+
+ROOT = Path(__file__).resolve().parents[2]
+STOP_SECONDS = 10
+_PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None)
+
+
+@dataclass
+class Member:
+    """One process of the tree; `process` is None before its start and between a death and the next start."""
+
+    name: str
+    kind: str
+    command: str
+    process: subprocess.Popen[bytes] | None = None
+    started_at: float = field(default=0.0)
+
+    @property
+    def pid(self) -> int | None:
+        return None if self.process is None else self.process.pid
+
+
+class Tree:
+    """Call it from one thread, which outlives the tree: the kernel ends the children with that thread."""
+
+    def __init__(self, environment: Mapping[str, str], logs: Path, *, counts: Mapping[str, int]) -> None:
+        """`counts` says how many there are of a process type; one of those that it does not name."""
+        path = f"{Path(sys.executable).parent}{os.pathsep}{environment.get('PATH', os.defpath)}"
+        self._environment = {**environment, "PATH": path, "PYTHONUNBUFFERED": "1"}
+        self._logs = logs
+        self.members: dict[str, Member] = {}
+        for kind, command in parse_procfile((ROOT / "Procfile").read_text()).processes.items():
+            for number in range(counts.get(kind, 1)):
+                name = f"{kind}-{number + 1}"
+                # Two workers of one node name would answer for each other.
+                own = re.sub(r"--hostname (\w+)@", rf"--hostname \1-{number + 1}@", command)
+                own = own.replace("/beat-schedule", f"/{name}-schedule")
+                self.members[name] = Member(name, kind, own)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Start whoever does not run."""
+        for member in self.members.values():
+            if member.process is None:
+                self.start_one(member.name)
+
+    def start_one(self, name: str) -> None:
+        member = self.members[name]
+        assert member.process is None
+        with self.log(name).open("ab") as log:
+            member.process = subprocess.Popen(
+                ["/bin/sh", "-c", member.command],
+                cwd=ROOT,
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # what it starts is in its group, and ends with it
+                preexec_fn=_die_with_parent,
+            )
+        member.started_at = time.monotonic()
+
+    def kill(self, name: str) -> None:
+        """End it without a word, and all that it has started."""
+        member = self.members[name]
+        assert member.process is not None
+        # Its group bears its number, which stays taken until it is reaped.
+        os.killpg(member.process.pid, signal.SIGKILL)
+        member.process.wait()
+        member.process = None
+
+    def terminate(self, name: str) -> bool:
+        """Ask it to end, as a deploy does; whether it did so in time."""
+        member = self.members[name]
+        assert member.process is not None
+        member.process.terminate()
+        in_time = self._ended(member.process, time.monotonic() + STOP_SECONDS)
+        self.kill(name)
+        return in_time
+
+    def ended(self) -> list[str]:
+        """Those that have ended unasked, whose leftovers are cleared away; `start` has them run again."""
+        found = []
+        for member in self.members.values():
+            if member.process is not None and self._ended(member.process, time.monotonic()):
+                self.kill(member.name)
+                found.append(member.name)
+        return found
+
+    def stop(self) -> None:
+        running = [member for member in self.members.values() if member.process is not None]
+        for member in running:
+            assert member.process is not None
+            member.process.terminate()
+        deadline = time.monotonic() + STOP_SECONDS
+        for member in running:
+            assert member.process is not None
+            self._ended(member.process, deadline)
+            self.kill(member.name)
+
+    def log(self, name: str) -> Path:
+        return self._logs / f"{name}.log"
+
+    @staticmethod
+    def _ended(process: subprocess.Popen[bytes], deadline: float) -> bool:
+        """Wait for its end without reaping it, so that its group can still be named."""
+        options = os.WEXITED | os.WNOWAIT | os.WNOHANG
+        while os.waitid(os.P_PID, process.pid, options) is None:
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(0.02)
+        return True
+
+
+def _die_with_parent() -> None:
+    if sys.platform == "linux":
+        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

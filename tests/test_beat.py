@@ -1,0 +1,52 @@
+"""Beat alone: it sends what is in its table, and loads nothing of what that runs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from django.conf import settings
+
+from config.beat import app as beat
+from config.celery import app
+from monitors.backlog import queued
+from tests.makers import empty_broker
+from tests.processes.waiting import until
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_it_names_tasks_that_there_are() -> None:
+    app.loader.import_default_modules()
+    entries = beat.conf.beat_schedule.values()
+    assert entries
+    assert {entry["task"] for entry in entries} <= set(app.tasks)
+    assert beat.conf.beat_schedule == app.conf.beat_schedule
+
+
+@pytest.mark.parametrize("spared", ["django.contrib.admin", "rest_framework", "monitors.models", "pycurl"])
+def test_it_loads_no_code_of_tasks(spared: str) -> None:
+    code = (
+        "import sys, config.beat; app = config.beat.app; app.finalize(); app.loader.import_default_modules()\n"
+        f"assert app.conf.beat_schedule; sys.exit({spared!r} in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, timeout=60)
+
+
+def test_it_sends(tmp_path: Path) -> None:
+    empty_broker()
+    arguments = ["--quiet", "beat", "--schedule", str(tmp_path / "schedule"), "--pidfile="]
+    with subprocess.Popen(
+        [sys.executable, "-m", "celery", "-A", "config.beat", *arguments],
+        cwd=ROOT,
+        env=os.environ | {"REDIS_URL": settings.REDIS_URL or ""},
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        try:
+            until(lambda: queued("dispatch") >= 2, 30, "ticks are sent")
+        finally:
+            process.terminate()
+    empty_broker()
