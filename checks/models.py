@@ -40,6 +40,13 @@ class CheckResult(models.Model):
         indexes: ClassVar = [
             # By hour, not by time: the rows of an hour share one entry, which makes it a sixth as large.
             models.Index("monitor_id", HourOf("checked_at"), name="result_hours"),
+            # Failures are few and looked for by themselves; of passes this costs nothing but the comparison.
+            models.Index(
+                "monitor_id",
+                HourOf("checked_at"),
+                name="result_failures",
+                condition=~models.Q(verdict=Verdict.UP.value),
+            ),
             # Rows come in the order of time, so an hour of everybody's is a short stretch of the table.
             BrinIndex(fields=["checked_at"], autosummarize=True, name="result_times"),
         ]

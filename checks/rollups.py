@@ -20,7 +20,7 @@ from checks.hours import HOUR, HOUR_OF_CHECK, start_of_hour
 from checks.models import RollupProgress
 from checks.partitions import RESULTS, parts
 from core.bulk import insert_rows
-from core.db import try_hold
+from core.db import hold, try_hold
 
 logger = logging.getLogger(__name__)
 
@@ -70,8 +70,20 @@ def roll_up(now: datetime, *, most: int = HOURS_PER_RUN) -> int:
     return done
 
 
-def roll_up_between(start: datetime, end: datetime) -> None:
-    """Roll up whole hours of everybody's, in the caller's transaction and under its lock."""
+def roll_up_past(start: datetime, end: datetime) -> None:
+    """Roll up the whole hours of [start, end) for results that were not recorded but put there."""
+    day = start
+    while day < end:
+        with transaction.atomic(durable=True):
+            hold(LOCK)
+            _roll_up_between(day, min(day + timedelta(days=1), end))
+        day += timedelta(days=1)
+    # Where nothing was rolled up before. Otherwise the job goes on where it is, and comes here once more.
+    RollupProgress.objects.get_or_create(id=1)
+    RollupProgress.objects.filter(rolled_until=None).update(closed_until=end, rolled_until=end)
+
+
+def _roll_up_between(start: datetime, end: datetime) -> None:
     with connection.cursor() as cursor:
         cursor.execute(_ROLL_UP.format(source="checks_checkresult AS result"), {"start": start, "end": end})
 
@@ -142,7 +154,7 @@ def _roll_up_next() -> bool:
         start, closed = progress.rolled_until, progress.closed_until
         if start is None or closed is None or start >= closed:
             return False
-        roll_up_between(start, start + HOUR)
+        _roll_up_between(start, start + HOUR)
         progress.rolled_until = start + HOUR
         progress.save(update_fields=["rolled_until"])
     logger.debug("rolled up %s", start)

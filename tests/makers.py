@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -14,6 +15,7 @@ from django.db import connection
 
 from accounts.models import Plan, User
 from accounts.services import create_account
+from checks.partitions import SERIES, make, parts
 from checks.spec import CheckOutcome, ReasonCode, Verdict
 from core.errors import ApiError
 from monitors.ledger import Reading
@@ -83,6 +85,20 @@ def state_of(monitor: Monitor) -> MonitorState:
 
 def minutes(count: float) -> timedelta:
     return timedelta(minutes=count)
+
+
+@contextmanager
+def own_partitions() -> Iterator[None]:
+    """Partitions that are made or dropped meanwhile are put back to what the migrations made. Not in a transaction."""
+    before = {series: parts(series) for series in SERIES}
+    try:
+        yield
+    finally:
+        for series, there in before.items():
+            for start, _ in set(parts(series)) - set(there):
+                with connection.cursor() as cursor:
+                    cursor.execute(f"DROP TABLE {series.name(start)}")
+            make(series, there)
 
 
 def empty_broker() -> None:

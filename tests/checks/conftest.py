@@ -3,11 +3,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from django.db import connection
 
-from checks.partitions import SERIES, make, parts
 from checks.probes import ProbeEngine
 from core.egress import EgressGuard, parse_networks
+from tests.makers import own_partitions
 from tests.targets.certificates import Certificates
 from tests.targets.server import TargetServer
 
@@ -31,13 +30,8 @@ def targets() -> Iterator[TargetServer]:
         yield server
 
 
-@pytest.fixture
-def own_partitions(transactional_db: None) -> Iterator[None]:
+@pytest.fixture(name="own_partitions")
+def _own(transactional_db: None) -> Iterator[None]:
     """The partitions that the migrations made, which the test may add to and take from."""
-    before = {series: parts(series) for series in SERIES}
-    yield
-    for series, there in before.items():
-        for start, _ in set(parts(series)) - set(there):
-            with connection.cursor() as cursor:
-                cursor.execute(f"DROP TABLE {series.name(start)}")
-        make(series, there)
+    with own_partitions():
+        yield

@@ -1,0 +1,212 @@
+"""Does the API answer as fast with 30 days of results as with one? Lists, uptime and history (issue 5).
+
+    python benchmarks/history.py [--monitors 200] [--days 30] [--requests 100]
+
+Two sets of private servers, each with granian as the Procfile starts it, filled by `manage.py seed_history`: one
+with a day, one with as many as asked for, which are kept (RESULTS_KEPT_DAYS) for this. Requests go over loopback http
+to the one and the other in turn, so that whatever else the machine does falls on both. 200 monitors at 60 s for 30
+days are 8.6 million results: about 1 GB, and a minute or two.
+
+The last line printed is one JSON object: medians in ms, the ratio of each pair, and the bytes of table and indexes
+that a check takes. Exits 1 where an answer was wrong, a ratio is over 1.2, or a check takes over 120 bytes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import requests
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from benchmarks.api import wait_until_answering
+from config.embedded import embedded_servers, load_or_create_secrets
+
+ROOT = Path(__file__).resolve().parent.parent
+MOST_RATIO = 1.2
+MOST_BYTES = 120
+EMAIL, PASSWORD = "bench@example.com", "a fine long password"
+
+ACCOUNT = """
+import django; django.setup()
+import sys
+from accounts.models import Plan
+from accounts.services import create_account
+Plan.objects.update(monitor_limit=1_000_000)
+create_account(email=sys.argv[1], password=sys.argv[2], plan="pro")
+"""
+BYTES = """
+import django; django.setup()
+from django.db import connection
+from checks.models import CheckResult
+with connection.cursor() as cursor:
+    cursor.execute("SELECT sum(pg_total_relation_size(relid)) FROM pg_partition_tree('checks_checkresult')")
+    print(cursor.fetchone()[0] / CheckResult.objects.count())
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    days: int
+    address: str
+    session: requests.Session
+    bytes_per_check: float
+
+    def get(self, path: str) -> tuple[Any, float]:
+        """The answer, and how long it took in ms."""
+        start = time.perf_counter()
+        answer = self.session.get(f"{self.address}{path}", timeout=60)
+        taken = (time.perf_counter() - start) * 1000
+        if not answer.ok:
+            raise SystemExit(f"{path} with {self.days} days: {answer.status_code} {answer.text[:300]}")
+        return answer.json(), taken
+
+
+@contextmanager
+def deployed(*, monitors: int, days: int) -> Iterator[Deployment]:
+    with (
+        tempfile.TemporaryDirectory(prefix="pulsekeeper-bench-") as folder,
+        embedded_servers(Path(folder)) as servers,
+    ):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        environment = {
+            **os.environ,
+            **load_or_create_secrets(Path(folder)),
+            "DATA_DIR": folder,
+            "DATABASE_URL": servers.database_url,
+            "REDIS_URL": servers.redis_url,
+            "THROTTLE_SCALE": "0",
+            "RESULTS_KEPT_DAYS": str(max(days + 1, 14)),
+            "DJANGO_SETTINGS_MODULE": "config.settings",
+        }
+
+        def run(*command: str) -> str:
+            done = subprocess.run(
+                [sys.executable, *command],
+                cwd=ROOT,
+                env=environment,
+                check=True,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            return done.stdout.strip()
+
+        run("manage.py", "migrate", "--verbosity", "0")
+        run("-c", ACCOUNT, EMAIL, PASSWORD)
+        start = time.monotonic()
+        seeded = run(
+            "manage.py", "seed_history", f"--monitors={monitors}", f"--days={days}", f"--email={EMAIL}",
+            "--yes-this-is-not-production",
+        )  # fmt: skip
+        bytes_per_check = float(run("-c", BYTES))
+        print(
+            f"{days} days: {seeded.splitlines()[0]} in {time.monotonic() - start:.0f} s, "
+            f"{bytes_per_check:.1f} bytes a check",
+            flush=True,
+        )
+        granian = str(Path(sys.executable).with_name("granian"))
+        options = [
+            "--interface",
+            "wsgi",
+            "--port",
+            str(port),
+            "--workers",
+            "1",
+            "--blocking-threads",
+            "32",
+            "--no-ws",
+        ]
+        with subprocess.Popen(
+            [granian, *options, "--log-level", "warning", "config.wsgi:application"],
+            cwd=ROOT,
+            env=environment,
+        ) as web:
+            try:
+                address = f"http://127.0.0.1:{port}"
+                wait_until_answering(address)
+                yield Deployment(days, address, _signed_in(address), bytes_per_check)
+            finally:
+                web.terminate()
+
+
+def _signed_in(address: str) -> requests.Session:
+    session = requests.Session()
+    session.trust_env = False
+    answer = session.post(f"{address}/v1/sessions", json={"email": EMAIL, "password": PASSWORD}, timeout=30)
+    answer.raise_for_status()
+    session.headers["Authorization"] = f"Bearer {answer.json()['token']}"
+    return session
+
+
+def compare(one: Deployment, many: Deployment, *, monitors: int, times: int) -> dict[str, float]:
+    """Medians of both for each kind of request, the two asked in turn; a monitor's past is another one's each time."""
+    listed = {each: [monitor["id"] for monitor in each.get("/v1/monitors")[0]] for each in (one, many)}
+    paths = {
+        "list": ("/v1/monitors", monitors),
+        "monitor": ("/v1/monitors/{}", None),
+        "history": ("/v1/monitors/{}/checks", 100),
+        "history_down": ("/v1/monitors/{}/checks?status=down&limit=10", None),
+        "uptime_7_days": ("/v1/monitors/{}/uptime", 7),
+        "uptime_90_days": ("/v1/monitors/{}/uptime?days=90", 90),
+    }
+    found: dict[str, float] = {}
+    for name, (path, rows) in paths.items():
+        taken: dict[Deployment, list[float]] = {one: [], many: []}
+        for number in range(times + 5):
+            order = (one, many) if number % 2 else (many, one)
+            for each in order:
+                answer, ms = each.get(path.format(listed[each][number % monitors]))
+                if rows is not None and len(answer) != rows:
+                    raise SystemExit(f"{name} with {each.days} days: {len(answer)} rows, not {rows}")
+                if number >= 5:  # the first ones warm up
+                    taken[each].append(ms)
+        medians = [statistics.median(taken[each]) for each in (one, many)]
+        found |= {
+            f"{name}_{one.days}_day_ms": round(medians[0], 2),
+            f"{name}_{many.days}_days_ms": round(medians[1], 2),
+            f"{name}_ratio": round(medians[1] / medians[0], 3),
+        }
+        print(
+            f"{name}: {medians[0]:.2f} ms with {one.days} day, {medians[1]:.2f} ms with {many.days}",
+            flush=True,
+        )
+    return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--monitors", type=int, default=200)
+    parser.add_argument("--days", type=int, default=30)
+    parser.add_argument("--requests", type=int, default=100, help="of each kind to each")
+    options = parser.parse_args()
+    with ExitStack() as stack:
+        one, many = (
+            stack.enter_context(deployed(monitors=options.monitors, days=days)) for days in (1, options.days)
+        )
+        found = compare(one, many, monitors=options.monitors, times=options.requests)
+    found["bytes_per_check"] = round(many.bytes_per_check, 1)
+    ratios = {name: value for name, value in found.items() if name.endswith("_ratio")}
+    good = max(ratios.values()) <= MOST_RATIO and many.bytes_per_check <= MOST_BYTES
+    print(json.dumps(found | {"worst_ratio": max(ratios.values()), "goal_met": good}))
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,142 @@
+"""A past that never was, made by the database in a few statements: for benchmarks and for trying things out.
+
+Every monitor is up but for an outage of ten checks every three days, at a time of its own, so that results, roll-ups
+and status changes tell the same story.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db import connection, transaction
+
+from accounts.models import User
+from checks.hours import start_of_hour
+from checks.partitions import RESULTS, ROLLUPS, Series, make
+from checks.rollups import GRACE, roll_up_past
+from core.clock import EPOCH
+from monitors.drafts import Draft
+from monitors.models import Monitor, MonitorState, draft_columns
+
+_OUTAGE_SLOTS = 10
+_OUTAGE_EVERY = timedelta(days=3)
+
+# Slots are counted from the epoch. The monitors' numbers shift their outages, and spread them over the interval.
+_IN_OUTAGE = "(slot + number * 997) %% %(every)s < %(outage)s"
+_AT = "to_timestamp(slot * %(interval)s + number %% %(interval)s)"
+_MONITORS = "unnest(%(ids)s::bigint[]) WITH ORDINALITY AS monitor (id, number)"
+_RESULTS = f"""
+    INSERT INTO checks_checkresult (
+        monitor_id, checked_at, claim, latency_ms, connect_ms, ttfb_ms, http_status, verdict, reason_code, detail)
+    SELECT id, {_AT}, slot - %(first)s + 1, latency, latency / 4, latency / 2,
+           CASE WHEN down THEN 500 ELSE 200 END,
+           CASE WHEN down THEN 'down' ELSE 'up' END,
+           CASE WHEN down THEN 'http_failure' END,
+           CASE WHEN down THEN 'Answered 500.' END
+      FROM generate_series(%(start)s::bigint, %(end)s - 1) AS slot,
+           {_MONITORS},
+           LATERAL (SELECT {_IN_OUTAGE} AS down, 20 + (slot * 7919 + number * 104729) %% 200 AS latency) AS found
+"""
+_CHANGES = f"""
+    INSERT INTO monitors_statuschange (
+        monitor_id, kind, at, before, after, claim, failing_since, reason_code, detail, processed_at)
+    SELECT id, 'status', at, before, after, slot - %(first)s + 1,
+           CASE WHEN after = 'down' THEN at END,
+           CASE WHEN after = 'down' THEN 'http_failure' END,
+           CASE WHEN after = 'down' THEN 'Answered 500.' END,
+           at  -- nobody is to be alerted
+      FROM (
+            SELECT id, slot, {_AT} AS at,
+                   CASE WHEN {_IN_OUTAGE} THEN 'down' ELSE 'up' END AS after,
+                   CASE WHEN slot = %(first)s THEN NULL
+                        WHEN {_IN_OUTAGE.replace("slot", "slot - 1")} THEN 'down' ELSE 'up' END AS before
+              FROM generate_series(%(start)s::bigint, %(end)s - 1) AS slot, {_MONITORS}
+           ) AS standing
+     WHERE before IS DISTINCT FROM after
+     ORDER BY at
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Seeded:
+    monitors: int
+    results: int
+    changes: int
+
+
+def seed_history(owner: User, *, monitors: int, days: int, interval_sec: int, now: datetime) -> Seeded:
+    """Monitors of `owner` with a past of so many days, until now. They are never due: nobody checks them."""
+    first, end = (_slot(moment, interval_sec) for moment in (now - timedelta(days=days), now))
+    start = EPOCH + timedelta(seconds=first * interval_sec)
+    for series in (RESULTS, ROLLUPS):
+        make(series, _parts_between(series, start, now))
+    ids = _make_monitors(owner, monitors, interval_sec=interval_sec, at=start)
+    given: dict[str, Any] = {
+        "ids": ids,
+        "interval": interval_sec,
+        "every": int(_OUTAGE_EVERY.total_seconds()) // interval_sec,
+        "outage": _OUTAGE_SLOTS,
+        "first": first,
+    }
+    results = changes = 0
+    per_day = 86_400 // interval_sec
+    for day in range(first, end, per_day):
+        span = {"start": day, "end": min(day + per_day, end)}
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute(_RESULTS, given | span)
+            results += cursor.rowcount
+            cursor.execute(_CHANGES, given | span)
+            changes += cursor.rowcount
+    roll_up_past(start_of_hour(start), start_of_hour(now - GRACE))
+    _make_states(ids, claims=end - first, now=now)
+    with connection.cursor() as cursor:
+        cursor.execute("VACUUM ANALYZE")
+    return Seeded(len(ids), results, changes)
+
+
+def _slot(moment: datetime, interval_sec: int) -> int:
+    return int((moment - EPOCH).total_seconds()) // interval_sec
+
+
+def _parts_between(series: Series, start: datetime, end: datetime) -> list[tuple[datetime, datetime]]:
+    found = [series.bounds(start)]
+    while found[-1][1] <= end:
+        found.append(series.bounds(found[-1][1]))
+    return found
+
+
+def _make_monitors(owner: User, count: int, *, interval_sec: int, at: datetime) -> list[int]:
+    columns = draft_columns(Draft(interval_sec=interval_sec, url="http://seeded.invalid/", name="Seeded"))
+    made = Monitor.objects.bulk_create(
+        (Monitor(owner=owner, created_at=at, **columns) for _ in range(count)), batch_size=2_000
+    )
+    return [monitor.pk for monitor in made]
+
+
+def _make_states(ids: Sequence[int], *, claims: int, now: datetime) -> None:
+    with connection.cursor() as cursor:
+        # Of each its last status change: what it leads to.
+        cursor.execute(
+            "SELECT DISTINCT ON (monitor_id) monitor_id, after, at FROM monitors_statuschange"
+            " WHERE monitor_id = ANY (%s) ORDER BY monitor_id, at DESC",
+            [list(ids)],
+        )
+        standing = cursor.fetchall()
+    MonitorState.objects.bulk_create(
+        (
+            MonitorState(
+                monitor_id=monitor_id,
+                status=status,
+                status_since=since,
+                fresh=False,
+                claim=claims,
+                applied_claim=claims,
+                last_checked_at=now,
+            )
+            for monitor_id, status, since in standing
+        ),
+        batch_size=2_000,
+    )

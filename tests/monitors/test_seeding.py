@@ -1,0 +1,50 @@
+"""The seeded past: its results, roll-ups and status changes agree."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from accounts.models import User
+from checks.models import CheckResult, HourlyRollup
+from checks.rollups import roll_up, rolled_until
+from core.clock import utc_now
+from monitors.history import daily_uptime
+from monitors.models import Monitor, StatusChange
+from monitors.selectors import statistics
+from tests.makers import make_user, own_partitions, state_of
+
+
+def test_it_is_refused_where_it_may_be_production() -> None:
+    with pytest.raises(CommandError, match="yes-this-is-not-production"):
+        call_command("seed_history", monitors=1, days=1)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_past_of_four_days() -> None:
+    user = make_user()
+    with own_partitions():
+        call_command("seed_history", monitors=3, days=4, interval=300, email=user.email, sure=True)
+        now = utc_now()
+        assert User.objects.count() == 1
+        assert CheckResult.objects.count() == 3 * 4 * 288
+        downs = CheckResult.objects.filter(verdict="down").count()
+        outages = StatusChange.objects.filter(after="down").count()
+        assert outages >= 3
+        assert outages * 10 - 60 <= downs <= outages * 10
+        assert not StatusChange.objects.filter(processed_at=None).exists()
+        rolled = HourlyRollup.objects.values_list("up", "slow", "down")
+        until = rolled_until()
+        assert until is not None
+        assert until > now - timedelta(hours=1, minutes=5)
+        assert sum(map(sum, rolled)) == CheckResult.objects.filter(checked_at__lt=until).count()
+        for monitor in Monitor.objects.select_related("state"):
+            days = daily_uptime(monitor, days=5, now=now)
+            seconds = sum(day.down_sec for day in days)
+            assert seconds == pytest.approx(300 * 10 * sum(day.incidents for day in days), abs=3000)
+            assert all(day.avg_latency_ms for day in days[1:])
+            assert state_of(monitor).next_due_at is None
+            assert statistics([monitor], now=now)[monitor.pk].avg_latency_24h is not None
+        assert roll_up(now) == 0
