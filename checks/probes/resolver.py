@@ -26,7 +26,9 @@ _MAX_REMEMBERED = 10_000
 # itself for servers that answer quickly, and a lost answer to AAAA delays the one to A by one try.
 _TRY_SECONDS = 0.25
 _TRIES = 6
-_LONELY_SECONDS = 0.6  # how long an A record is waited for before AAAA alone will do: its second try and more
+# How long an A record is waited for before AAAA alone will do. Long, because a machine without IPv6 can do nothing
+# with it and would call the target down; short of the usual timeout, because a zone that drops A is up for others.
+_LONELY_SECONDS = 2.0
 _JOIN_SECONDS = 5.0  # a lookup this old is between late tries; who asks now is better served by a new one
 _MOST_ALONE = 64  # lookups with a socket and a thread of their own
 _NAME_CHARS = 120  # of a name in a sentence
@@ -34,10 +36,14 @@ _NAME_CHARS = 120  # of a name in a sentence
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """`addresses` in libcurl's spelling, comma separated, in the order to try them; or `error`, a sentence."""
+    """`addresses` in libcurl's spelling, comma separated, in the order to try them; or `error`, a sentence.
+
+    `ours`: no name server could be reached at all, which says nothing about the name.
+    """
 
     addresses: str = ""
     error: str | None = None
+    ours: bool = False
 
 
 class _Lookup:
@@ -61,7 +67,7 @@ _ERRORS = {
     errno.ARES_ENODATA: "The name {name} has no address; add an A or AAAA record to its zone.",
     errno.ARES_ETIMEOUT: "The name servers gave no answer for {name}; check that those of its zone are up.",
     errno.ARES_EBADNAME: "The name {name} could not be resolved: it is no valid domain name; check its spelling.",
-    errno.ARES_ECONNREFUSED: "The name {name} could not be looked up: Pulsekeeper reaches no name server.",
+    errno.ARES_ECONNREFUSED: "no name server could be reached",
 } | dict.fromkeys(
     (
         errno.ARES_ESERVFAIL,
@@ -76,7 +82,8 @@ _OTHER_ERROR = "The name {name} could not be resolved; check its DNS records."
 
 
 def _failed(host: str, status: int) -> Answer:
-    return Answer(error=_ERRORS.get(status, _OTHER_ERROR).format(name=shorten(host, limit=_NAME_CHARS)))
+    error = _ERRORS.get(status, _OTHER_ERROR).format(name=shorten(host, limit=_NAME_CHARS))
+    return Answer(error=error, ours=status == errno.ARES_ECONNREFUSED)
 
 
 def _addresses(found: pycares.AddrInfoResult) -> str:
@@ -199,7 +206,7 @@ class Resolver:
 
     def _take_lonely(self, lookup: _Lookup, found: pycares.AddrInfoResult | None, _status: int) -> None:
         if found is not None:
-            self._settle(lookup, found, errno.ARES_SUCCESS)
+            self._settle(lookup, found, errno.ARES_SUCCESS, whole=False)
 
     def _take(self, lookup: _Lookup, found: pycares.AddrInfoResult | None, status: int) -> None:
         """In c-ares' thread, or in that of the caller where c-ares had to ask nobody."""
@@ -208,7 +215,10 @@ class Resolver:
         else:
             self._settle(lookup, found, status)
 
-    def _settle(self, lookup: _Lookup, found: pycares.AddrInfoResult | None, status: int) -> None:
+    def _settle(
+        self, lookup: _Lookup, found: pycares.AddrInfoResult | None, status: int, *, whole: bool = True
+    ) -> None:
+        """Answer whoever waits; `whole` is False where a record that did not come may still exist."""
         addresses = "" if found is None else _addresses(found)
         if addresses:
             answer = Answer(addresses)
@@ -216,7 +226,7 @@ class Resolver:
             answer = _failed(lookup.host, errno.ARES_ENODATA if found is not None else status)
         with self._lock:
             # A failure is not remembered: the next check asks anew, and an outage ends when it ends.
-            if answer.error is None:
+            if answer.error is None and whole:
                 self._remember(lookup.host, answer)
             if self._under_way.get(lookup.host) is lookup:
                 del self._under_way[lookup.host]
