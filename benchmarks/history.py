@@ -15,12 +15,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import socket
 import statistics
-import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -32,21 +28,18 @@ import requests
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks.api import wait_until_answering
-from config.embedded import embedded_servers, load_or_create_secrets
+from benchmarks.serving import serving
 
-ROOT = Path(__file__).resolve().parent.parent
 MOST_RATIO = 1.2
 MOST_BYTES = 120
 EMAIL, PASSWORD = "bench@example.com", "a fine long password"
 
-ACCOUNT = """
+ACCOUNT = f"""
 import django; django.setup()
-import sys
 from accounts.models import Plan
 from accounts.services import create_account
 Plan.objects.update(monitor_limit=1_000_000)
-create_account(email=sys.argv[1], password=sys.argv[2], plan="pro")
+create_account(email={EMAIL!r}, password={PASSWORD!r}, plan="pro")
 """
 BYTES = """
 import django; django.setup()
@@ -77,71 +70,21 @@ class Deployment:
 
 @contextmanager
 def deployed(*, monitors: int, days: int) -> Iterator[Deployment]:
-    with (
-        tempfile.TemporaryDirectory(prefix="pulsekeeper-bench-") as folder,
-        embedded_servers(Path(folder)) as servers,
-    ):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        environment = {
-            **os.environ,
-            **load_or_create_secrets(Path(folder)),
-            "DATA_DIR": folder,
-            "DATABASE_URL": servers.database_url,
-            "REDIS_URL": servers.redis_url,
-            "THROTTLE_SCALE": "0",
-            "RESULTS_KEPT_DAYS": str(max(days + 1, 14)),
-            "DJANGO_SETTINGS_MODULE": "config.settings",
-        }
-
-        def run(*command: str) -> str:
-            done = subprocess.run(
-                [sys.executable, *command],
-                cwd=ROOT,
-                env=environment,
-                check=True,
-                stdout=subprocess.PIPE,
-                text=True,
-            )
-            return done.stdout.strip()
-
-        run("manage.py", "migrate", "--verbosity", "0")
-        run("-c", ACCOUNT, EMAIL, PASSWORD)
+    with serving(
+        {"THROTTLE_SCALE": "0", "RESULTS_KEPT_DAYS": str(max(days + 1, 14))}, setup=ACCOUNT
+    ) as server:
         start = time.monotonic()
-        seeded = run(
+        seeded = server.python(
             "manage.py", "seed_history", f"--monitors={monitors}", f"--days={days}", f"--email={EMAIL}",
             "--yes-this-is-not-production",
         )  # fmt: skip
-        bytes_per_check = float(run("-c", BYTES))
+        bytes_per_check = float(server.python("-c", BYTES))
         print(
             f"{days} days: {seeded.splitlines()[0]} in {time.monotonic() - start:.0f} s, "
             f"{bytes_per_check:.1f} bytes a check",
             flush=True,
         )
-        granian = str(Path(sys.executable).with_name("granian"))
-        options = [
-            "--interface",
-            "wsgi",
-            "--port",
-            str(port),
-            "--workers",
-            "1",
-            "--blocking-threads",
-            "32",
-            "--no-ws",
-        ]
-        with subprocess.Popen(
-            [granian, *options, "--log-level", "warning", "config.wsgi:application"],
-            cwd=ROOT,
-            env=environment,
-        ) as web:
-            try:
-                address = f"http://127.0.0.1:{port}"
-                wait_until_answering(address)
-                yield Deployment(days, address, _signed_in(address), bytes_per_check)
-            finally:
-                web.terminate()
+        yield Deployment(days, server.address, _signed_in(server.address), bytes_per_check)
 
 
 def _signed_in(address: str) -> requests.Session:
