@@ -10,6 +10,7 @@ from pytest_django.fixtures import Settings
 
 from accounts.models import User
 from config.celery import app
+from monitors.prober import drain
 from tests.api.client import Api
 from tests.makers import empty_broker, make_user
 
@@ -37,3 +38,4 @@ def worker(transactional_db: None) -> Iterator[None]:
     queues = ["interactive", "probes", "dispatch"]
     with start_worker(app, pool="threads", concurrency=4, perform_ping_check=False, queues=queues):
         yield
+    drain(grace_sec=0)

@@ -29,6 +29,7 @@ from config.celery import app
 from core.clock import utc_now
 from monitors import drafts
 from monitors.models import MonitorState, spec_of
+from monitors.prober import drain
 from monitors.services import permits_host
 from monitors.tasks import dispatch_due
 from tests.api.client import Api
@@ -69,10 +70,16 @@ def worker(stage: Stage, transactional_db: None, settings: Settings) -> Iterator
     settings.THROTTLE_SCALE = 0
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
     empty_broker()
-    probe_engine.cache_clear()
+    _forget_probers()
     queues = ["interactive", "probes"]
     with start_worker(app, pool="threads", concurrency=CALLERS, perform_ping_check=False, queues=queues):
         yield
+    _forget_probers()
+
+
+def _forget_probers() -> None:
+    """What this process made with other settings, for whatever worker it serves."""
+    drain(grace_sec=0)
     probe_engine.cache_clear()
 
 

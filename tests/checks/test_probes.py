@@ -265,7 +265,7 @@ def test_names_that_hang_end_at_the_deadline_and_delay_nobody(targets: TargetSer
     silent = {f"silent{n}.test": Name(Fault.SILENCE, Fault.SILENCE) for n in range(300)}
     names = targets.serve_names({**silent, "good.test": Name(("127.0.0.1",))})
     engine = ProbeEngine(LOOPBACK, resolver=Resolver([names.address]))
-    specs = [(name, short(url=f"http://{name}/", timeout_ms=1500)) for name in silent]
+    specs = [(name, short(url=f"http://{name}/", timeout_ms=5_000)) for name in silent]
     good = ("good", get(url=site.url(host="good.test")))
     ended: dict[str, CheckOutcome] = {}
     engine.run(
