@@ -23,7 +23,10 @@ _PASSED = "verdict <> 'down' AND latency_ms IS NOT NULL"
 
 @dataclass(frozen=True, slots=True)
 class _Stretch:
-    """A stretch of time, of which the latencies are read from results or from roll-ups; `end` None is open."""
+    """A stretch of time, of which the latencies are read from roll-ups, or, within an hour, from results.
+
+    `end` None is open, and read from results.
+    """
 
     start: datetime
     end: datetime | None
@@ -56,12 +59,12 @@ def _latencies(
         parts.append(
             f"SELECT monitor_id, {by.format(at='checked_at')} AS at, sum(latency_ms) AS total, count(*) AS timed"
             f" FROM checks_checkresult WHERE monitor_id = ANY (%s) AND {_PASSED}"
-            f" AND {HOUR_OF_CHECK} >= %s AND checked_at >= %s"
+            f" AND {HOUR_OF_CHECK} {'>=' if stretch.end is None else '='} %s AND checked_at >= %s"
         )
         parameters += [list(monitor_ids), start_of_hour(stretch.start), stretch.start]
         if stretch.end is not None:
-            parts[-1] += f" AND {HOUR_OF_CHECK} < %s AND checked_at < %s"
-            parameters += [stretch.end, stretch.end]
+            parts[-1] += " AND checked_at < %s"
+            parameters.append(stretch.end)
         parts[-1] += " GROUP BY 1, 2"
     return " UNION ALL ".join(parts), parameters
 
