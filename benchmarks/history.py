@@ -8,7 +8,8 @@ to the one and the other in turn, so that whatever else the machine does falls o
 days are 8.6 million results: about 1 GB, and a minute or two.
 
 The last line printed is one JSON object: of each kind of request the lower quartile in ms, which has the least of what
-others did to this machine, the ratio of the two, and the bytes of table and indexes that a check takes. Exits 1 where an answer was wrong, a ratio is over 1.2, or a check takes over 120 bytes.
+others did to this machine, the ratio of the two, and the bytes of table and indexes that a check takes. Exits 1 where
+an answer was wrong, a ratio is over 1.2, or a check takes over 120 bytes.
 """
 
 from __future__ import annotations
