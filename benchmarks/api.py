@@ -36,6 +36,7 @@ import django; django.setup()
 from datetime import timedelta
 from accounts.models import Plan
 from accounts.services import create_account
+from checks.rollups import roll_up
 from core.clock import utc_now
 from monitors.models import Monitor, MonitorState, StatusChange, draft_columns
 from monitors.drafts import Draft, Header, MonitorType
@@ -63,6 +64,8 @@ with connection.cursor() as cursor:
         "INSERT INTO checks_checkresult (monitor_id, claim, checked_at, verdict, latency_ms)"
         " SELECT monitor.id, claim, %s - claim * interval '1 minute', 'up', 20"
         " FROM generate_series(1, %s) AS claim, monitors_monitor AS monitor", [now, checks])
+    while roll_up(now):
+        pass
     cursor.execute("VACUUM ANALYZE")
 """
 

@@ -16,7 +16,7 @@ from typing import Any
 from django.conf import settings
 from django.db import connection, transaction
 
-from checks.hours import HOUR, HOUR_OF_CHECK, start_of_hour
+from checks.hours import HOUR, HOUR_OF_CHECK, MINUTE_OF_CHECK, start_of_hour
 from checks.models import RollupProgress
 from checks.partitions import RESULTS, parts
 from core.bulk import insert_rows
@@ -46,6 +46,7 @@ _ROLL_UP = f"""
            max(latency_ms) {_PASSED}
       FROM {{source}}
      WHERE checked_at >= %(start)s AND checked_at < %(end)s
+       AND {MINUTE_OF_CHECK} >= %(start)s AND {MINUTE_OF_CHECK} < %(end)s
      GROUP BY 1, 2
      ORDER BY 2, 1  -- the monitors of one account, made one after the other, lie beside each other
     ON CONFLICT (monitor_id, hour) DO UPDATE

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import Any
@@ -15,7 +15,7 @@ from checks.models import CheckResult
 from checks.rollups import rolled_until
 from checks.spec import Verdict
 
-_RECENT = timedelta(days=1)
+_STRETCHES = (timedelta(days=1), timedelta(days=7))
 
 
 _PASSED = "verdict <> 'down' AND latency_ms IS NOT NULL"
@@ -23,7 +23,10 @@ _PASSED = "verdict <> 'down' AND latency_ms IS NOT NULL"
 
 @dataclass(frozen=True, slots=True)
 class _Stretch:
-    """A stretch of time, of which the latencies are read from results or from roll-ups; `end` None is open."""
+    """A stretch of time, of which the latencies are read from roll-ups, or, within an hour, from results.
+
+    `end` None is open, and read from results.
+    """
 
     start: datetime
     end: datetime | None
@@ -56,12 +59,12 @@ def _latencies(
         parts.append(
             f"SELECT monitor_id, {by.format(at='checked_at')} AS at, sum(latency_ms) AS total, count(*) AS timed"
             f" FROM checks_checkresult WHERE monitor_id = ANY (%s) AND {_PASSED}"
-            f" AND {HOUR_OF_CHECK} >= %s AND checked_at >= %s"
+            f" AND {HOUR_OF_CHECK} {'>=' if stretch.end is None else '='} %s AND checked_at >= %s"
         )
         parameters += [list(monitor_ids), start_of_hour(stretch.start), stretch.start]
         if stretch.end is not None:
-            parts[-1] += f" AND {HOUR_OF_CHECK} < %s AND checked_at < %s"
-            parameters += [stretch.end, stretch.end]
+            parts[-1] += " AND checked_at < %s"
+            parameters.append(stretch.end)
         parts[-1] += " GROUP BY 1, 2"
     return " UNION ALL ".join(parts), parameters
 
@@ -103,8 +106,9 @@ def results_of(
 
     Two checks may end in the same microsecond (a repeated one, a late one), so the claim decides between them.
 
-    The last day of them is asked for first. It fills most pages, and what lies before it is then not even planned
-    for: without a bound every partition is opened, and a page costs as much as there are days.
+    The last day of them is asked for first, then its week, then the rest. The day fills most pages, and what lies
+    before is then not even planned for: without a bound every partition is opened, and a page costs as much as there
+    are days.
     """
     results: QuerySet[CheckResult] = CheckResult.objects.filter(monitor_id=monitor_id)
     newest = now
@@ -119,14 +123,28 @@ def results_of(
         results = results.filter(verdict=verdict)
     # Evidence is read of one result at a time: it can outweigh all the rest of a page.
     results = results.defer("evidence").order_by(HourOf("checked_at").desc(), "-checked_at", "-claim")
-    recent = newest - _RECENT
-    if since is not None and since >= recent:
-        return list(results.filter(checked_at__gte=since)[:limit])
-    rows = list(results.filter(checked_at__gte=recent)[:limit])
-    if len(rows) < limit:
-        earlier = results.filter(checked_at__lt=recent)
-        rows += (earlier if since is None else earlier.filter(checked_at__gte=since))[: limit - len(rows)]
+    rows: list[CheckResult] = []
+    for stretch in _backwards(results, newest, since):
+        rows += stretch[: limit - len(rows)]
+        if len(rows) == limit:
+            break
     return rows
+
+
+def _backwards(
+    results: QuerySet[CheckResult], newest: datetime, since: datetime | None
+) -> Iterator[QuerySet[CheckResult]]:
+    """The results in stretches of time, the last ones first, together all since then."""
+    end: datetime | None = None
+    for length in _STRETCHES:
+        start = newest - length
+        if since is not None and since >= start:
+            break
+        yield results.filter(checked_at__gte=start, **({} if end is None else {"checked_at__lt": end}))
+        end = start
+    if end is not None:
+        results = results.filter(checked_at__lt=end)
+    yield results if since is None else results.filter(checked_at__gte=since)
 
 
 def _up_to(results: QuerySet[CheckResult], end: datetime) -> QuerySet[CheckResult]:

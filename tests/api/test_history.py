@@ -398,3 +398,30 @@ class TestStatistics:
         add_result(monitor, 3, NOON, SLOW, latency_ms=11)
         add_result(monitor, 4, NOON, DOWN, latency_ms=5000)
         assert self.shown(api, monitor)[1] == 10.5
+
+
+@pytest.mark.parametrize("limit", [1, 7, 40, 100])
+@pytest.mark.parametrize("since", [None, 0.5, 1, 3, 7, 30])
+@pytest.mark.parametrize("until", [None, 0, 2, 8])
+def test_pages_are_whole_over_days_and_weeks(
+    monitor: Monitor, limit: int, since: float | None, until: float | None
+) -> None:
+    """The stretches that a page is read in neither overlap nor leave a gap. Bounds are days before NOON."""
+    day = timedelta(days=1)
+    start, end = (None if days is None else NOON - days * day for days in (since, until))
+    moments = [NOON + minutes(1), *(NOON - hours * day / 4 for hours in range(60))]
+    for claim, at in enumerate(moments):
+        add_result(monitor, claim, at)
+    wanted = [at for at in moments if (start is None or at >= start) and (end is None or at < end)]
+    found: list[CheckResult] = []
+    while page := results_of(
+        monitor.pk,
+        limit=limit,
+        now=NOON,
+        before=(found[-1].checked_at, found[-1].claim) if found else None,
+        since=start,
+        until=end,
+    ):
+        assert len(page) <= limit
+        found += page
+    assert [result.checked_at for result in found] == wanted

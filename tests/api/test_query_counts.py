@@ -56,7 +56,7 @@ def add_members(user: User, project: Project, count: int) -> None:
 # Operation: (path, most queries, how rows come about). One of the queries is that of the credential.
 LISTS: dict[str, tuple[str, int, Fill]] = {
     "list_monitors": ("/v1/monitors", 6, add_monitors),
-    "list_monitor_checks": ("/v1/monitors/{monitor}/checks", 4, add_checks),
+    "list_monitor_checks": ("/v1/monitors/{monitor}/checks", 5, add_checks),
     "list_monitor_uptime": ("/v1/monitors/{monitor}/uptime?days=90", 6, add_checks),
     "list_projects": ("/v1/projects", 2, add_projects),
     "list_members": ("/v1/projects/{project}/members", 4, add_members),
