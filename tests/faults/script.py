@@ -125,7 +125,7 @@ def _blows(
     at = start
     while at < end:
         if not left:  # each has its turn before anyone has a second one
-            left = [*victims, *SERVERS]
+            left = [*victims, "worker", *SERVERS]  # who holds the claims dies twice
             dice.shuffle(left)
         kind = left.pop()
         if kind in SERVERS:
@@ -140,9 +140,11 @@ def _blows(
 
 
 def _part(dice: random.Random, number: int, bouts: tuple[Bout, ...]) -> Part:
-    kind = {0: "heartbeat", 1: "scheduler"}.get(number % 10, "http")
+    kind = {0: "heartbeat", 1: "scheduler", 2: "scheduler"}.get(number % 10, "http")
     if kind == "scheduler":
-        return Part(number, kind, (Flip(0.0, up=True),), delay_sec=dice.uniform(0.0, 0.5), fail_threshold=3)
+        # Slow, so that a killed worker leaves some that were fired and never answered for.
+        delay = dice.uniform(0.2, 1.0)
+        return Part(number, kind, (Flip(0.0, up=True),), delay_sec=delay, fail_threshold=3)
     up = True if kind == "heartbeat" else dice.random() < 0.8
     flips = [Flip(0.0, up=up)]
     # A silence is seen when its deadline has passed.
