@@ -35,13 +35,12 @@ MOST_RATIO = 1.2
 MOST_BYTES = 120
 EMAIL, PASSWORD = "bench@example.com", "a fine long password"
 
-ACCOUNT = """
+ACCOUNT = f"""
 import django; django.setup()
-import sys
 from accounts.models import Plan
 from accounts.services import create_account
 Plan.objects.update(monitor_limit=1_000_000)
-create_account(email=sys.argv[1], password=sys.argv[2], plan="pro")
+create_account(email={EMAIL!r}, password={PASSWORD!r}, plan="pro")
 """
 BYTES = """
 import django; django.setup()
@@ -72,21 +71,21 @@ class Deployment:
 
 @contextmanager
 def deployed(*, monitors: int, days: int) -> Iterator[Deployment]:
-    variables = {"THROTTLE_SCALE": "0", "RESULTS_KEPT_DAYS": str(max(days + 1, 14))}
-    with serving(variables) as site:
-        site.python("-c", ACCOUNT, EMAIL, PASSWORD)
+    with serving(
+        {"THROTTLE_SCALE": "0", "RESULTS_KEPT_DAYS": str(max(days + 1, 14))}, setup=ACCOUNT
+    ) as server:
         start = time.monotonic()
-        seeded = site.python(
-            *("manage.py", "seed_history", "--yes-this-is-not-production", f"--email={EMAIL}"),
-            *(f"--monitors={monitors}", f"--days={days}"),
-        )
-        bytes_per_check = float(site.python("-c", BYTES))
+        seeded = server.python(
+            "manage.py", "seed_history", f"--monitors={monitors}", f"--days={days}", f"--email={EMAIL}",
+            "--yes-this-is-not-production",
+        )  # fmt: skip
+        bytes_per_check = float(server.python("-c", BYTES))
         print(
             f"{days} days: {seeded.splitlines()[0]} in {time.monotonic() - start:.0f} s, "
             f"{bytes_per_check:.1f} bytes a check",
             flush=True,
         )
-        yield Deployment(days, site.address, _signed_in(site.address), bytes_per_check)
+        yield Deployment(days, server.address, _signed_in(server.address), bytes_per_check)
 
 
 def _signed_in(address: str) -> requests.Session:

@@ -41,7 +41,7 @@ class Job:
 
 def ours(job: Job) -> Way:
     engine = ProbeEngine(EgressGuard(parse_networks("127.0.0.0/8")), job.ca_file)
-    spec = CheckSpec(job.url, method="GET")
+    spec = CheckSpec(job.url, method="GET", timeout_ms=60_000, slow_ms=60_000)  # however busy the machine is
     other = CheckSpec(job.other_url or job.url, method="GET", timeout_ms=job.hang_ms)
     hangs = job.way == "ours_beside_hanging"
 

@@ -151,7 +151,8 @@ class Loop(Generic[K]):
         self._parked.discard(check)
         check.probe.spend(time.monotonic() - check.parked_at)
         if answer.error is not None:
-            check.probe.fail(Failure(ReasonCode.DNS_FAILURE, answer.error))
+            failure = Failure(ReasonCode.DNS_FAILURE, answer.error)
+            check.probe.fail(own_fault(answer.error) if answer.ours else failure)
             self._conclude(check)
         else:
             self._send(check, addresses=answer.addresses)

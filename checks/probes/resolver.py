@@ -26,7 +26,9 @@ _MAX_REMEMBERED = 10_000
 # itself for servers that answer quickly, and a lost answer to AAAA delays the one to A by one try.
 _TRY_SECONDS = 0.25
 _TRIES = 6
-_LONELY_SECONDS = 0.3  # how long an A record is waited for before AAAA alone will do
+# How long an A record is waited for before AAAA alone will do. Long, because a machine without IPv6 can do nothing
+# with it and would call the target down; short of the usual timeout, because a zone that drops A is up for others.
+_LONELY_SECONDS = 2.0
 _JOIN_SECONDS = 5.0  # a lookup this old is between late tries; who asks now is better served by a new one
 _MOST_ALONE = 64  # lookups with a socket and a thread of their own
 _NAME_CHARS = 120  # of a name in a sentence
@@ -34,19 +36,23 @@ _NAME_CHARS = 120  # of a name in a sentence
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """`addresses` in libcurl's spelling, comma separated, in the order to try them; or `error`, a sentence."""
+    """`addresses` in libcurl's spelling, comma separated, in the order to try them; or `error`, a sentence.
+
+    `ours`: no name server could be reached at all, which says nothing about the name.
+    """
 
     addresses: str = ""
     error: str | None = None
+    ours: bool = False
 
 
 class _Lookup:
     """One question under way and who waits for its answer. `started` is in monotonic seconds.
 
-    `garbled`: the shared `channel` brought bytes that are no message, so it is to be asked on one of its own.
+    `channel` is the shared one, or one of its own once what that brought was doubtful.
     """
 
-    __slots__ = ("answered", "channel", "garbled", "host", "started", "waiting")
+    __slots__ = ("answered", "channel", "host", "started", "waiting")
 
     def __init__(self, host: str, channel: pycares.Channel, on_answer: Callable[[Answer], None]) -> None:
         self.host = host
@@ -54,7 +60,6 @@ class _Lookup:
         self.started = time.monotonic()
         self.waiting = [on_answer]
         self.answered = False
-        self.garbled = False
 
 
 _ERRORS = {
@@ -62,7 +67,7 @@ _ERRORS = {
     errno.ARES_ENODATA: "The name {name} has no address; add an A or AAAA record to its zone.",
     errno.ARES_ETIMEOUT: "The name servers gave no answer for {name}; check that those of its zone are up.",
     errno.ARES_EBADNAME: "The name {name} could not be resolved: it is no valid domain name; check its spelling.",
-    errno.ARES_ECONNREFUSED: "The name {name} could not be looked up: Pulsekeeper reaches no name server.",
+    errno.ARES_ECONNREFUSED: "no name server could be reached",
 } | dict.fromkeys(
     (
         errno.ARES_ESERVFAIL,
@@ -77,7 +82,8 @@ _OTHER_ERROR = "The name {name} could not be resolved; check its DNS records."
 
 
 def _failed(host: str, status: int) -> Answer:
-    return Answer(error=_ERRORS.get(status, _OTHER_ERROR).format(name=shorten(host, limit=_NAME_CHARS)))
+    error = _ERRORS.get(status, _OTHER_ERROR).format(name=shorten(host, limit=_NAME_CHARS))
+    return Answer(error=error, ours=status == errno.ARES_ECONNREFUSED)
 
 
 def _addresses(found: pycares.AddrInfoResult) -> str:
@@ -89,6 +95,18 @@ def _addresses(found: pycares.AddrInfoResult) -> str:
         elif not node.addr[3]:  # a scoped address is link-local, and libcurl's list cannot spell its scope
             spelt[f"[{text}]"] = None
     return ",".join(spelt)
+
+
+def _is_doubtful(found: pycares.AddrInfoResult | None, status: int) -> bool:
+    """Whether an answer may be owed to garbage that came for another name.
+
+    Bytes that are no message make c-ares close the socket they came over and ask everything anew that waits on
+    it: a few of them use up everybody's tries, of one query or of both, and of two it reports the last. So a
+    hostile zone would make other names fail, or lose their IPv4 addresses.
+    """
+    if found is None:
+        return status in {errno.ARES_EBADRESP, errno.ARES_ENODATA}
+    return all(node.family == socket.AF_INET6 for node in found.nodes)
 
 
 def _ask(
@@ -122,7 +140,10 @@ class Resolver:
         )
         self._channel = self._new_channel()
         self._asked: SimpleQueue[_Lookup] = SimpleQueue()
-        threading.Thread(target=self._attend, name="probe-resolver", daemon=True).start()
+        self._doubts: SimpleQueue[tuple[_Lookup, pycares.AddrInfoResult | None, int]] = SimpleQueue()
+        # c-ares must not be asked from its own callbacks: another thread may wait for its lock with ours in hand.
+        for work in (self._ask_for_lonely, self._ask_alone):
+            threading.Thread(target=work, name="probe-resolver", daemon=True).start()
 
     def recall(self, host: str) -> Answer | None:
         """What is known of `host`, without waiting."""
@@ -144,42 +165,39 @@ class Resolver:
         if not lookup.answered:  # the hosts file and c-ares' own memory answer at once
             self._asked.put(lookup)
 
-    def _attend(self) -> None:
-        """Ask a second time where the first question alone does not do.
+    def _ask_for_lonely(self) -> None:
+        """Ask for AAAA alone where A does not come.
 
         c-ares gives up on a lost AAAA as soon as it has A, but not the other way round: a name whose servers
         answer AAAA and drop A would wait for all tries.
         """
         while True:
             lookup = self._asked.get()
-            if lookup.garbled:
-                self._ask_alone(lookup)
-                continue
             if not lookup.answered:
                 time.sleep(max(0.0, lookup.started + _LONELY_SECONDS - time.monotonic()))
-            if not lookup.answered and not lookup.garbled:
+            if not lookup.answered:
                 # Fully qualified, lest a search domain answers for a name whose own zone is only slow.
                 name = lookup.host.removesuffix(".") + "."
                 _ask(lookup.channel, name, partial(self._take_lonely, lookup), family=socket.AF_INET6)
 
-    def _ask_alone(self, lookup: _Lookup) -> None:
-        """Bytes that are no message make c-ares ask everything anew that waits on the socket they came over, and
-        use up everybody's tries: one name of a hostile zone would fail the lookups beside it.
-        """
-        with self._lock:
-            room = self._alone < _MOST_ALONE
-            self._alone += room
-        if not room:
-            self._settle(lookup, None, errno.ARES_EBADRESP)
-            return
-        try:
-            lookup.channel = self._new_channel()
-        except pycares.AresError:  # the system has no socket or thread left
-            self._take_alone(lookup, None, errno.ARES_ENOMEM)
-            return
-        lookup.started, lookup.garbled = time.monotonic(), False
-        _ask(lookup.channel, lookup.host, partial(self._take_alone, lookup))
-        self._asked.put(lookup)
+    def _ask_alone(self) -> None:
+        """Ask doubtful ones again, each on a socket of its own; what came stands where there is no room for that."""
+        while True:
+            lookup, found, status = self._doubts.get()
+            with self._lock:
+                room = self._alone < _MOST_ALONE
+                self._alone += room
+            if not room:
+                self._settle(lookup, found, status)
+                continue
+            try:
+                lookup.channel = self._new_channel()
+            except pycares.AresError:  # the system has no socket or thread left
+                self._take_alone(lookup, found, status)
+                continue
+            lookup.started = time.monotonic()
+            _ask(lookup.channel, lookup.host, partial(self._take_alone, lookup))
+            self._asked.put(lookup)
 
     def _take_alone(self, lookup: _Lookup, found: pycares.AddrInfoResult | None, status: int) -> None:
         with self._lock:
@@ -188,17 +206,19 @@ class Resolver:
 
     def _take_lonely(self, lookup: _Lookup, found: pycares.AddrInfoResult | None, _status: int) -> None:
         if found is not None:
-            self._settle(lookup, found, errno.ARES_SUCCESS)
+            self._settle(lookup, found, errno.ARES_SUCCESS, whole=False)
 
     def _take(self, lookup: _Lookup, found: pycares.AddrInfoResult | None, status: int) -> None:
         """In c-ares' thread, or in that of the caller where c-ares had to ask nobody."""
-        if status == errno.ARES_EBADRESP:
-            lookup.garbled = True
-            self._asked.put(lookup)
+        if _is_doubtful(found, status):
+            self._doubts.put((lookup, found, status))
         else:
             self._settle(lookup, found, status)
 
-    def _settle(self, lookup: _Lookup, found: pycares.AddrInfoResult | None, status: int) -> None:
+    def _settle(
+        self, lookup: _Lookup, found: pycares.AddrInfoResult | None, status: int, *, whole: bool = True
+    ) -> None:
+        """Answer whoever waits; `whole` is False where a record that did not come may still exist."""
         addresses = "" if found is None else _addresses(found)
         if addresses:
             answer = Answer(addresses)
@@ -206,7 +226,7 @@ class Resolver:
             answer = _failed(lookup.host, errno.ARES_ENODATA if found is not None else status)
         with self._lock:
             # A failure is not remembered: the next check asks anew, and an outage ends when it ends.
-            if answer.error is None:
+            if answer.error is None and whole:
                 self._remember(lookup.host, answer)
             if self._under_way.get(lookup.host) is lookup:
                 del self._under_way[lookup.host]

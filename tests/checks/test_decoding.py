@@ -14,6 +14,10 @@ from checks.probes.decoding import NotInCodingError, TooMuchError, decoder_for
 TEXT = b"hello world, " * 20_000
 
 
+def packed(body: bytes) -> bytes:
+    return gzip.compress(body, mtime=0)  # the same bytes in every process that collects the cases
+
+
 def raw_deflate(body: bytes) -> bytes:
     compressor = zlib.compressobj(wbits=-zlib.MAX_WBITS)
     return compressor.compress(body) + compressor.flush()
@@ -30,18 +34,18 @@ def undo(content_encoding: str, body: bytes, *, step: int = 16_384) -> tuple[byt
 
 
 WHOLE = [
-    ("gzip", gzip.compress(TEXT), TEXT),
-    ("x-gzip", gzip.compress(TEXT), TEXT),
+    ("gzip", packed(TEXT), TEXT),
+    ("x-gzip", packed(TEXT), TEXT),
     ("deflate", zlib.compress(TEXT), TEXT),
     ("deflate", raw_deflate(TEXT), TEXT),
-    ("gzip", gzip.compress(TEXT) + gzip.compress(b"more"), TEXT + b"more"),
-    ("gzip", gzip.compress(TEXT) + b"\0" * 700, TEXT),
-    ("gzip", gzip.compress(TEXT) + b"\x1f", TEXT),
+    ("gzip", packed(TEXT) + packed(b"more"), TEXT + b"more"),
+    ("gzip", packed(TEXT) + b"\0" * 700, TEXT),
+    ("gzip", packed(TEXT) + b"\x1f", TEXT),
     ("deflate", zlib.compress(TEXT) + b"trailing", TEXT),
-    ("gzip, deflate", zlib.compress(gzip.compress(TEXT)), TEXT),
-    ("gzip,gzip", gzip.compress(gzip.compress(TEXT)), TEXT),
-    ("identity, GZIP", gzip.compress(TEXT), TEXT),
-    ("gzip", gzip.compress(b""), b""),
+    ("gzip, deflate", zlib.compress(packed(TEXT)), TEXT),
+    ("gzip,gzip", packed(packed(TEXT)), TEXT),
+    ("identity, GZIP", packed(TEXT), TEXT),
+    ("gzip", packed(b""), b""),
     ("gzip", b"", b""),
 ]
 
@@ -54,7 +58,7 @@ def test_undoes(coding: str, body: bytes, text: bytes, step: int) -> None:
 
 @pytest.mark.parametrize("step", [1, 16_384])
 @pytest.mark.parametrize("missing", [1, 8, 9, 100])
-@pytest.mark.parametrize("body", [gzip.compress(TEXT), gzip.compress(b"a") + gzip.compress(TEXT)])
+@pytest.mark.parametrize("body", [packed(TEXT), packed(b"a") + packed(TEXT)])
 def test_a_stream_that_ends_early_is_not_whole(body: bytes, missing: int, step: int) -> None:
     decoded, whole = undo("gzip", body[:-missing], step=step)
     assert not whole
@@ -63,7 +67,7 @@ def test_a_stream_that_ends_early_is_not_whole(body: bytes, missing: int, step: 
 
 @pytest.mark.parametrize("length", [1, 2, 9])
 def test_a_beginning_alone_is_not_whole(length: int) -> None:
-    assert undo("gzip", gzip.compress(TEXT)[:length]) == (b"", False)
+    assert undo("gzip", packed(TEXT)[:length]) == (b"", False)
 
 
 @pytest.mark.parametrize(
@@ -71,9 +75,9 @@ def test_a_beginning_alone_is_not_whole(length: int) -> None:
     [
         ("gzip", b"plain text"),
         ("gzip", zlib.compress(TEXT)),
-        ("gzip", gzip.compress(TEXT)[:-8] + b"\0" * 8),
+        ("gzip", packed(TEXT)[:-8] + b"\0" * 8),
         ("deflate", b"plain text"),
-        ("gzip, gzip", gzip.compress(TEXT)),
+        ("gzip, gzip", packed(TEXT)),
     ],
 )
 def test_names_a_lie(coding: str, body: bytes) -> None:
@@ -85,25 +89,25 @@ def test_names_a_lie(coding: str, body: bytes) -> None:
 def test_a_bomb_comes_in_small_pieces(coding: str) -> None:
     body = b"\0" * (32 * 1024 * 1024)
     for _ in coding.split(","):
-        body = gzip.compress(body)
+        body = packed(body)
     decoder, _ = decoder_for(coding.encode())
     assert decoder is not None
-    sizes = []
+    sizes: list[int] = []
     with pytest.raises(TooMuchError):
         sizes.extend(len(piece) for piece in decoder.feed(body))
     assert 0 < max(sizes) <= 65_536
     assert sum(sizes) <= 1024 * 1024 + 2 * 65_536
 
 
-EMPTY_BLOCKS = gzip.compress(b"")[:10] + b"\0\0\0\xff\xff" * 4_000_000
+EMPTY_BLOCKS = packed(b"")[:10] + b"\0\0\0\xff\xff" * 4_000_000
 
 
 @pytest.mark.parametrize(
     ("coding", "body"),
     [
-        ("gzip", gzip.compress(b"") * 2_000),
-        ("gzip, gzip", gzip.compress(gzip.compress(b"") * 1_000_000)),
-        ("gzip, gzip", gzip.compress(EMPTY_BLOCKS)),
+        ("gzip", packed(b"") * 2_000),
+        ("gzip, gzip", packed(packed(b"") * 1_000_000)),
+        ("gzip, gzip", packed(EMPTY_BLOCKS)),
         ("gzip, deflate", zlib.compress(EMPTY_BLOCKS)),
     ],
     ids=["empty streams", "empty streams inside", "empty blocks inside", "the same in deflate"],
@@ -143,5 +147,5 @@ def test_random_bytes_are_decoded_or_refused(coding: str, chunks: list[bytes]) -
 
 @given(st.binary(max_size=5000), st.integers(1, 500))
 def test_whatever_is_compressed_comes_back(body: bytes, step: int) -> None:
-    assert undo("gzip", gzip.compress(body), step=step) == (body, True)
+    assert undo("gzip", packed(body), step=step) == (body, True)
     assert undo("deflate", zlib.compress(body), step=step) == (body, True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 import ssl
 from collections.abc import Callable, Iterable, Mapping
@@ -46,6 +47,15 @@ class Stage:
 
     def _put_up(self, case: Case) -> Mapping[str, str]:
         """Key of a place -> its origin."""
+        while True:
+            try:
+                return self._listen_all(case)
+            except OSError as error:
+                # A port that is free at one address was taken at another; the next try gets another port.
+                if error.errno != errno.EADDRINUSE:
+                    raise
+
+    def _listen_all(self, case: Case) -> Mapping[str, str]:
         origins: dict[str, str] = {}
         ports: dict[str, int] = {}
         for key, place in case.places.items():
@@ -80,10 +90,12 @@ class Stage:
 def _bound(host: str, port: int) -> socket.socket:
     """Keeps the port from being given to anybody else."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    taken = socket.socket(family)
-    if family == socket.AF_INET6:
-        taken.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-    taken.bind((host, port))
+    with ExitStack() as stack:
+        taken = stack.enter_context(socket.socket(family))
+        if family == socket.AF_INET6:
+            taken.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        taken.bind((host, port))
+        stack.pop_all()
     return taken
 
 

@@ -162,7 +162,7 @@ down(
     "Answers no connect at any address.",
     {"main": Place(Full(), name="dead.names.test"), "dead": Place(Full(), host="::1", port_of="main")},
     "timeout",
-    "connection was not established",
+    "No result within 1000 ms",  # on a busy machine the lookup alone may take as long
     zone={"dead.names.test": Name(V4, V6)},
     timeout_ms=1000,
 )

@@ -230,7 +230,7 @@ down(
     "Takes 0.4 s for each of four redirects, together more than the one deadline.",
     chain(4, seconds=0.4),
     "timeout",
-    "did not answer",
+    "No result within 1000 ms",
     follow_redirects=True,
     timeout_ms=1000,
 )
