@@ -44,14 +44,21 @@ Then = Callable[[CheckOutcome | None], object]
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """A check under way: of a monitor, or (assignment None) of a draft that is stored nowhere."""
+    """A monitor's check under way. `started_at` is when it was submitted, by the monotonic clock."""
 
-    assignment: Assignment | None
+    assignment: Assignment
     then: Then | None
-    started_at: float  # monotonic
+    started_at: float
 
 
-_Done = tuple[_Job, CheckOutcome, float]  # with the seconds that it took
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """A check of what is stored nowhere."""
+
+    then: Then
+
+
+_Done = tuple[_Job, CheckOutcome, float]  # with the seconds it took
 
 
 class Prober:
@@ -90,7 +97,7 @@ class Prober:
     def submit_draft(self, spec: CheckSpec, *, then: Then) -> None:
         """Check what is stored nowhere; `then` is called in some thread with the outcome."""
         self._room.acquire()
-        self._service.submit(_Job(None, then, time.monotonic()), spec)
+        self._service.submit(_Draft(then), spec)
 
     def drain(self, *, grace_sec: float) -> int:
         """Let what is under way end, for so long; return the claims of the rest. How many those were."""
@@ -108,9 +115,14 @@ class Prober:
         self._callers.shutdown(wait=True)
         return len(left)
 
-    def _finish(self, job: _Job, outcome: CheckOutcome) -> None:
+    def _finish(self, job: _Job | _Draft, outcome: CheckOutcome) -> None:
         """In the loop's thread."""
-        self._done.put((job, outcome, time.monotonic() - job.started_at))
+        if isinstance(job, _Draft):
+            # Nothing is stored of a draft, and somebody waits for it: not behind the results of others.
+            self._room.release()
+            self._callers.submit(_call, job.then, outcome)
+        else:
+            self._done.put((job, outcome, time.monotonic() - job.started_at))
 
     def _record(self) -> None:
         while True:
@@ -140,7 +152,7 @@ class Prober:
 
     def _take(self, group: Sequence[_Done]) -> None:
         metrics.PROBE_SECONDS.observe([seconds for _, _, seconds in group])
-        found = [(job.assignment, outcome) for job, outcome, _ in group if job.assignment is not None]
+        found = [(job.assignment, outcome) for job, outcome, _ in group]
         for assignment, outcome in found:
             if outcome.reason_code is ReasonCode.WORKER_LOST:
                 # Our own fault says nothing about the target. The lease runs out, and another worker tries.
@@ -157,8 +169,7 @@ class Prober:
             self._open.difference_update((each.monitor_id, each.claim) for each, _ in found)
         for job, outcome, _ in group:
             if job.then is not None:
-                each = job.assignment
-                known = each is None or (each.monitor_id, each.claim) in stored
+                known = (job.assignment.monitor_id, job.assignment.claim) in stored
                 self._callers.submit(_call, job.then, outcome if known else None)
 
     def _store(self, readings: Sequence[Reading]) -> set[tuple[int, int]]:

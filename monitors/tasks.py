@@ -9,6 +9,8 @@ from datetime import datetime
 
 from celery import shared_task
 from celery.signals import worker_shutdown
+from django.db import InterfaceError, OperationalError
+from kombu.exceptions import OperationalError as BrokerError
 
 from checks import mailbox
 from checks.spec import CheckOutcome, ReasonCode, Verdict
@@ -32,6 +34,7 @@ MOST_QUEUED = (
 )
 CLAIMS_AT_ONCE = 2_000
 MOST_ROUNDS = 10  # bounds a tick that finds more due than workers can do
+LOAD_TRIES, LOAD_RETRY_SEC = 20, 0.5
 STOP_SEC = 2.5  # what checks under way have to end in, when the worker is told to
 
 
@@ -68,34 +71,37 @@ def _hand_out(claims: Sequence[scheduling.Claim], now: datetime) -> int:
         again=sum(claim.again and not claim.lost for claim in claims),
         triggers=sum(claim.lost for claim in claims),
     )
-    probed = [claim for claim in claims if claim.type != MonitorType.HEARTBEAT and not claim.lost]
-    for start in range(0, len(probed), BATCH):
-        batch = probed[start : start + BATCH]
-        # A batch that starts later than this could outlast its leases, and be checked a second time meanwhile.
-        probe_batch.apply_async(
-            ([(claim.monitor_id, claim.number) for claim in batch],), expires=now + LEASE_MARGIN
-        )
     heartbeats = [claim.monitor_id for claim in claims if claim.type == MonitorType.HEARTBEAT]
     if heartbeats:
         pulses.sweep(heartbeats, now=now)
     if lost := [_lost(claim, now) for claim in claims if claim.lost]:
         record(lost, now=now)
+    probed = [
+        (claim.monitor_id, claim.number)
+        for claim in claims
+        if claim.type != MonitorType.HEARTBEAT and not claim.lost
+    ]
+    for start in range(0, len(probed), BATCH):
+        # A batch that starts later than this could outlast its leases, and be checked a second time meanwhile.
+        try:
+            probe_batch.apply_async((probed[start : start + BATCH],), expires=now + LEASE_MARGIN)
+        except BrokerError:
+            # Else all of them would wait for the end of a lease, though the broker may be back in a second.
+            scheduling.return_claims(probed[start:], now=now)
+            raise
     return len(claims)
 
 
 @shared_task(name="monitors.tasks.probe_batch")
 def probe_batch(claims: list[tuple[int, int]]) -> None:
     """Hand a batch to this process's prober, which records what comes of it; waits while the prober is full."""
-    assignments = _startable(load_assignments(claims))
-    release_connection()
-    prober().submit(assignments)
+    prober().submit(_load(claims))
 
 
 @shared_task(name="monitors.tasks.first_check")
 def first_check(monitor_id: int, claim: int, reply_to: str) -> None:
     """The check of a new monitor, which its creator waits for. The answer says only whether it is recorded."""
-    assignments = _startable(load_assignments([(monitor_id, claim)]))
-    release_connection()
+    assignments = _load([(monitor_id, claim)])
 
     def answer(outcome: CheckOutcome | None) -> None:
         mailbox.post(reply_to, outcome is not None)
@@ -124,6 +130,19 @@ def leave(**_: object) -> None:
     """A worker that is told to stop: what is under way may end, the rest is due again at once."""
     if left := drain(grace_sec=STOP_SEC):
         logger.warning("%d checks were given back", left)
+
+
+def _load(claims: Sequence[tuple[int, int]]) -> list[Assignment]:
+    """What is to be checked of the claims; waits for a database that is away, but not longer than they last."""
+    for _ in range(LOAD_TRIES):
+        try:
+            return _startable(load_assignments(claims))
+        except (OperationalError, InterfaceError) as error:
+            logger.warning("a batch waits for the database: %s", error)
+            time.sleep(LOAD_RETRY_SEC)
+        finally:
+            release_connection()
+    return _startable(load_assignments(claims))
 
 
 def _lost(claim: scheduling.Claim, now: datetime) -> Reading:
