@@ -109,6 +109,7 @@ class Prober:
         self._recorder.join(_LAST_WRITE_SEC)
         with self._lock:
             left = sorted(self._open)
+            self._open.clear()
         if left:
             return_claims(left, now=utc_now())
             metrics.CHECKS_DROPPED.add(len(left), "returned")
