@@ -49,7 +49,7 @@ _CLAIM = """
               FROM monitors_domainregistration AS candidate
              WHERE next_lookup_at <= %(now)s
                AND EXISTS (SELECT FROM monitors_monitor WHERE registration_id = candidate.id AND enabled)
-             ORDER BY next_lookup_at
+             ORDER BY next_lookup_at, id
              LIMIT 1
                FOR UPDATE SKIP LOCKED
            ) AS due
