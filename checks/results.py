@@ -31,8 +31,9 @@ Made = tuple[int, int, CheckOutcome]  # monitor, claim, what was found
 
 def store_results(made: Sequence[Made]) -> None:
     """Store results that are not stored yet, to be rolled up with their hours. Inside a transaction."""
-    passed = [
-        (
+    passed, told = [], []
+    for monitor_id, claim, found in made:
+        row = (
             monitor_id,
             found.checked_at,
             claim,
@@ -42,26 +43,11 @@ def store_results(made: Sequence[Made]) -> None:
             found.http_status,
             found.verdict,
         )
-        for monitor_id, claim, found in made
-        if found.detail is None
-    ]
-    told = [
-        (
-            monitor_id,
-            found.checked_at,
-            claim,
-            found.latency_ms,
-            found.connect_ms,
-            found.ttfb_ms,
-            found.http_status,
-            found.verdict,
-            found.reason_code,
-            found.detail,
-            None if found.evidence is None else json.dumps(found.evidence.stored()),
-        )
-        for monitor_id, claim, found in made
-        if found.detail is not None
-    ]
+        if found.detail is None:
+            passed.append(row)
+        else:
+            evidence = None if found.evidence is None else json.dumps(found.evidence.stored())
+            told.append((*row, found.reason_code, found.detail, evidence))
     insert_rows(_TABLE, _COLUMNS, passed)
     insert_rows(_TABLE, _COLUMNS | _REASONS, told)
     # The clock as it is now, not the caller's `now` of before it waited for locks: what counts is when this commits.

@@ -16,7 +16,6 @@ from core import ids
 from core.crypto import register_sealed, seal, unseal
 from monitors.drafts import FIELDS, RUN_ID_HEADER, Draft, Header, MonitorType, Rule
 from monitors.heartbeat import Watch
-from monitors.state import Policy, Status
 from projects.models import Project
 
 STATUS_CHOICES = [(v.value, v.value) for v in Verdict]
@@ -205,32 +204,6 @@ class MonitorState(models.Model):
 
     def __str__(self) -> str:
         return f"state of {self.monitor_id}"
-
-    @property
-    def value(self) -> Status:
-        return Status(
-            status=None if self.status is None else Verdict(self.status),
-            since=self.status_since,
-            fresh=self.fresh,
-            failures=self.failures,
-            passes=self.passes,
-            failing_since=self.failing_since,
-        )
-
-    @value.setter
-    def value(self, value: Status) -> None:
-        self.status = None if value.status is None else value.status.value
-        self.status_since = value.since
-        self.fresh = value.fresh
-        self.failures = value.failures
-        self.passes = value.passes
-        self.failing_since = value.failing_since
-
-
-def policy_of(monitor: Monitor) -> Policy:
-    # A missed deadline is no single failed try: it has had its grace (decision 33).
-    fail_threshold = 1 if monitor.type == MonitorType.HEARTBEAT else monitor.fail_threshold
-    return Policy(fail_threshold, monitor.recover_threshold, monitor.muted_until)
 
 
 def watch_of(monitor: Monitor, state: MonitorState) -> Watch:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections import deque
 from collections.abc import Callable, Iterable
 from functools import lru_cache, partial
-from importlib.metadata import PackageNotFoundError, version
 from ipaddress import ip_address
-from pathlib import Path
 from typing import Generic, TypeVar
 
 from checks.probes.loop import Loop
@@ -18,18 +15,11 @@ from checks.probes.transfer import Transfer
 from checks.probes.trust import find_trust_store
 from checks.spec import CheckOutcome, CheckSpec
 from core.egress import EgressGuard
+from core.version import product_version
 
 K = TypeVar("K")
 
 _MAX_IN_FLIGHT = 256  # bounds descriptors, and with 1 MiB of body each the memory of one run
-
-
-def _product_version() -> str:
-    try:
-        return version("pulsekeeper")
-    except PackageNotFoundError:  # run from a checkout, as `make up` does
-        project = Path(__file__).resolve().parents[2] / "pyproject.toml"
-        return str(tomllib.loads(project.read_text())["project"]["version"])
 
 
 class Service(Generic[K]):
@@ -69,7 +59,7 @@ class ProbeEngine:
             return guard.permits(ip_address(address))
 
         self._new_transfer = partial(
-            Transfer, permits=permits, ca_file=ca_file or find_trust_store(), version=_product_version()
+            Transfer, permits=permits, ca_file=ca_file or find_trust_store(), version=product_version()
         )
         self._resolver = resolver or Resolver()
         # A run takes a reactor with its transfers from here and puts it back; deque methods are atomic.
