@@ -1,0 +1,79 @@
+"""Handing out what is due while the broker or the database is away."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+from django.db import connection, transaction
+from kombu.exceptions import OperationalError
+from pytest_django.fixtures import Settings
+from redis.exceptions import RedisError
+
+from checks.models import CheckResult
+from checks.spec import Verdict
+from core.clock import utc_now
+from monitors import tasks
+from monitors.models import Monitor
+from monitors.scheduling import claim_due
+from tests.makers import empty_broker, make_monitor, make_user, state_of
+from tests.monitors.test_prober import end_whoever_waits, wait_until
+from tests.processes.up import free_port
+from tests.targets.server import TargetServer, answer
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture(autouse=True)
+def _prober_of_ours() -> Iterator[None]:
+    empty_broker()
+    yield
+    tasks.leave()
+    empty_broker()
+
+
+@pytest.fixture
+def due() -> Monitor:
+    """A monitor that has been checked once and is due again."""
+    with TargetServer() as targets:
+        url = targets.serve([answer()]).url()
+    return make_monitor(make_user(), url=url, now=utc_now() - timedelta(minutes=10), first=Verdict.UP)
+
+
+def test_a_broker_out_of_reach_is_seen_before_anything_is_claimed(due: Monitor, settings: Settings) -> None:
+    before = state_of(due)
+    settings.REDIS_URL = f"redis://127.0.0.1:{free_port()}/0"
+    with pytest.raises(RedisError):
+        tasks.dispatch_due()
+    after = state_of(due)
+    assert (after.claim, after.next_due_at) == (before.claim, before.next_due_at)
+
+
+def test_a_claim_that_cannot_be_sent_is_given_back(due: Monitor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The broker goes away between the look at its queue and the message."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OperationalError("gone")
+
+    monkeypatch.setattr(tasks.probe_batch, "apply_async", refuse)
+    slot = state_of(due).next_due_at
+    with pytest.raises(OperationalError):
+        tasks.dispatch_due()
+    state = state_of(due)
+    assert (state.claimed_at, state.next_due_at, state.claim) == (None, slot, 2)
+    assert [claim.monitor_id for claim in claim_due(utc_now(), limit=9)] == [due.pk]
+
+
+def test_a_batch_waits_for_a_database_that_went_away(due: Monitor) -> None:
+    (claim,) = claim_due(utc_now(), limit=9)
+    worker = threading.Thread(target=tasks.probe_batch, args=([(claim.monitor_id, claim.number)],))
+    with transaction.atomic():
+        with connection.cursor() as cursor:
+            cursor.execute("LOCK TABLE monitors_monitor IN ACCESS EXCLUSIVE MODE")
+        worker.start()
+        # Once it waits for our lock its session is ended, as a restart of the server would.
+        wait_until(end_whoever_waits)
+    worker.join(20)
+    wait_until(lambda: CheckResult.objects.filter(monitor_id=due.pk, claim=claim.number).exists())
