@@ -47,7 +47,6 @@ _MOVED = {
     "armed_at": "timestamptz",
 }
 _FOUND = {
-    "monitor_id": "bigint",
     "last_checked_at": "timestamptz",
     "last_latency_ms": "int",
     "last_connect_ms": "int",
@@ -164,29 +163,26 @@ class Ledger:
 
     def write(self) -> None:
         store_results(self.made)
-        update_rows(
-            _TABLE,
-            _MOVED,
-            [tuple(getattr(state, name) for name in _MOVED) for state in self._moved.values()],
-            key="monitor_id",
-        )
-        update_rows(
-            _TABLE,
-            _FOUND,
-            [
-                (
-                    monitor_id,
-                    found.checked_at,
-                    found.latency_ms,
-                    found.connect_ms,
-                    found.ttfb_ms,
-                    found.cert_expires_at,
+        # Each row is written once: with what was found, where an outcome moved it.
+        moved, found = [], []
+        for monitor_id, state in self._moved.items():
+            row = [getattr(state, name) for name in _MOVED]
+            outcome = self._found.get(monitor_id)
+            if outcome is None:
+                moved.append(row)
+            else:
+                found.append(
+                    [
+                        *row,
+                        outcome.checked_at,
+                        outcome.latency_ms,
+                        outcome.connect_ms,
+                        outcome.ttfb_ms,
+                        outcome.cert_expires_at,
+                    ]
                 )
-                for monitor_id, found in self._found.items()
-            ],
-            key="monitor_id",
-            expressions=_KEPT_CERTIFICATE,
-        )
+        update_rows(_TABLE, _MOVED, moved, key="monitor_id")
+        update_rows(_TABLE, _MOVED | _FOUND, found, key="monitor_id", expressions=_KEPT_CERTIFICATE)
         StatusChange.objects.bulk_create(self._changes)
 
 
