@@ -1,6 +1,6 @@
 """Many rows in one statement: arrays in, in plain SQL.
 
-For the path of every check. The ORM's bulk methods do the same in five to ten times the CPU, most of it for
+For the path of every check. The ORM's bulk methods do the same at a multiple of the CPU, most of it for
 making and taking apart objects of which nobody needs more than the columns.
 """
 
