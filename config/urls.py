@@ -5,6 +5,7 @@ from rest_framework.permissions import AllowAny
 
 import core.api.converters  # noqa: F401  (registers <id:…>)
 import projects.views
+import tokens.schema  # noqa: F401  (drf-spectacular finds extensions once they are imported; workers have no use for it)
 from config.docs import docs
 from config.health import healthz, readyz
 from config.metrics import metrics

@@ -6,9 +6,6 @@ import logging
 
 from celery import shared_task
 
-from checks.domains import top_level
-from checks.rdap import LookupFailed, NoRegistry, RegistryBusy
-from checks.registry import rdap_client
 from core.clock import utc_now
 from core.db import release_connection
 from monitors import expiry, registrations
@@ -38,6 +35,11 @@ def warn_of_expiries() -> None:
 
 
 def _look_up(lookup: Lookup) -> None:
+    # Here: what these import is of no use to the other workers, and takes memory in each.
+    from checks.domains import top_level
+    from checks.rdap import LookupFailed, NoRegistry, RegistryBusy
+    from checks.registry import rdap_client
+
     try:
         expires_at = rdap_client().look_up(lookup.domain, now=utc_now())
     except RegistryBusy as refusal:

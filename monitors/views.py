@@ -30,6 +30,7 @@ from monitors.serializers import (
 from projects import idempotency
 from projects.access import caller_of
 from projects.idempotency import Made
+from projects.schema import IDEMPOTENCY_KEY
 
 
 def _shown(monitors: Sequence[Monitor]) -> list[Any]:
@@ -55,7 +56,7 @@ class MonitorList(APIView):
         operation_id="create_monitor",
         summary="Create a monitor",
         description="Answers once a worker made the first check, or, where none did in time, with null status.",
-        parameters=[idempotency.PARAMETER],
+        parameters=[IDEMPOTENCY_KEY],
         request=MonitorInputSerializer,
         responses={201: MonitorSerializer, 403: ErrorSerializer, 409: ErrorSerializer},
     )

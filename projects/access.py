@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from django.db.models import Model, Q, QuerySet
-from rest_framework.request import Request
 
 from accounts.models import User
 from core.errors import Forbidden, NotFound, SessionRequired, Unauthorized
 from projects.models import Membership, Project, Role
+
+if TYPE_CHECKING:  # workers ask for projects too, and have no use for DRF
+    from rest_framework.request import Request
 
 M = TypeVar("M", bound=Model)
 

@@ -16,31 +16,24 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.db import OperationalError, connection, transaction
 from django.utils.crypto import constant_time_compare, salted_hmac
-from drf_spectacular.utils import OpenApiParameter
 from psycopg.errors import LockNotAvailable
-from rest_framework.request import Request
 
 from core.crypto import seal, unseal
 from core.errors import IdempotencyKeyInUse, ValidationFailed
 from projects.access import Caller
 from projects.models import IdempotencyKey
 
+if TYPE_CHECKING:  # workers delete old keys, and have no use for DRF
+    from rest_framework.request import Request
+
 HEADER = "Idempotency-Key"
 LIFETIME = timedelta(hours=24)
 MAX_LENGTH = 255
 PATIENCE_MS = 10_000
-
-PARAMETER = OpenApiParameter(
-    HEADER,
-    {"type": "string", "minLength": 1, "maxLength": MAX_LENGTH, "pattern": "^[ -~]*$"},
-    OpenApiParameter.HEADER,
-    description="Anything that names this attempt, a UUID for example. The same key and body within 24 hours create "
-    "once, and answer the same; another body under the same key is refused with 422.",
-)
 
 # A row older than a day is as none. One statement, so that of two requests at once one gets the key; the other waits
 # at the unique index until the first commits or fails.

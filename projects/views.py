@@ -17,6 +17,7 @@ from core.throttles import CallerThrottle, InviteThrottle
 from projects import access, idempotency, members, selectors, services
 from projects.access import caller_of
 from projects.idempotency import Made
+from projects.schema import IDEMPOTENCY_KEY
 from projects.serializers import (
     ListedProjectSerializer,
     MemberInputSerializer,
@@ -41,7 +42,7 @@ class ProjectList(APIView):
     @extend_schema(
         operation_id="create_project",
         summary="Create a project",
-        parameters=[idempotency.PARAMETER],
+        parameters=[IDEMPOTENCY_KEY],
         request=ProjectInputSerializer,
         responses={201: ProjectSerializer, 403: ErrorSerializer, 409: ErrorSerializer},
     )

@@ -17,6 +17,7 @@ from core.throttles import CallerThrottle, PasswordThrottle, SignInEmailThrottle
 from projects import idempotency
 from projects.access import caller_of
 from projects.idempotency import Made
+from projects.schema import IDEMPOTENCY_KEY
 from tokens import services
 from tokens.serializers import (
     AccountPatchSerializer,
@@ -105,7 +106,7 @@ class TokenList(APIView):
     @extend_schema(
         operation_id="create_token",
         summary="Create a project token",
-        parameters=[idempotency.PARAMETER],
+        parameters=[IDEMPOTENCY_KEY],
         request=TokenInputSerializer,
         responses={
             201: TokenCreatedSerializer,
