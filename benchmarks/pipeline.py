@@ -8,6 +8,8 @@ probe finds; then all, pinged and tested meanwhile; then more and more, as long 
 fewer and fewer, until it does.
 Everything shares this machine's cores, the target and the callers too; `cpu_ms_per_check` leaves these two out, and
 `others_cpu` says how many cores they and whatever else runs here have used meanwhile.
+`checks_per_second` is the highest rate that was held with that lag; all other figures are of MONITORS of them, whose
+own rate, which cannot be more than what is due, is `checks_per_second_due`.
 The last line printed is one JSON object. Exits 1 where a check, a ping or a test run came out wrong.
 """
 
@@ -225,7 +227,8 @@ def run(folder: Path) -> tuple[dict[str, Any], list[str]]:
             wrong.append(f"{full.failed + calm.failed} checks of a target that is up failed")
     ours = [kind for kind in peak if kind not in SERVERS]
     found = {
-        "checks_per_second": round(full.checks_per_second),
+        "checks_per_second": None if best is None else round(best.checks_per_second),
+        "checks_per_second_due": round(full.checks_per_second),
         "lag_p50_s": round(full.lag_p50_s, 3),
         "lag_p99_s": round(full.lag_p99_s, 3),
         "cpu_ms_per_check": round(1000 * sum(cpu.values()) / full.checks, 4),
@@ -233,7 +236,6 @@ def run(folder: Path) -> tuple[dict[str, Any], list[str]]:
         "rss_mib": round(sum(peak[kind] for kind in ours), 1),
         "interactive_p99_ms": round(percentile(testers.taken_ms, 99) - quiet, 1),
         "latency_bias_ms": round(calm.latency_p50_ms - quiet, 2),
-        "most_checks_per_second": None if best is None else round(best.checks_per_second),
         "most_lag_p99_s": None if best is None else round(best.lag_p99_s, 3),
         "slots_checked": round(full.done, 4),
         "cpu_ms_per_check_by_kind": {kind: round(1000 * used / full.checks, 4) for kind, used in cpu.items()},
@@ -252,12 +254,11 @@ def run(folder: Path) -> tuple[dict[str, Any], list[str]]:
 
 def missed_goals(found: Mapping[str, Any]) -> list[str]:
     """Those of issue 5. What a machine manages that others use too is no error, so they are told and no more."""
-    reached = dict(found)
-    reached["checks_per_second"] = max(found["checks_per_second"], found["most_checks_per_second"] or 0)
     missed = []
     for name, (goal, side) in GOALS.items():
-        if reached[name] < goal if side == "at least" else reached[name] > goal:
-            missed.append(f"{name}: {reached[name]}, {side} {goal}")
+        reached = found[name] or 0
+        if reached < goal if side == "at least" else reached > goal:
+            missed.append(f"{name}: {reached}, {side} {goal}")
     return missed
 
 

@@ -2,63 +2,70 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import datetime
 
 from django.db import transaction
 
 from checks.spec import CheckOutcome
-from core.prepared import execute_prepared
+from core.gathering import Gatherer
+from core.prepared import fetch_prepared
 from monitors import metrics
 from monitors.drafts import MonitorType
 from monitors.heartbeat import arrived, missed
 from monitors.ledger import Ledger, Reading, Settings, State, open_ledger
 from monitors.models import Monitor
 
-# All that a ping does to a heartbeat that is up and stays up, which nearly all of them do. A row that somebody else
-# holds is waited for, and then judged in its new version, but with the configuration as it was before the wait:
-# `seen` is that old version, so a row that has changed meanwhile is left to `_record_under_lock`. Whoever changes
-# what is read here of a Monitor writes its state, too.
+# All that pings do to heartbeats that are up and stay up, which nearly all of them do. Nothing is waited for: a row
+# that somebody holds is left to `_record_under_lock`. So is one that was changed after this statement had begun: it
+# would be judged in its new version, but with the configuration as it was before. `seen` is that old version. Whoever
+# changes what is read here of a Monitor writes its state, too.
 _STILL_UP = """
-    WITH pinged AS (
-        UPDATE monitors_monitorstate AS state
-           SET claim = state.claim + 1,
-               applied_claim = state.claim + 1,
-               claimed_at = NULL,
-               armed_at = NULL,
-               last_ping_at = %(now)s,
-               last_checked_at = %(now)s,
-               last_latency_ms = NULL,
-               last_connect_ms = NULL,
-               last_ttfb_ms = NULL,
-               next_due_at = greatest(
-                   %(now)s + (monitor.interval_sec::bigint + monitor.grace_sec) * interval '1 second',
-                   monitor.muted_until
-               )
-          FROM monitors_monitor AS monitor
+    WITH held AS (
+        SELECT state.monitor_id, given.public_id, given.at, monitor.muted_until,
+               (monitor.interval_sec::bigint + monitor.grace_sec) * interval '1 second' AS patience
+          FROM unnest(%(public_ids)s::text[], %(times)s::timestamptz[]) AS given (public_id, at)
+          JOIN monitors_monitor AS monitor ON monitor.public_id = given.public_id
+          JOIN monitors_monitorstate AS state ON state.monitor_id = monitor.id
           JOIN monitors_monitorstate AS seen ON seen.monitor_id = monitor.id
-         WHERE monitor.public_id = %(public_id)s
-           AND monitor.type = 'heartbeat'
+         WHERE monitor.type = 'heartbeat'
            AND monitor.enabled
-           AND state.monitor_id = monitor.id
            AND state.xmin = seen.xmin
            AND state.status = 'up'
            AND NOT state.fresh
            AND state.failures = 0
            AND state.passes = 0
            AND state.failing_since IS NULL
-           AND state.status_since <= %(now)s
-           AND state.last_ping_at <= %(now)s
-        RETURNING state.monitor_id, state.claim
+           AND state.status_since <= given.at
+           AND state.last_ping_at <= given.at
+           FOR NO KEY UPDATE OF state SKIP LOCKED
+    ), pinged AS (
+        UPDATE monitors_monitorstate AS state
+           SET claim = state.claim + 1,
+               applied_claim = state.claim + 1,
+               claimed_at = NULL,
+               armed_at = NULL,
+               last_ping_at = held.at,
+               last_checked_at = held.at,
+               last_latency_ms = NULL,
+               last_connect_ms = NULL,
+               last_ttfb_ms = NULL,
+               next_due_at = greatest(held.at + held.patience, held.muted_until)
+          FROM held
+         WHERE state.monitor_id = held.monitor_id
+        RETURNING state.monitor_id, state.claim, held.public_id, held.at
+    ), kept AS (
+        INSERT INTO checks_checkresult (monitor_id, claim, checked_at, verdict)
+        SELECT monitor_id, claim, at, 'up' FROM pinged
     )
-    INSERT INTO checks_checkresult (monitor_id, claim, checked_at, verdict)
-    SELECT monitor_id, claim, %(now)s, 'up' FROM pinged
+    SELECT public_id FROM pinged
 """
+MOST_AT_ONCE = 100
 
 
 def record_ping(public_id: str, *, now: datetime) -> bool:
     """Take in a ping; False where there is no such heartbeat. Durable when this returns."""
-    if _keep_up(public_id, now=now):
+    if _pings.ask((public_id, now)):
         metrics.PINGS.add(1, "unchanged")
         return True
     known = _record_under_lock(public_id, now=now)
@@ -66,9 +73,21 @@ def record_ping(public_id: str, *, now: datetime) -> bool:
     return known
 
 
-def _keep_up(public_id: str, *, now: datetime) -> bool:
-    """Take in the ping of a heartbeat that is up and stays up; False, and nothing done, where it is not so simple."""
-    return execute_prepared(_STILL_UP, {"public_id": public_id, "now": now}) == 1
+def _keep_up(pings: Sequence[tuple[str, datetime]]) -> list[bool]:
+    """Take in the pings of heartbeats that are up and stay up; False, and nothing done, where it is not so simple."""
+    times: dict[str, datetime] = {}
+    for public_id, at in pings:
+        times.setdefault(public_id, at)  # a second ping of one heartbeat at the same moment is not so simple
+    taken = fetch_prepared(_STILL_UP, {"public_ids": list(times), "times": list(times.values())})
+    ours = {public_id for (public_id,) in taken}
+    answers = []
+    for public_id, _ in pings:
+        answers.append(public_id in ours)
+        ours.discard(public_id)
+    return answers
+
+
+_pings = Gatherer(_keep_up, most=MOST_AT_ONCE)
 
 
 def _record_under_lock(public_id: str, *, now: datetime) -> bool:

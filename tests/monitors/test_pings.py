@@ -103,7 +103,7 @@ def test_both_ways_leave_the_same(owner: User, difference: str) -> None:
     assert pulses._record_under_lock(other.public_id, now=NOW)
     assert left(one) == left(other)
     before = left(third)
-    assert pulses._keep_up(third.public_id, now=NOW) is short
+    assert pulses._keep_up([(third.public_id, NOW)]) == [short]
     assert left(third) == (left(one) if short else before)
 
 
@@ -143,6 +143,42 @@ def test_both_ways_leave_the_same_whatever_they_find(
     one, other = (heartbeat(owner, configured=configured, **state) for _ in range(2))
     assert record_ping(one.public_id, now=NOW) is pulses._record_under_lock(other.public_id, now=NOW) is True
     assert left(one) == left(other)
+
+
+def test_many_at_once_are_each_taken_as_alone(owner: User) -> None:
+    """Those that are simple, each at its own time; one that comes twice, once; nothing of the others."""
+    simple = [heartbeat(owner) for _ in range(3)]
+    down = heartbeat(owner, status="down")
+    before = left(down)
+    pings = [(monitor.public_id, at(second)) for second, monitor in enumerate(simple)]
+    given = [*pings, (down.public_id, NOW), ("mon_nothere", NOW), pings[0]]
+    assert pulses._keep_up(given) == [True, True, True, False, False, False]
+    for monitor, (_, moment) in zip(simple, pings, strict=True):
+        state = state_of(monitor)
+        assert (state.claim, state.last_ping_at, state.next_due_at) == (
+            8,
+            moment,
+            moment + timedelta(seconds=70),
+        )
+        assert CheckResult.objects.get(monitor_id=monitor.pk).checked_at == moment
+    assert left(down) == before
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_held_heartbeat_holds_up_no_other(owner: User) -> None:
+    held, free = heartbeat(owner), heartbeat(owner)
+    answers: list[bool] = []
+
+    def ping() -> None:
+        answers.extend(pulses._keep_up([(held.public_id, NOW), (free.public_id, NOW)]))
+        release_connection()
+
+    with transaction.atomic():
+        MonitorState.objects.select_for_update().get(monitor=held)
+        thread = threading.Thread(target=ping)
+        thread.start()
+        thread.join(10)
+        assert answers == [False, True]
 
 
 def waits_for_a_lock() -> bool:
