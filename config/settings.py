@@ -85,6 +85,8 @@ INSTALLED_APPS = [
     "tokens",
     "checks",
     "monitors",
+    "incidents",
+    "alerts",
     "rest_framework",
     "drf_spectacular",
     "drf_spectacular_sidecar",

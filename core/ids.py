@@ -35,3 +35,23 @@ def token_id() -> str:
 
 def monitor_id() -> str:
     return new_id("mon")
+
+
+def incident_id() -> str:
+    return new_id("inc")
+
+
+def incident_event_id() -> str:
+    return new_id("evt")
+
+
+def window_id() -> str:
+    return new_id("mwn")
+
+
+def channel_id() -> str:
+    return new_id("chn")
+
+
+def delivery_id() -> str:
+    return new_id("dlv")

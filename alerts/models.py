@@ -1,0 +1,145 @@
+"""Where alerts go (AlertChannel), and the messages on their way there (Delivery), each of one or more items."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, ClassVar
+
+from django.conf import settings
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+from django.db.models import Q
+
+from core import ids
+from core.crypto import register_sealed, seal, unseal
+from incidents.models import Incident
+from monitors.models import Monitor
+from projects.models import Project
+
+
+class Topic(models.TextChoices):
+    """What a channel may be told of."""
+
+    DOWN = "down"
+    RECOVERED = "recovered"
+    SLOW = "slow"
+    EXPIRY = "expiry"
+    REMINDER = "reminder"
+
+
+class AlertChannel(models.Model):
+    """Of a user, or of a project: then `owner` is the project's owner.
+
+    `sealed_config` holds what the kind needs, encrypted: email {"address"}, webhook {"url", "secret"}, apprise {"url"}.
+    Nothing of it is shown again but `hint`.
+    """
+
+    class Kind(models.TextChoices):
+        EMAIL = "email"
+        WEBHOOK = "webhook"
+        APPRISE = "apprise"
+
+    class Scope(models.TextChoices):
+        ALL = "all"  # the owner's, or the project's of a project's channel
+        PROJECT = "project"  # those of `scope_project`; the owner has to have a place in it
+        CHOSEN = "chosen"
+
+    public_id = models.CharField(max_length=40, unique=True, default=ids.channel_id, editable=False)
+    owner = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="alert_channels"
+    )
+    project = models.ForeignKey(Project, null=True, on_delete=models.CASCADE, related_name="alert_channels")
+    created_at = models.DateTimeField()
+    name = models.CharField(max_length=200)
+    kind = models.CharField(max_length=7, choices=Kind.choices)
+    sealed_config = models.TextField(editable=False)
+    hint = models.CharField(
+        max_length=200, help_text="Enough to tell it apart: a…@example.com, a host, a scheme."
+    )
+    enabled = models.BooleanField(default=True)
+    topics = ArrayField(models.CharField(max_length=9, choices=Topic.choices))
+    scope = models.CharField(max_length=7, choices=Scope.choices, default=Scope.ALL)
+    scope_project = models.ForeignKey(Project, null=True, on_delete=models.CASCADE, related_name="+")
+    monitors = models.ManyToManyField(Monitor, related_name="alert_channels")
+    remind_every_hours = models.PositiveSmallIntegerField(default=24)
+
+    failures = models.IntegerField(default=0, help_text="Tries that failed since the last that did not.")
+    last_sent_at = models.DateTimeField(null=True)
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.hint}"
+
+    @property
+    def config(self) -> dict[str, str]:
+        found: dict[str, str] = json.loads(unseal(self.sealed_config))
+        return found
+
+    @config.setter
+    def config(self, config: dict[str, str]) -> None:
+        self.sealed_config = seal(json.dumps(config))
+
+
+register_sealed(AlertChannel, "sealed_config")
+
+
+class Delivery(models.Model):
+    """One message to one channel: written with what it tells of, sent afterwards, and marked when it was taken.
+
+    `gathering`: more news may still join it, until `next_try_at` or its first try. Then it is `waiting` for
+    `next_try_at`, or for the end of `leased_until` of a sender that may have died. `public_id` is the key that stays
+    the same however often it is tried.
+    """
+
+    class State(models.TextChoices):
+        GATHERING = "gathering"
+        WAITING = "waiting"
+        SENT = "sent"
+        DEAD = "dead"
+
+    public_id = models.CharField(max_length=40, unique=True, default=ids.delivery_id, editable=False)
+    channel = models.ForeignKey(AlertChannel, on_delete=models.CASCADE, related_name="deliveries")
+    created_at = models.DateTimeField()
+    state = models.CharField(max_length=9, choices=State.choices, default=State.WAITING)
+    next_try_at = models.DateTimeField()
+    leased_until = models.DateTimeField(null=True)
+    give_up_at = models.DateTimeField()
+    attempts = models.IntegerField(default=0)
+    last_error = models.TextField(null=True)
+    done_at = models.DateTimeField(null=True, help_text="When it was sent, or given up.")
+
+    class Meta:
+        indexes: ClassVar = [
+            models.Index(
+                fields=["next_try_at"],
+                name="delivery_open",
+                condition=Q(state__in=["gathering", "waiting"]),
+            ),
+            models.Index(fields=["channel", "created_at"], name="delivery_log"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.public_id} ({self.state})"
+
+
+class DeliveryItem(models.Model):
+    """One piece of news in a message. `source` names what it is of; each channel is told of it once.
+
+    `facts` are all that a message says, as they were then: what they are of may be gone when it is sent.
+    """
+
+    delivery = models.ForeignKey(Delivery, on_delete=models.CASCADE, related_name="items")
+    channel = models.ForeignKey(AlertChannel, on_delete=models.CASCADE, related_name="+", db_index=False)
+    source = models.CharField(max_length=40)
+    incident = models.ForeignKey(
+        Incident, null=True, on_delete=models.SET_NULL, related_name="delivery_items"
+    )
+    facts: Any = models.JSONField()
+    at = models.DateTimeField()
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["channel", "source"], name="one_item_per_channel_and_source")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.source} to {self.channel_id}"

@@ -1,0 +1,168 @@
+"""What went wrong, what happened about it, and when silence is wanted."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from django.conf import settings
+from django.db import models
+from django.db.models import Q
+
+from core import ids
+from monitors.models import REASON_CHOICES, Monitor
+from projects.models import Project
+
+
+class Incident(models.Model):
+    """An outage of a monitor; or, without a monitor, something that people declared and tell about in comments.
+
+    `owner` and `project` are the monitor's, kept for when it is deleted, as are its id and name. What was announced
+    is written here and not looked up in what was sent: an incident whose news was held back (by a mute, a window,
+    flapping) is *due* until what people were told is what is so.
+    """
+
+    class Resolution(models.TextChoices):
+        RECOVERED = "recovered"
+        PAUSED = "paused"
+        DELETED = "deleted"
+        CLOSED = "closed"  # by a person; only where there is no monitor
+
+    class Quiet(models.TextChoices):
+        MUTED = "muted"
+        MAINTENANCE = "maintenance"
+        FLAPPING = "flapping"
+
+    public_id = models.CharField(max_length=40, unique=True, default=ids.incident_id, editable=False)
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="incidents")
+    project = models.ForeignKey(Project, null=True, on_delete=models.SET_NULL, related_name="incidents")
+    monitor = models.ForeignKey(Monitor, null=True, on_delete=models.SET_NULL, related_name="incidents")
+    monitor_public_id = models.CharField(
+        max_length=40, default="", help_text="Kept when the monitor is deleted."
+    )
+    name = models.CharField(max_length=200, help_text="The monitor's as it was then, or the title.")
+
+    reason_code = models.CharField(max_length=20, null=True, choices=REASON_CHOICES)
+    detail = models.TextField(null=True)
+    claim = models.BigIntegerField(null=True, help_text="The check that confirmed it.")
+    evidence = models.JSONField(
+        null=True, help_text="What that check saw; its result is dropped before this."
+    )
+
+    started_at = models.DateTimeField(help_text="The first failure of the run.")
+    confirmed_at = models.DateTimeField(null=True)
+    acknowledged_at = models.DateTimeField(null=True)
+    resolved_at = models.DateTimeField(null=True)
+    resolution = models.CharField(max_length=9, null=True, choices=Resolution.choices)
+
+    announced_at = models.DateTimeField(null=True, help_text="When it was said to be down.")
+    closing_announced_at = models.DateTimeField(null=True, help_text="When it was said to be over.")
+    quiet = models.CharField(
+        max_length=11, null=True, choices=Quiet.choices, help_text="Why nothing is said now."
+    )
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["monitor"], condition=Q(resolved_at=None), name="one_open_incident_per_monitor"
+            ),
+            models.CheckConstraint(
+                condition=Q(resolved_at=None, resolution=None)
+                | Q(resolved_at__isnull=False, resolution__isnull=False),
+                name="incident_resolved_somehow",
+            ),
+        ]
+        indexes: ClassVar = [
+            models.Index(fields=["id"], name="incident_open", condition=Q(resolved_at=None)),
+            models.Index(
+                fields=["id"],
+                name="incident_closing_due",
+                condition=Q(resolved_at__isnull=False, announced_at__isnull=False, closing_announced_at=None),
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.public_id})"
+
+    @property
+    def is_open(self) -> bool:
+        return self.resolved_at is None
+
+
+class IncidentEvent(models.Model):
+    """One line of an incident's timeline, in the order of ids. `text` is a sentence for a person."""
+
+    class Type(models.TextChoices):
+        FIRST_FAILURE = "first_failure"
+        CONFIRMED = "confirmed"
+        REASON_CHANGED = "reason_changed"
+        ANNOUNCED = "announced"  # alerts are on their way: data.kind
+        ALERT_SENT = "alert_sent"
+        ALERT_FAILED = "alert_failed"
+        SUPPRESSED = "suppressed"  # data.reason
+        ACKNOWLEDGED = "acknowledged"
+        COMMENTED = "commented"
+        DECLARED = "declared"
+        RESOLVED = "resolved"
+
+    public_id = models.CharField(max_length=40, unique=True, default=ids.incident_event_id, editable=False)
+    incident = models.ForeignKey(Incident, on_delete=models.CASCADE, related_name="events")
+    type = models.CharField(max_length=14, choices=Type.choices)
+    at = models.DateTimeField()
+    text = models.TextField()
+    data = models.JSONField(default=dict)
+
+    def __str__(self) -> str:
+        return f"{self.type}: {self.text}"
+
+
+class FlappingSpell(models.Model):
+    """A time in which a monitor changes between down and not down too often to be told of each time."""
+
+    monitor = models.ForeignKey(Monitor, on_delete=models.CASCADE, related_name="flapping_spells")
+    started_at = models.DateTimeField()
+    last_change_at = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["monitor"], condition=Q(ended_at=None), name="one_flapping_spell_per_monitor"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.monitor_id} since {self.started_at}"
+
+
+class MaintenanceWindow(models.Model):
+    """When alerts are held back: once, or again and again by `rrule` in `time_zone`.
+
+    `starts_at` to `ends_at` is the first occurrence. `current_starts_at` to `current_ends_at` is the one that is on,
+    or the next; both null when there is no more. Without `project` the window is its owner's own.
+    """
+
+    public_id = models.CharField(max_length=40, unique=True, default=ids.window_id, editable=False)
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    project = models.ForeignKey(
+        Project, null=True, on_delete=models.CASCADE, related_name="maintenance_windows"
+    )
+    created_at = models.DateTimeField()
+    name = models.CharField(max_length=200)
+    starts_at = models.DateTimeField()
+    ends_at = models.DateTimeField()
+    time_zone = models.CharField(max_length=64, default="UTC")
+    rrule = models.CharField(max_length=500, default="", help_text="RFC 5545, without DTSTART; empty: once.")
+    all_monitors = models.BooleanField(help_text="All of the project, or of the owner; else the chosen ones.")
+    monitors = models.ManyToManyField(Monitor, related_name="maintenance_windows")
+    current_starts_at = models.DateTimeField(null=True)
+    current_ends_at = models.DateTimeField(null=True)
+
+    class Meta:
+        indexes: ClassVar = [
+            models.Index(
+                fields=["current_ends_at"], name="window_current", condition=Q(current_ends_at__isnull=False)
+            )
+        ]
+
+    def __str__(self) -> str:
+        return self.name
