@@ -129,7 +129,9 @@ def check_invariants(
     """What holds of every single step, whatever the reference says."""
     again = before.fresh and not after.fresh and before.status is after.status is Verdict.DOWN
     differs = before.status is not after.status
-    assert (change is not None) == (differs or again), "a change if it differs, or is down after a pause as before"
+    assert (change is not None) == (differs or again), (
+        "a change if it differs, or is down after a pause as before"
+    )
     if not differs:
         assert after.since == before.since
     else:

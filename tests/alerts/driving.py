@@ -1,0 +1,119 @@
+"""Monitors that are driven through time by hand, and the messages that come of it. Nothing leaves this process."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
+
+from accounts.models import User
+from alerts import announcing, reminding, sending
+from alerts.facts import Facts
+from alerts.models import AlertChannel, Topic
+from checks.spec import Verdict
+from incidents import consuming
+from incidents.models import Incident
+from monitors.models import Monitor
+from monitors.recording import record
+from tests.makers import NOON, make_monitor, reading
+
+EVERYTHING = tuple(Topic.values)
+
+
+def at(seconds: float) -> datetime:
+    return NOON + timedelta(seconds=seconds)
+
+
+def make_channel(owner: User, *, topics: Iterable[str] = EVERYTHING, **columns: Any) -> AlertChannel:
+    """A webhook that everything goes to, but for what is given."""
+    monitors = columns.pop("monitors", ())
+    given = {"created_at": NOON, "name": "Pager", "kind": "webhook", "hint": "https://x.example"}
+    channel = AlertChannel(owner=owner, topics=list(topics), **(given | columns))
+    channel.config = {"url": "https://x.example/", "secret": "s" * 40}
+    channel.save()
+    channel.monitors.set(monitors)
+    return channel
+
+
+@dataclass(frozen=True)
+class Message:
+    """What one channel was sent at one time: (news, name of the monitor) of each of its items."""
+
+    channel_id: int
+    at: datetime
+    items: tuple[tuple[str, str], ...]
+
+    @property
+    def news(self) -> list[str]:
+        return [news for news, _ in self.items]
+
+
+@dataclass
+class Drive:
+    """Checks are recorded, ticks are made, and each message that is due is taken by its receiver at once."""
+
+    sent: list[Message] = field(default_factory=list)
+    facts: list[Facts] = field(default_factory=list)
+    _claims: dict[int, int] = field(default_factory=lambda: defaultdict(int))
+
+    def monitor(self, owner: User, name: str = "Shop", *, interval_sec: int = 60, **given: Any) -> Monitor:
+        """One that is up since NOON and goes down by one failure."""
+        given = {"fail_threshold": 1} | given
+        monitor = make_monitor(owner, name=name, interval_sec=interval_sec, **given)
+        self.check(monitor, Verdict.UP, NOON)
+        return monitor
+
+    def check(self, monitor: Monitor, verdict: Verdict, moment: datetime) -> None:
+        self.checks([monitor], verdict, moment)
+
+    def checks(self, monitors: Iterable[Monitor], verdict: Verdict, moment: datetime) -> None:
+        readings = []
+        for monitor in monitors:
+            self._claims[monitor.pk] += 1
+            version = Monitor.objects.values_list("config_version", flat=True).get(pk=monitor.pk)
+            claim = self._claims[monitor.pk]
+            readings.append(reading(monitor, claim=claim, verdict=verdict, at=moment, config_version=version))
+        record(readings, now=moment)
+
+    def tick(self, moment: datetime) -> list[Message]:
+        """One tick of the worker at that time; the messages that it sent."""
+        consuming.consume(moment, slow=partial(announcing.tell_slow, now=moment))
+        consuming.close_deleted(moment)
+        announcing.announce(moment)
+        announcing.tell_expiries(moment)
+        return self.deliver(moment)
+
+    def remind(self, moment: datetime) -> list[Message]:
+        reminding.remind(moment)
+        return self.deliver(moment)
+
+    def deliver(self, moment: datetime) -> list[Message]:
+        sent = []
+        while (claimed := sending.claim(moment)) is not None:
+            channel, facts = sending.load(claimed)
+            assert channel is not None
+            sending.finish(claimed, delivered=True, detail="200", retry=True, now=moment)
+            self.facts += facts
+            items = tuple((one.news.value, one.monitor) for one in facts)
+            sent.append(Message(claimed.channel_id, moment, items))
+        self.sent += sent
+        return sent
+
+    def ticks(self, start: datetime, end: datetime, *, every: float) -> list[Message]:
+        sent, moment = [], start
+        while moment <= end:
+            sent += self.tick(moment)
+            moment += timedelta(seconds=every)
+        return sent
+
+
+def news(messages: Iterable[Message]) -> list[str]:
+    """What they told, message by message, in a line each: `down` or `down+down`."""
+    return ["+".join(message.news) for message in messages]
+
+
+def timeline(incident: Incident) -> list[str]:
+    return list(incident.events.order_by("pk").values_list("type", flat=True))

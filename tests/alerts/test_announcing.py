@@ -1,0 +1,438 @@
+"""Who is told what, when, and when not."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+import pytest
+
+from accounts.models import User
+from alerts import announcing
+from alerts.models import AlertChannel, Delivery
+from alerts.outbox import MOST_HOLD, QUIET
+from checks.spec import Verdict
+from incidents import consuming
+from incidents.models import Incident, MaintenanceWindow
+from monitors.expiry import warn_of_expiries
+from monitors.models import Monitor, MonitorState
+from monitors.services import delete_monitor, mute_monitor, update_monitor
+from projects.access import Caller
+from projects.models import Membership
+from tests.alerts.driving import EVERYTHING, Drive, Message, at, make_channel, news, timeline
+from tests.makers import NOON, at_once, make_project, make_user
+
+DOWN, UP, SLOW = Verdict.DOWN, Verdict.UP, Verdict.SLOW
+HOUR = 3600.0
+
+
+@pytest.fixture
+def owner(db: None) -> User:
+    user = make_user()
+    AlertChannel.objects.all().delete()  # the one that comes with the account
+    return user
+
+
+@pytest.fixture
+def channel(owner: User) -> AlertChannel:
+    return make_channel(owner)
+
+
+@pytest.fixture
+def drive() -> Drive:
+    return Drive()
+
+
+def window(owner: User, start: float, end: float, *monitors: Monitor, **columns: Any) -> MaintenanceWindow:
+    """One that is on from `start` to `end`; for all monitors of the owner where none is named."""
+    made = MaintenanceWindow.objects.create(
+        owner=owner,
+        created_at=NOON,
+        name="Upgrade",
+        starts_at=at(start),
+        ends_at=at(end),
+        current_starts_at=at(start),
+        current_ends_at=at(end),
+        all_monitors=not monitors,
+        **columns,
+    )
+    made.monitors.set(monitors)
+    return made
+
+
+def test_down_and_recovered(owner: User, channel: AlertChannel, drive: Drive) -> None:
+    monitor = drive.monitor(owner, "Shop")
+    drive.check(monitor, DOWN, at(60))
+    assert drive.tick(at(61)) == [Message(channel.pk, at(61), (("down", "Shop"),))]
+    assert drive.tick(at(62)) == []
+    drive.check(monitor, UP, at(300))
+    assert news(drive.tick(at(301))) == ["recovered"]
+    assert drive.tick(at(302)) == []
+    incident = Incident.objects.get()
+    assert timeline(incident) == [
+        "first_failure",
+        "confirmed",
+        "announced",
+        "alert_sent",
+        "resolved",
+        "announced",
+        "alert_sent",
+    ]
+    told = drive.facts[0]
+    assert (told.monitor, told.incident_id, told.detail) == ("Shop", incident.public_id, "Answered 500.")
+    assert told.started_at == int(at(60).timestamp() * 1000)
+
+
+def test_what_was_down_and_up_between_two_ticks_is_told_as_both(
+    owner: User, channel: AlertChannel, drive: Drive
+) -> None:
+    """It is short, but it was an outage; and an outage that nobody hears of is a lost alert."""
+    monitor = drive.monitor(owner)
+    drive.check(monitor, DOWN, at(60))
+    consuming.consume(at(60), slow=lambda changes: None)
+    announcing.announce(at(60))
+    drive.check(monitor, UP, at(61))
+    assert news(drive.tick(at(62))) == ["down", "recovered"]
+
+
+def test_a_channel_hears_of_its_topics(owner: User, drive: Drive) -> None:
+    channels = {topic: make_channel(owner, topics=[topic]) for topic in EVERYTHING}
+    monitor = drive.monitor(owner)
+    drive.check(monitor, SLOW, at(60))
+    drive.check(monitor, DOWN, at(120))
+    drive.tick(at(121))
+    drive.remind(at(121 + 25 * HOUR))
+    drive.check(monitor, UP, at(26 * HOUR))
+    drive.tick(at(26 * HOUR))
+    names = {channel.pk: topic for topic, channel in channels.items()}
+    heard = {(names[message.channel_id], tuple(message.news)) for message in drive.sent}
+    assert heard == {
+        ("slow", ("slow",)),
+        ("down", ("down",)),
+        ("reminder", ("reminder",)),
+        ("recovered", ("recovered",)),
+    }
+
+
+def test_pause_and_deletion_are_told_as_ends(owner: User, channel: AlertChannel, drive: Drive) -> None:
+    paused, deleted = drive.monitor(owner, "Paused"), drive.monitor(owner, "Deleted")
+    drive.checks([paused, deleted], DOWN, at(60))
+    drive.tick(at(61))
+    update_monitor(Caller(owner), paused.public_id, {"enabled": False}, now=at(70))
+    delete_monitor(Caller(owner), deleted.public_id)
+    assert {item for message in drive.tick(at(200)) for item in message.items} == {
+        ("paused", "Paused"),
+        ("deleted", "Deleted"),
+    }
+
+
+def test_who_was_not_told_of_a_deleted_monitor_hears_nothing(owner: User, drive: Drive) -> None:
+    make_channel(owner, topics=["recovered"])
+    monitor = drive.monitor(owner)
+    drive.check(monitor, DOWN, at(60))
+    drive.tick(at(61))
+    delete_monitor(Caller(owner), monitor.public_id)
+    assert drive.tick(at(200)) == []
+
+
+# Routing ------------------------------------------------------------------------------------------------------
+
+
+def test_each_channel_reaches_as_far_as_its_owner(owner: User, drive: Drive) -> None:
+    member, stranger, former = make_user(), make_user(), make_user()
+    AlertChannel.objects.all().delete()
+    project = make_project(owner, member=member, admin=former)
+    other = make_project(owner)
+    ours = drive.monitor(owner, "ours", project_id=project.public_id)
+    own = drive.monitor(owner, "own")
+    others = drive.monitor(owner, "others", project_id=other.public_id)
+    reach = {
+        "owner, all": (make_channel(owner), {"ours", "own", "others"}),
+        "owner, project": (make_channel(owner, scope="project", scope_project=project), {"ours"}),
+        "owner, chosen": (make_channel(owner, scope="chosen", monitors=[own, others]), {"own", "others"}),
+        "project, all": (make_channel(owner, project=project), {"ours"}),
+        "project, chosen": (
+            make_channel(owner, project=project, scope="chosen", monitors=[ours, own]),
+            {"ours"},
+        ),
+        "member, all": (make_channel(member), set()),
+        "member, project": (make_channel(member, scope="project", scope_project=project), {"ours"}),
+        "member, other project": (make_channel(member, scope="project", scope_project=other), set()),
+        "member, chosen": (make_channel(member, scope="chosen", monitors=[ours, others, own]), {"ours"}),
+        "stranger, project": (make_channel(stranger, scope="project", scope_project=project), set()),
+        "stranger, chosen": (make_channel(stranger, scope="chosen", monitors=[ours, own]), set()),
+        "former, project": (make_channel(former, scope="project", scope_project=project), set()),
+        "switched off": (make_channel(owner, enabled=False), set()),
+    }
+    Membership.objects.filter(user=former).delete()
+    for second, monitor in enumerate((ours, own, others)):
+        drive.check(monitor, DOWN, at(100 + 200 * second))
+        drive.tick(at(101 + 200 * second))
+    heard = {
+        name: {
+            item[1] for message in drive.sent if message.channel_id == channel.pk for item in message.items
+        }
+        for name, (channel, _) in reach.items()
+    }
+    assert heard == {name: monitors for name, (_, monitors) in reach.items()}
+
+
+def test_an_account_that_is_switched_off_hears_nothing(
+    owner: User, channel: AlertChannel, drive: Drive
+) -> None:
+    monitor = drive.monitor(owner)
+    User.objects.filter(pk=owner.pk).update(is_active=False)
+    drive.check(monitor, DOWN, at(60))
+    assert drive.tick(at(61)) == []
+    assert Incident.objects.get().events.get(type="announced").data == {"news": "down", "channels": 0}
+
+
+# Silences -----------------------------------------------------------------------------------------------------
+
+# An outage from 100 to 700 (or one that goes on) against a silence: where it begins and ends, and what is told, by the
+# minute at which it is. Silences are from 0 to 50 (before), 150 to 400 (inside), 50 to 400 (over its beginning),
+# 400 to 900 (over its end), 50 to 900 (over all of it).
+SILENCES = {
+    "before": (0, 50),
+    "inside": (150, 400),
+    "beginning": (50, 400),
+    "end": (400, 900),
+    "all": (50, 900),
+}
+TRUTH: dict[tuple[str, str, bool], list[tuple[str, int]]] = {
+    # (mute or window, silence, whether it recovers at 700)
+    ("window", "before", True): [("down", 100), ("recovered", 700)],
+    ("window", "before", False): [("down", 100)],
+    ("window", "inside", True): [("down", 100), ("still_down", 400), ("recovered", 700)],
+    ("window", "inside", False): [("down", 100), ("still_down", 400)],
+    ("window", "beginning", True): [("still_down", 400), ("recovered", 700)],
+    ("window", "beginning", False): [("still_down", 400)],
+    ("window", "end", True): [("down", 100), ("recovered", 900)],
+    ("window", "end", False): [("down", 100), ("still_down", 900)],
+    ("window", "all", True): [],
+    ("window", "all", False): [("still_down", 900)],
+    # Under a mute failures do not count at all: an outage begins with the first check after it.
+    ("mute", "before", True): [("down", 100), ("recovered", 700)],
+    ("mute", "before", False): [("down", 100)],
+    ("mute", "inside", True): [("down", 100), ("recovered", 700)],
+    ("mute", "inside", False): [("down", 100)],
+    ("mute", "beginning", True): [("down", 400), ("recovered", 700)],
+    ("mute", "beginning", False): [("down", 400)],
+    ("mute", "end", True): [("down", 100), ("recovered", 900)],
+    ("mute", "end", False): [("down", 100)],
+    ("mute", "all", True): [],
+    ("mute", "all", False): [("down", 900)],
+}
+STEP = 50
+
+
+@pytest.mark.parametrize(("way", "silence", "recovers"), TRUTH)
+def test_silences(
+    owner: User, channel: AlertChannel, drive: Drive, way: str, silence: str, recovers: bool
+) -> None:
+    start, end = SILENCES[silence]
+    monitor = drive.monitor(owner)
+    if way == "window":
+        window(owner, start, end)
+    for second in range(STEP, 1200, STEP):
+        if way == "mute" and second == max(start, STEP):
+            length = timedelta(seconds=end - second)
+            Monitor.objects.filter(pk=monitor.pk).update(muted_until=at(second) + length)
+        failing = second >= 100 and not (recovers and second >= 700)
+        drive.check(monitor, DOWN if failing else UP, at(second))
+        drive.tick(at(second))
+    told = [(message.news[0], int((message.at - NOON).total_seconds())) for message in drive.sent]
+    assert told == TRUTH[way, silence, recovers]
+
+
+def test_a_mute_within_a_window_and_a_window_within_a_mute(
+    owner: User, channel: AlertChannel, drive: Drive
+) -> None:
+    """Silence lasts until the last of them is over."""
+    monitor, muted = drive.monitor(owner, "one"), drive.monitor(owner, "two")
+    window(owner, 50, 300)
+    drive.checks([monitor, muted], DOWN, at(100))
+    drive.tick(at(100))
+    mute_monitor(Caller(owner), muted.public_id, minutes=10, now=at(200))
+    assert [message.items for message in drive.ticks(at(110), at(1200), every=10)] == [
+        (("still_down", "one"),),
+        (("still_down", "two"),),
+    ]
+    assert [int((message.at - NOON).total_seconds()) for message in drive.sent] == [300, 800]
+
+
+def test_why_nothing_is_said_stands_in_the_timeline_once(
+    owner: User, channel: AlertChannel, drive: Drive
+) -> None:
+    monitor = drive.monitor(owner)
+    window(owner, 50, 900)
+    drive.check(monitor, DOWN, at(100))
+    drive.ticks(at(101), at(890), every=10)
+    incident = Incident.objects.get()
+    assert timeline(incident) == ["first_failure", "confirmed", "suppressed"]
+    assert incident.events.get(type="suppressed").data == {"reason": "maintenance"}
+
+
+def test_a_window_that_is_taken_back_ends_the_silence(
+    owner: User, channel: AlertChannel, drive: Drive
+) -> None:
+    monitor = drive.monitor(owner)
+    made = window(owner, 50, 9000)
+    drive.check(monitor, DOWN, at(100))
+    assert drive.tick(at(101)) == []
+    made.delete()
+    assert news(drive.ticks(at(102), at(120), every=1)) == ["still_down"]
+
+
+def test_a_window_of_chosen_monitors_leaves_the_others(
+    owner: User, channel: AlertChannel, drive: Drive
+) -> None:
+    chosen, other = drive.monitor(owner, "chosen"), drive.monitor(owner, "other")
+    window(owner, 50, 900, chosen)
+    drive.checks([chosen, other], DOWN, at(100))
+    assert [message.items for message in drive.tick(at(101))] == [(("down", "other"),)]
+
+
+def test_expiry_warnings_wait_for_the_end_of_a_silence(
+    owner: User, channel: AlertChannel, drive: Drive
+) -> None:
+    monitor = drive.monitor(owner, check_ssl=True, url="https://127.0.0.1:9/")
+    MonitorState.objects.filter(pk=monitor.pk).update(cert_expires_at=at(6 * 24 * HOUR))
+    window(owner, 50, 900)
+    warn_of_expiries(at(100))
+    assert drive.tick(at(101)) == []
+    assert news(drive.tick(at(900))) == ["certificate"]
+    assert drive.tick(at(901)) == []
+    assert drive.facts[0].expires_at == int(at(6 * 24 * HOUR).timestamp() * 1000)
+
+
+# Storms, flapping, reminders ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("spread", [0, 3, 10])
+def test_a_storm_is_a_few_messages(owner: User, channel: AlertChannel, drive: Drive, spread: int) -> None:
+    """500 monitors that fail within 10 s, and recover: at most 3 messages each way, and a timeline for each."""
+    monitors = [drive.monitor(owner, f"m{number}") for number in range(500)]
+    per_second = len(monitors) // (spread + 1)
+    for second in range(spread + 1):
+        end = None if second == spread else (second + 1) * per_second
+        drive.checks(monitors[second * per_second : end], DOWN, at(60 + second))
+        drive.tick(at(60 + second))
+    drive.ticks(at(61 + spread), at(150), every=1)
+    assert len(drive.sent) <= 3
+    assert {name for message in drive.sent for _, name in message.items} == {m.name for m in monitors}
+    assert Incident.objects.count() == 500
+    for incident in Incident.objects.all():
+        assert timeline(incident) == ["first_failure", "confirmed", "announced", "alert_sent"]
+    drive.checks(monitors, UP, at(600))
+    assert len(drive.ticks(at(601), at(700), every=1)) <= 3
+    assert not Incident.objects.filter(closing_announced_at=None).exists()
+
+
+def test_a_trickle_holds_a_message_no_longer_than_it_may(
+    owner: User, channel: AlertChannel, drive: Drive
+) -> None:
+    monitors = [drive.monitor(owner, f"m{number}") for number in range(40)]
+    drive.checks(monitors[:3], DOWN, at(60))
+    drive.tick(at(60))
+    for number, monitor in enumerate(monitors[3:]):
+        drive.check(monitor, DOWN, at(62 + 2 * number))
+        drive.tick(at(62 + 2 * number))
+    assert drive.sent[0].at <= at(60) + MOST_HOLD + timedelta(seconds=2)
+    assert QUIET < MOST_HOLD
+
+
+def test_one_owners_storm_is_not_anothers(owner: User, channel: AlertChannel, drive: Drive) -> None:
+    other = make_user()
+    AlertChannel.objects.filter(owner=other).delete()
+    others = make_channel(other)
+    monitors = [drive.monitor(owner, f"m{number}") for number in range(20)]
+    lone = drive.monitor(other, "lone")
+    drive.checks([*monitors, lone], DOWN, at(60))
+    assert drive.tick(at(61)) == [Message(others.pk, at(61), (("down", "lone"),))]
+
+
+@pytest.mark.parametrize("interval", [60, 300, 600])
+@pytest.mark.parametrize("ends", [UP, DOWN])
+def test_flapping_at_every_check_for_an_hour(
+    owner: User, channel: AlertChannel, drive: Drive, interval: int, ends: Verdict
+) -> None:
+    monitor = drive.monitor(owner, interval_sec=interval)
+    verdict, checks = DOWN, int(HOUR // interval)
+    for number in range(1, checks + 1):
+        drive.check(monitor, verdict, at(number * interval))
+        drive.ticks(at(number * interval + 1), at((number + 1) * interval - 1), every=30)
+        verdict = UP if verdict is DOWN else DOWN
+    for number in range(checks + 1, checks + 20):
+        drive.check(monitor, ends, at(number * interval))
+        drive.ticks(at(number * interval + 1), at((number + 1) * interval - 1), every=30)
+    assert news(drive.sent) == ["down", "recovered", "flapping", "settled" if ends is UP else "still_down"]
+    drive.check(monitor, UP if ends is DOWN else DOWN, at(10 * HOUR))
+    assert news(drive.tick(at(10 * HOUR))) == ["recovered" if ends is DOWN else "down"]
+
+
+def test_a_pause_ends_flapping(owner: User, channel: AlertChannel, drive: Drive) -> None:
+    monitor = drive.monitor(owner)
+    for number, verdict in enumerate((DOWN, UP, DOWN, UP, DOWN)):
+        drive.check(monitor, verdict, at(60 * (number + 1)))
+        drive.tick(at(60 * (number + 1)))
+    update_monitor(Caller(owner), monitor.public_id, {"enabled": False}, now=at(400))
+    drive.ticks(at(401), at(5000), every=60)
+    assert news(drive.sent) == ["down", "recovered", "flapping", "recovered"]
+
+
+def test_wavering_between_up_and_slow_is_told_once(owner: User, channel: AlertChannel, drive: Drive) -> None:
+    monitor = drive.monitor(owner)
+    for number in range(1, 60):
+        drive.check(monitor, SLOW if number % 2 else UP, at(60 * number))
+        drive.tick(at(60 * number))
+    assert news(drive.sent) == ["slow"]
+
+
+def test_reminders_until_somebody_acknowledges(owner: User, drive: Drive) -> None:
+    often, seldom = make_channel(owner, remind_every_hours=2), make_channel(owner, remind_every_hours=5)
+    monitor = drive.monitor(owner)
+    drive.check(monitor, DOWN, at(60))
+    drive.tick(at(60))
+    drive.sent.clear()
+    for minute in range(60 * 12):
+        if minute == 60 * 11:
+            Incident.objects.update(acknowledged_at=at(60 + 60 * minute))
+        drive.remind(at(60 + 60 * minute))
+    hours = {
+        channel: [
+            (message.at - at(60)).total_seconds() / HOUR
+            for message in drive.sent
+            if message.channel_id == channel.pk
+        ]
+        for channel in (often, seldom)
+    }
+    assert hours == {often: [2, 4, 6, 8, 10], seldom: [5, 10]}
+    assert set(news(drive.sent)) == {"reminder"}
+
+
+def test_no_reminder_under_a_silence(owner: User, channel: AlertChannel, drive: Drive) -> None:
+    monitor = drive.monitor(owner)
+    drive.check(monitor, DOWN, at(60))
+    drive.tick(at(60))
+    mute_monitor(Caller(owner), monitor.public_id, minutes=10_000, now=at(70))
+    assert drive.remind(at(30 * HOUR)) == []
+
+
+@pytest.mark.django_db(transaction=True)
+def test_many_ticks_at_once_tell_each_thing_once() -> None:
+    drive, owner = Drive(), make_user()
+    AlertChannel.objects.all().delete()
+    make_channel(owner)
+    monitors = [drive.monitor(owner, f"m{number}") for number in range(10)]
+    drive.checks(monitors, DOWN, at(60))
+    for _ in range(5):
+        at_once(
+            *[partial(consuming.consume, at(61), slow=lambda changes: None)] * 2,
+            *[partial(announcing.announce, at(61))] * 3,
+        )
+    consuming.consume(at(62), slow=lambda changes: None)
+    announcing.announce(at(62))
+    items = [item for delivery in Delivery.objects.all() for item in delivery.items.all()]
+    assert sorted(item.facts["monitor"] for item in items) == sorted(monitor.name for monitor in monitors)
