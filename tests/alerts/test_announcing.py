@@ -90,7 +90,7 @@ def test_what_was_down_and_up_between_two_ticks_is_told_as_both(
     """It is short, but it was an outage; and an outage that nobody hears of is a lost alert."""
     monitor = drive.monitor(owner)
     drive.check(monitor, DOWN, at(60))
-    consuming.consume(at(60), slow=lambda changes: None)
+    consuming.consume(at(60), slow=lambda _: None)
     announcing.announce(at(60))
     drive.check(monitor, UP, at(61))
     assert news(drive.tick(at(62))) == ["down", "recovered"]
@@ -429,10 +429,10 @@ def test_many_ticks_at_once_tell_each_thing_once() -> None:
     drive.checks(monitors, DOWN, at(60))
     for _ in range(5):
         at_once(
-            *[partial(consuming.consume, at(61), slow=lambda changes: None)] * 2,
+            *[partial(consuming.consume, at(61), slow=lambda _: None)] * 2,
             *[partial(announcing.announce, at(61))] * 3,
         )
-    consuming.consume(at(62), slow=lambda changes: None)
+    consuming.consume(at(62), slow=lambda _: None)
     announcing.announce(at(62))
     items = [item for delivery in Delivery.objects.all() for item in delivery.items.all()]
     assert sorted(item.facts["monitor"] for item in items) == sorted(monitor.name for monitor in monitors)

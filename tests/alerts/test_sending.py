@@ -35,12 +35,12 @@ def tell(channel: AlertChannel, source: str, moment: datetime) -> None:
         put([Piece(source, Facts(News.DOWN, at=0, monitor=source), [channel.pk])], now=moment)
 
 
-def waiting(channel: AlertChannel, count: int = 1, *, moment: datetime = at(0)) -> list[Delivery]:
+def waiting(channel: AlertChannel, count: int = 1) -> list[Delivery]:
     """So many messages of their own, each for something else."""
     first = channel.deliveries.count()
     for number in range(count):
         # Far enough apart not to be gathered.
-        earlier = moment - timedelta(minutes=5 * (count - number))
+        earlier = at(0) - timedelta(minutes=5 * (count - number))
         tell(channel, f"test:{channel.pk}:{first + number}", earlier)
     return list(channel.deliveries.order_by("pk"))[first:]
 
@@ -138,7 +138,7 @@ def outage(drive: Drive, owner: User) -> Incident:
     monitor = drive.monitor(owner)
     for second, verdict in ((60, DOWN), (120, UP)):
         drive.check(monitor, verdict, at(second))
-        consuming.consume(at(second), slow=lambda changes: None)
+        consuming.consume(at(second), slow=lambda _: None)
         announcing.announce(at(second))
     return Incident.objects.get(monitor=monitor)
 

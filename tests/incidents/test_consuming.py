@@ -177,7 +177,7 @@ def test_two_at_once_take_each_in_once() -> None:
     drive, owner = Drive(), make_user()
     monitors = [drive.monitor(owner) for _ in range(20)]
     drive.checks(monitors, DOWN, at(60))
-    at_once(*[partial(consuming.consume, at(100), slow=lambda changes: None)] * 4)
+    at_once(*[partial(consuming.consume, at(100), slow=lambda _: None)] * 4)
     consume()
     assert sorted(Incident.objects.values_list("monitor", flat=True)) == [monitor.pk for monitor in monitors]
 
