@@ -223,7 +223,7 @@ def _seen(facts: Facts) -> list[tuple[str, str]]:
     """What the failing check saw; nothing of it once that is over."""
     if facts.news in _OVER:
         return []
-    labels = {"status_line": "Answer", "address": "From", "tls_issuer": "Certificate of"}
+    labels = {"status_line": "Answer", "address": "From", "tls_issuer": "Issuer"}
     return [
         (label, one_line(str(facts.evidence[name]), limit=DETAIL_CHARS))
         for name, label in labels.items()
@@ -259,6 +259,7 @@ class _Single:
         rows = [
             (label, unlinked(value))
             for label, value in [*_when(facts, self._now), *_why(facts), *_seen(facts)]
+            if value
         ]
         if facts.url:  # the one address of theirs that is shown as it is: who repairs it has to open it
             rows.append(("Address", _url(facts)))
@@ -289,7 +290,7 @@ class _Single:
         return render_to_string(
             "alerts/single.html",
             {
-                "subject": self.subject,
+                "subject": unlinked(self.subject),
                 "tag": _tag(self._facts, self._now),
                 "level": self.level.value,
                 "headline": unlinked(_sentence(self._facts, self._now)),
@@ -330,9 +331,12 @@ class _Group:
     def _counts(self) -> str:
         """`12 monitors are down, 3 recovered`."""
         counted = Counter(News.STILL_DOWN if i.news is News.REMINDER else i.news for i in self._items)
-        parts: list[str] = []
+        parts = []
+        of_monitors = ("monitor", "monitors")
         for news, number in counted.items():
-            noun = _NOUNS.get(news, ("", "") if parts else ("monitor", "monitors"))
+            noun = _NOUNS.get(news, of_monitors)
+            if noun is of_monitors:
+                of_monitors = ("", "")  # said once: `2 monitors are down, 1 recovered`
             words = (str(number), noun[number != 1], _VERBS[news][number != 1])
             parts.append(" ".join(word for word in words if word))
         return ", ".join(parts)
@@ -362,7 +366,9 @@ class _Group:
             ended = moment(item.at if item.resolved_at is None else item.resolved_at)
             said.append(f"was down for {duration(ended - moment(item.started_at))}")
         elif item.started_at is not None:
-            said.append(f"since {moment(item.started_at):%H:%M:%S} UTC")
+            started = moment(item.started_at)
+            today = started.date() == self._now.date()
+            said.append(f"since {f'{started:%H:%M:%S} UTC' if today else written(started)}")
         if item.detail and item.news not in _OVER:
             said.append(one_line(item.detail, limit=120))
         return ": ".join(said)
@@ -384,7 +390,7 @@ class _Group:
         return render_to_string(
             "alerts/group.html",
             {
-                "subject": self.subject,
+                "subject": unlinked(self.subject),
                 "tag": _tag(self._items[0], self._now),
                 "level": self.level.value,
                 "headline": f"{self._counts}.",

@@ -33,7 +33,7 @@ class Service:
 SERVICES = (
     Service("46elks", "fortysixelks", ("46elks", "elks")),
     Service("Bark", "bark", ("barks",), own_host=True),
-    Service("Better Stack", "betterstack", ("betterstack",)),
+    Service("Better Stack", "betterstack", ("betterstack",), own_host=True),
     Service("Cisco Webex Teams", "webexteams", ("webex", "wxteams")),
     Service("ClickSend", "clicksend", ("clicksend",)),
     Service("DingTalk", "dingtalk", ("dingtalk",)),
