@@ -1,0 +1,461 @@
+"""What a message says, of one piece of news or of many. Pure but for the templates of its HTML."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+from django.template.loader import render_to_string
+
+from alerts.facts import Facts, News
+from alerts.wording import (
+    BODY_CHARS,
+    DETAIL_CHARS,
+    NAME_CHARS,
+    duration,
+    moment,
+    one_line,
+    several_lines,
+    uncalling,
+    unlinked,
+    written,
+)
+from checks.evidence import Mask, shown_url
+from checks.spec import ReasonCode
+
+MOST_NAMED = 50
+"""Lines of a group's text; what is beyond is counted."""
+MOST_ITEMS = 500
+"""Items of a group's payload."""
+_LATE = timedelta(minutes=15)
+_URL_CHARS = 500
+_NO_SECRETS = Mask(())
+
+
+class Level(StrEnum):
+    """How grave: chat services choose a colour by it, on-call services open or close their alert."""
+
+    FAILURE = "failure"
+    WARNING = "warning"
+    SUCCESS = "success"
+    INFO = "info"
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message in all the forms in which a channel may want it.
+
+    `payload` is the JSON object of webhooks, `short` one or two lines for chat services, and `thread` the same for
+    all messages that belong together.
+    """
+
+    subject: str
+    text: str
+    html: str
+    payload: dict[str, Any]
+    short: str
+    thread: str
+    level: Level
+
+
+# In the order in which a group lists them. RFC 5256 leaves a leading [tag] out when it threads by subject.
+_TAGS = {
+    News.DOWN: "DOWN",
+    News.STILL_DOWN: "STILL DOWN",
+    News.REMINDER: "REMINDER",
+    News.FLAPPING: "FLAPPING",
+    News.SLOW: "SLOW",
+    News.CERTIFICATE: "EXPIRES SOON",
+    News.DOMAIN: "EXPIRES SOON",
+    News.PAUSED: "PAUSED",
+    News.DELETED: "DELETED",
+    News.RECOVERED: "RECOVERED",
+    News.SETTLED: "SETTLED",
+    News.TEST: "TEST",
+}
+_DOWN = frozenset({News.DOWN, News.STILL_DOWN, News.REMINDER})
+_OVER = frozenset({News.RECOVERED, News.PAUSED, News.DELETED, News.SETTLED})
+_EXPIRY = {News.CERTIFICATE: "certificate", News.DOMAIN: "domain"}
+
+_SENTENCES = {
+    News.DOWN: "{name} is down.",
+    News.STILL_DOWN: "{name} is still down.",
+    News.REMINDER: "{name} is still down, and nobody has acknowledged it.",
+    News.RECOVERED: "{name} is up again.",
+    News.PAUSED: "{name} was paused while it was down.",
+    News.DELETED: "{name} was deleted while it was down.",
+    News.FLAPPING: "{name} goes up and down again and again. You hear of it when it settles.",
+    News.SETTLED: "{name} has settled and is up.",
+    News.SLOW: "{name} answers, but slowly.",
+    News.CERTIFICATE: "The certificate of {name} {expires}.",
+    News.DOMAIN: "The domain registration of {name} {expires}.",
+    News.TEST: "This is a test. Alerts to this channel arrive.",
+}
+
+# Of one, and of several.
+_NOUNS = {
+    News.CERTIFICATE: ("certificate", "certificates"),
+    News.DOMAIN: ("domain", "domains"),
+    News.TEST: ("test message", "test messages"),
+}
+_VERBS = {
+    News.DOWN: ("is down", "are down"),
+    News.STILL_DOWN: ("is still down", "are still down"),
+    News.REMINDER: ("is still down", "are still down"),
+    News.FLAPPING: ("is flapping", "are flapping"),
+    News.SLOW: ("is slow", "are slow"),
+    News.CERTIFICATE: ("expires soon", "expire soon"),
+    News.DOMAIN: ("expires soon", "expire soon"),
+    News.PAUSED: ("was paused", "were paused"),
+    News.DELETED: ("was deleted", "were deleted"),
+    News.RECOVERED: ("recovered", "recovered"),
+    News.SETTLED: ("settled", "settled"),
+    News.TEST: ("arrived", "arrived"),
+}
+
+REASONS: dict[str, str] = {
+    ReasonCode.TIMEOUT: "It did not answer in time",
+    ReasonCode.DNS_FAILURE: "Its name could not be looked up",
+    ReasonCode.CONNECTION_FAILURE: "No connection could be made, or it broke",
+    ReasonCode.TLS_FAILURE: "Its certificate or encryption is not in order",
+    ReasonCode.HTTP_FAILURE: "It answered with a status that is not expected",
+    ReasonCode.CONTENT_FAILURE: "The answer does not hold what it should",
+    ReasonCode.PARTIAL_RESPONSE: "The answer broke off",
+    ReasonCode.REDIRECT_FAILURE: "A redirect could not be followed",
+    ReasonCode.BLOCKED_TARGET: "Its address is one that may not be checked",
+    ReasonCode.HEARTBEAT_MISSED: "No ping came in time",
+    ReasonCode.WORKER_LOST: "The check did not come to its end",
+}
+
+
+def render(items: Sequence[Facts], *, key: str, base_url: str, now: datetime) -> Message:
+    """`items` in the order in which they happened, one at least. `key` is the delivery's."""
+    latest = _latest(items)
+    if len(latest) == 1:
+        single = _Single(latest[0], base_url=base_url, now=now)
+        subject, text, html, short = single.subject, single.text, single.html, single.short
+        thread, level = single.thread, single.level
+    else:
+        group = _Group(latest, base_url=base_url, now=now)
+        subject, text, html, short = group.subject, group.text, group.html, group.short
+        thread, level = key, group.level
+    payload = _payload(items, key=key, subject=subject, base_url=base_url, now=now)
+    return Message(subject, text, html, payload, short, thread, level)
+
+
+def _latest(items: Sequence[Facts]) -> list[Facts]:
+    """The last of what is told of each thing, gravest first: who is up again does not read that he was down."""
+    last = {
+        (i.monitor_id or i.incident_id or i.news, _EXPIRY.get(i.news, i.news is News.SLOW)): i for i in items
+    }
+    order = list(_TAGS)
+    return sorted(last.values(), key=lambda i: order.index(i.news))
+
+
+def _name(facts: Facts) -> str:
+    name = _url(facts) if facts.monitor == facts.url else facts.monitor
+    return one_line(name, limit=NAME_CHARS) or ("Pulsekeeper" if facts.news is News.TEST else "A monitor")
+
+
+def _url(facts: Facts) -> str:
+    """The monitor's address, without the values of its query: a message is read by more people than a monitor."""
+    return one_line(shown_url(facts.url, _NO_SECRETS), limit=_URL_CHARS)
+
+
+def _link(facts: Facts, base_url: str) -> str:
+    if facts.incident_id is not None:
+        return f"{base_url}/incidents/{facts.incident_id}"
+    return base_url if facts.monitor_id is None else f"{base_url}/monitors/{facts.monitor_id}"
+
+
+def _level(news: Iterable[News]) -> Level:
+    told = set(news)
+    if told & _DOWN:
+        return Level.FAILURE
+    if told == {News.TEST}:
+        return Level.INFO
+    return Level.SUCCESS if told <= _OVER else Level.WARNING
+
+
+def _tag(facts: Facts, now: datetime) -> str:
+    over = facts.expires_at is not None and moment(facts.expires_at) <= now
+    return "EXPIRED" if over and facts.news in _EXPIRY else _TAGS[facts.news]
+
+
+def _expires(facts: Facts, now: datetime) -> str:
+    if facts.expires_at is None:
+        return "expires soon"
+    at = moment(facts.expires_at)
+    return f"expires in {duration(at - now)}" if at > now else f"expired {duration(now - at)} ago"
+
+
+def _sentence(facts: Facts, now: datetime) -> str:
+    return _SENTENCES[facts.news].format(name=_name(facts), expires=_expires(facts, now))
+
+
+def _when(facts: Facts, now: datetime) -> list[tuple[str, str]]:
+    """Label and value: since when, until when, and how long."""
+    if facts.news in _EXPIRY:
+        return [("Expires", written(moment(facts.expires_at)))] if facts.expires_at is not None else []
+    if facts.started_at is None:
+        return [("At", written(moment(facts.at)))]
+    started = moment(facts.started_at)
+    if facts.news not in _OVER:
+        return [("Since", f"{written(started)} ({duration(now - started)})")]
+    ended = moment(facts.at if facts.resolved_at is None else facts.resolved_at)
+    return [("Since", written(started)), ("Until", f"{written(ended)} ({duration(ended - started)})")]
+
+
+def _why(facts: Facts) -> list[tuple[str, str]]:
+    rows = []
+    if facts.reason_code:
+        rows.append(("Reason", REASONS.get(facts.reason_code, one_line(facts.reason_code, limit=40))))
+    if facts.detail:
+        rows.append(("Detail", one_line(facts.detail, limit=DETAIL_CHARS)))
+    return rows
+
+
+def _seen(facts: Facts) -> list[tuple[str, str]]:
+    """What the failing check saw; nothing of it once that is over."""
+    if facts.news in _OVER:
+        return []
+    labels = {"status_line": "Answer", "address": "From", "tls_issuer": "Issuer"}
+    return [
+        (label, one_line(str(facts.evidence[name]), limit=DETAIL_CHARS))
+        for name, label in labels.items()
+        if facts.evidence.get(name)
+    ]
+
+
+class _Single:
+    def __init__(self, facts: Facts, *, base_url: str, now: datetime) -> None:
+        self._facts, self._now = facts, now
+        self._link = _link(facts, base_url)
+        body = "" if facts.news in _OVER else facts.evidence.get("body") or ""
+        self._body = unlinked(several_lines(str(body), limit=BODY_CHARS))
+
+    @property
+    def thread(self) -> str:
+        facts = self._facts
+        about = facts.incident_id or facts.monitor_id or "test"
+        return f"{about}.{_EXPIRY[facts.news]}" if facts.news in _EXPIRY else about
+
+    @property
+    def level(self) -> Level:
+        return _level([self._facts.news])
+
+    @property
+    def subject(self) -> str:
+        about = _EXPIRY.get(self._facts.news)
+        return f"[{_tag(self._facts, self._now)}] {_name(self._facts)}{f': {about}' if about else ''}"
+
+    @property
+    def _rows(self) -> list[tuple[str, str]]:
+        facts = self._facts
+        rows = [
+            (label, unlinked(value))
+            for label, value in [*_when(facts, self._now), *_why(facts), *_seen(facts)]
+            if value
+        ]
+        if facts.url:  # the one address of theirs that is shown as it is: who repairs it has to open it
+            rows.append(("Address", _url(facts)))
+        return rows
+
+    @property
+    def _late(self) -> str:
+        at = moment(self._facts.at)
+        if self._now - at < _LATE:
+            return ""
+        return f"This was so at {written(at)}; it could not be delivered before."
+
+    @property
+    def text(self) -> str:
+        rows = self._rows
+        width = max((len(label) for label, _ in rows), default=0) + 2
+        parts = [
+            unlinked(_sentence(self._facts, self._now)),
+            self._late,
+            "\n".join(f"{f'{label}:':<{width}}{value}" for label, value in rows),
+            f"The answer begins:\n{_indented(self._body)}" if self._body else "",
+            self._link,
+        ]
+        return "\n\n".join(part for part in parts if part) + "\n"
+
+    @property
+    def html(self) -> str:
+        return render_to_string(
+            "alerts/single.html",
+            {
+                "subject": unlinked(self.subject),
+                "tag": _tag(self._facts, self._now),
+                "level": self.level.value,
+                "headline": unlinked(_sentence(self._facts, self._now)),
+                "late": self._late,
+                "rows": self._rows,
+                "body": self._body,
+                "link": self._link,
+            },
+        )
+
+    @property
+    def short(self) -> str:
+        facts = self._facts
+        said = [_sentence(facts, self._now)]
+        if facts.detail and facts.news not in _OVER:
+            said.append(one_line(facts.detail, limit=DETAIL_CHARS))
+        elif facts.reason_code in REASONS and facts.news not in _OVER:
+            said.append(f"{REASONS[facts.reason_code]}.")
+        elif facts.started_at is not None and facts.news in _OVER:
+            ended = moment(facts.at if facts.resolved_at is None else facts.resolved_at)
+            said.append(f"It was down for {duration(ended - moment(facts.started_at))}.")
+        return f"{uncalling(' '.join(said))}\n{self._link}"
+
+
+class _Group:
+    """Of things that are told of once each, gravest first."""
+
+    def __init__(self, items: Sequence[Facts], *, base_url: str, now: datetime) -> None:
+        self._items, self._now = items, now
+        self._base_url = base_url
+        self._link = f"{base_url}/incidents"
+
+    @property
+    def level(self) -> Level:
+        return _level(item.news for item in self._items)
+
+    @property
+    def _counts(self) -> str:
+        """`12 monitors are down, 3 recovered`."""
+        counted = Counter(News.STILL_DOWN if i.news is News.REMINDER else i.news for i in self._items)
+        parts = []
+        of_monitors = ("monitor", "monitors")
+        for news, number in counted.items():
+            noun = _NOUNS.get(news, of_monitors)
+            if noun is of_monitors:
+                of_monitors = ("", "")  # said once: `2 monitors are down, 1 recovered`
+            words = (str(number), noun[number != 1], _VERBS[news][number != 1])
+            parts.append(" ".join(word for word in words if word))
+        return ", ".join(parts)
+
+    @property
+    def subject(self) -> str:
+        return f"[{_tag(self._items[0], self._now)}] {self._counts}"
+
+    @property
+    def _lines(self) -> list[tuple[str, str, str, str]]:
+        """Tag, name, since when, and why; and where to read more."""
+        return [
+            (
+                _tag(item, self._now),
+                unlinked(_name(item)),
+                unlinked(self._about(item)),
+                _link(item, self._base_url),
+            )
+            for item in self._items[:MOST_NAMED]
+        ]
+
+    def _about(self, item: Facts) -> str:
+        if item.news in _EXPIRY:
+            return f"{_EXPIRY[item.news]} {_expires(item, self._now)}"
+        said = []
+        if item.started_at is not None and item.news in _OVER:
+            ended = moment(item.at if item.resolved_at is None else item.resolved_at)
+            said.append(f"was down for {duration(ended - moment(item.started_at))}")
+        elif item.started_at is not None:
+            started = moment(item.started_at)
+            today = started.date() == self._now.date()
+            said.append(f"since {f'{started:%H:%M:%S} UTC' if today else written(started)}")
+        if item.detail and item.news not in _OVER:
+            said.append(one_line(item.detail, limit=120))
+        return ": ".join(said)
+
+    @property
+    def _rest(self) -> str:
+        left = len(self._items) - MOST_NAMED
+        return f"and {left} more" if left > 0 else ""
+
+    @property
+    def text(self) -> str:
+        lines = [f"{tag:<11} {name}{f' ({about})' if about else ''}" for tag, name, about, _ in self._lines]
+        if self._rest:
+            lines.append(self._rest)
+        return "\n\n".join([f"{self._counts}.", "\n".join(lines), self._link]) + "\n"
+
+    @property
+    def html(self) -> str:
+        return render_to_string(
+            "alerts/group.html",
+            {
+                "subject": unlinked(self.subject),
+                "tag": _tag(self._items[0], self._now),
+                "level": self.level.value,
+                "headline": f"{self._counts}.",
+                "lines": [
+                    {
+                        "tag": tag,
+                        "level": _level([item.news]).value,
+                        "name": name,
+                        "about": about,
+                        "link": link,
+                    }
+                    for item, (tag, name, about, link) in zip(self._items, self._lines, strict=False)
+                ],
+                "rest": self._rest,
+                "link": self._link,
+            },
+        )
+
+    @property
+    def short(self) -> str:
+        names = [_name(item) for item in self._items[:5]]
+        left = len(self._items) - len(names)
+        listed = ", ".join(names) + (f" and {left} more" if left else "")
+        return f"{uncalling(f'{self._counts}: {listed}.')}\n{self._link}"
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"    {line}" for line in text.split("\n"))
+
+
+def _payload(
+    items: Sequence[Facts], *, key: str, subject: str, base_url: str, now: datetime
+) -> dict[str, Any]:
+    head: dict[str, Any] = {"id": key, "version": 1}
+    if len(items) == 1:
+        return head | _item(items[0], base_url=base_url, now=now)
+    return head | {
+        "event": "group",
+        "at": max(item.at for item in items),
+        "text": subject,
+        "link": f"{base_url}/incidents",
+        "items": [_item(item, base_url=base_url, now=now) for item in items[:MOST_ITEMS]],
+        "left_out": max(len(items) - MOST_ITEMS, 0),
+    }
+
+
+def _item(facts: Facts, *, base_url: str, now: datetime) -> dict[str, Any]:
+    return {
+        "event": facts.news.value,
+        "at": facts.at,
+        "text": _sentence(facts, now),
+        "monitor": None
+        if facts.monitor_id is None
+        else {"id": facts.monitor_id, "name": facts.monitor, "type": facts.type, "url": facts.url},
+        "project": facts.project,
+        "incident": None
+        if facts.incident_id is None
+        else {
+            "id": facts.incident_id,
+            "started_at": facts.started_at,
+            "resolved_at": facts.resolved_at,
+            "reason_code": facts.reason_code,
+            "detail": facts.detail,
+        },
+        "detail": facts.detail,
+        "expires_at": facts.expires_at,
+        "link": _link(facts, base_url),
+    }

@@ -1,0 +1,35 @@
+"""The ways to send a message: one module for each kind of channel, imported by those who send and nobody else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from alerts.transports.base import Outcome
+
+if TYPE_CHECKING:
+    from alerts.messages import Message
+
+__all__ = ["Outcome", "send"]
+
+
+def send(kind: str, config: Mapping[str, str], message: Message, *, key: str, now: datetime) -> Outcome:
+    """One bounded try. `config` is the channel's, `key` the delivery's: the same at every try.
+
+    Never raises for what a receiver does. Raises KeyError for a config that lacks something, and ValueError for a
+    kind that there is not.
+    """
+    if kind == "email":
+        from alerts.transports import email
+
+        return email.send(config["address"], message, key=key, now=now)
+    if kind == "webhook":
+        from alerts.transports import webhook
+
+        return webhook.send(config["url"], message, secret=config["secret"], key=key, now=now)
+    if kind == "apprise":
+        from alerts.transports import apprise_way
+
+        return apprise_way.send(config["url"], message)
+    raise ValueError(f"{kind!r} is no kind of channel")

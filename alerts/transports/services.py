@@ -1,0 +1,104 @@
+"""Which of Apprise's services a channel may name: those that are spoken to by https alone. All others are refused.
+
+Left out for good: what reaches into this machine or its network (syslog, dbus, exec, files), what speaks no http
+(mqtt, smpp, irc, xmpp, growl), the schemes without TLS, e-mail (`email` does it) and plain JSON, XML or forms
+(`webhook` does it, signed). docs/alerts.md has the table for people; a test compares the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+_OPEN_AND_CLOSE = MappingProxyType({"action": "map", "dedup": "{thread}"})
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """`own_host`: the URL names the host to connect to.
+
+    `defaults` are options that a URL takes unless it sets them: with these an on-call service opens one alert for
+    an outage and closes it when it is over, instead of opening another to say so. Opsgenie cannot: Apprise finds its
+    alerts by what it has stored, and nothing is stored here.
+    """
+
+    name: str
+    module: str
+    schemes: tuple[str, ...]
+    own_host: bool = False
+    defaults: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+
+SERVICES = (
+    Service("46elks", "fortysixelks", ("46elks", "elks")),
+    Service("Bark", "bark", ("barks",), own_host=True),
+    Service("Better Stack", "betterstack", ("betterstack",), own_host=True),
+    Service("Cisco Webex Teams", "webexteams", ("webex", "wxteams")),
+    Service("ClickSend", "clicksend", ("clicksend",)),
+    Service("DingTalk", "dingtalk", ("dingtalk",)),
+    Service("Discord", "discord", ("discord",)),
+    Service("Feishu", "feishu", ("feishu",)),
+    Service("FireHydrant", "firehydrant", ("firehydrant",), defaults=_OPEN_AND_CLOSE),
+    Service("Flock", "flock", ("flock",)),
+    Service("GoAlert", "goalert", ("goalerts",), own_host=True, defaults=_OPEN_AND_CLOSE),
+    Service("Google Chat", "google_chat", ("gchat",)),
+    Service("Gotify", "gotify", ("gotifys",), own_host=True),
+    Service("GroupMe", "groupme", ("groupme",)),
+    Service("HomeAssistant", "home_assistant", ("hassios",), own_host=True),
+    Service("IFTTT", "ifttt", ("ifttt",)),
+    Service("ilert", "ilert", ("ilert",), defaults=_OPEN_AND_CLOSE),
+    Service("incident.io", "incidentio", ("incidentio",), defaults=_OPEN_AND_CLOSE),
+    Service("Join", "join", ("join",)),
+    Service("Lark (Feishu)", "lark", ("lark",)),
+    Service("Line", "line", ("line",)),
+    Service("Matrix", "matrix", ("matrixs",), own_host=True),
+    Service("Mattermost", "mattermost", ("mmosts",), own_host=True),
+    Service("MessageBird", "messagebird", ("msgbird",)),
+    Service("Nextcloud Talk", "nextcloudtalk", ("nctalks",), own_host=True),
+    Service("Notifiarr", "notifiarr", ("notifiarr",)),
+    Service("ntfy", "ntfy", ("ntfys",), own_host=True),
+    Service("Opsgenie", "opsgenie", ("opsgenie",), defaults={"action": "new"}),
+    Service("Pager Duty", "pagerduty", ("pagerduty",), defaults=_OPEN_AND_CLOSE),
+    Service("PagerTree", "pagertree", ("pagertree",), defaults={"action": "map", "thirdparty": "{thread}"}),
+    Service("Plivo", "plivo", ("plivo",)),
+    Service(
+        "Power Automate / Workflows (for MSTeams)", "workflows", ("workflow", "workflows"), own_host=True
+    ),
+    Service("Prowl", "prowl", ("prowl",)),
+    Service("PushDeer", "pushdeer", ("pushdeers",), own_host=True),
+    Service("Pushbullet", "pushbullet", ("pbul",)),
+    Service("Pushover", "pushover", ("pover",)),
+    Service("Pushsafer", "pushsafer", ("psafers",)),
+    Service("Revolt", "revolt", ("revolt",)),
+    Service("Rocket.Chat", "rocketchat", ("rockets",), own_host=True),
+    Service("Ryver", "ryver", ("ryver",)),
+    Service("SIGNL4", "signl4", ("signl4",), defaults={"action": "map", "external_id": "{thread}"}),
+    Service("Signal API", "signal_api", ("signals",), own_host=True),
+    Service("Sinch", "sinch", ("sinch",)),
+    Service("Slack", "slack", ("slack",)),
+    Service("Spike.sh", "spike", ("spike",)),
+    Service(
+        "Splunk On-Call",
+        "splunk",
+        ("splunk", "victorops"),
+        defaults={"action": "map", "entity_id": "{thread}"},
+    ),
+    Service("Squadcast", "squadcast", ("squadcast",), defaults=_OPEN_AND_CLOSE),
+    Service("Stackfield", "stackfield", ("stackfield",)),
+    Service("Synology Chat", "synology", ("synologys",), own_host=True),
+    Service("Techulus Push", "techuluspush", ("push",)),
+    Service("Telegram", "telegram", ("tgram",)),
+    Service("Telnyx", "telnyx", ("telnyx",)),
+    Service("Threema Gateway", "threema", ("threema",)),
+    Service("Twilio", "twilio", ("twilio",)),
+    Service("Viber", "viber", ("viber",)),
+    Service("Vonage", "vonage", ("nexmo", "vonage")),
+    Service("WeCom Bot", "wecombot", ("wecombot",)),
+    Service("Zoho Cliq", "cliq", ("cliq", "zcliq", "zohocliq")),
+    Service("Zoom", "zoom", ("zoom",)),
+    Service("Zulip", "zulip", ("zulip",)),
+    Service("seven", "seven", ("seven",)),
+    Service("xMatters", "xmatters", ("xmatters",), own_host=True),
+)
+BY_SCHEME = {scheme: service for service in SERVICES for scheme in service.schemes}

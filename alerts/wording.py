@@ -1,0 +1,73 @@
+"""Names and details in a message: people chose them, or targets sent them, and any of them may be hostile. Pure."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from datetime import UTC, datetime, timedelta
+
+from checks.wording import printable
+
+NAME_CHARS = 80
+DETAIL_CHARS = 400
+BODY_CHARS = 600
+
+_BLANKS = re.compile(r"\s+")
+_BREAK = (
+    "\u200b"  # zero-width space: nothing to see, and the end of what a mail or chat program takes for a link
+)
+_LINKS = re.compile(r"(?<=:)(?=//)|(?<=\w[.])(?=[^\W\d_])|(?<=\w@)(?=\w)")
+_CALLS = re.compile(r"(?<=[@<])(?=\S)")
+
+
+def one_line(text: str, *, limit: int) -> str:
+    """`text` on one line, at most `limit` characters, without controls and invisible characters."""
+    visible = "".join(c for c in printable(text[: limit * 4]) if unicodedata.category(c) not in ("Cf", "Co"))
+    clean = _BLANKS.sub(" ", visible).strip()
+    return clean if len(clean) <= limit and len(text) <= limit * 4 else f"{clean[: limit - 1].rstrip()}…"
+
+
+def several_lines(text: str, *, limit: int) -> str:
+    """As `one_line`, but for its lines."""
+    lines = (
+        one_line(line, limit=limit) for line in printable(text[: limit * 4], keep_lines=True).split("\n")
+    )
+    clean = "\n".join(line for line in lines if line)
+    return clean if len(clean) <= limit and len(text) <= limit * 4 else f"{clean[: limit - 1].rstrip()}…"
+
+
+def unlinked(text: str) -> str:
+    """`text`, looking the same, in which no program finds an address to make a link of."""
+    return _LINKS.sub(_BREAK, text)
+
+
+def uncalling(text: str) -> str:
+    """As `unlinked`; and no chat service finds somebody to call in it (`@everyone`, `<!channel>`)."""
+    return _CALLS.sub(_BREAK, unlinked(text))
+
+
+def duration(span: timedelta) -> str:
+    """In words, two units at most: `42 seconds`, `4 minutes`, `2 h 5 min`, `3 days 4 h`."""
+    seconds = max(int(span.total_seconds()), 0)
+    if seconds < 60:
+        return _count(seconds, "second")
+    minutes = seconds // 60
+    if minutes < 60:
+        return _count(minutes, "minute")
+    hours, minutes = divmod(minutes, 60)
+    if hours < 24:
+        return f"{hours} h {minutes} min" if minutes else _count(hours, "hour")
+    days, hours = divmod(hours, 24)
+    return f"{_count(days, 'day')} {hours} h" if hours else _count(days, "day")
+
+
+def _count(number: int, unit: str) -> str:
+    return f"{number} {unit}{'' if number == 1 else 's'}"
+
+
+def moment(milliseconds: int) -> datetime:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC)
+
+
+def written(at: datetime) -> str:
+    return f"{at:%Y-%m-%d %H:%M:%S} UTC"

@@ -1,0 +1,122 @@
+"""Writes what messages look like into docs/samples: `python -m tests.alerts.samples`."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import django
+
+from alerts.facts import Facts, News
+from alerts.messages import Message, render
+
+FOLDER = Path(__file__).parents[2] / "docs" / "samples"
+BASE_URL = "https://pulsekeeper.example"
+NOW = datetime(2026, 11, 21, 3, 16, 47, tzinfo=UTC)
+
+
+def at(hour: int, minute: int, second: int = 0, *, day: int = 21) -> int:
+    """Epoch milliseconds of a moment in November 2026."""
+    return int(datetime(2026, 11, day, hour, minute, second, tzinfo=UTC).timestamp() * 1000)
+
+
+DOWN = Facts(
+    News.DOWN,
+    at(3, 16, 45),
+    monitor_id="mon_5f0a7Qm3xVb2LkTz8RwYcE",
+    monitor="Shop checkout",
+    url="https://shop.example/checkout/health",
+    project="prj_Zk3nWq8sUe1TgYv6HdRpLa",
+    incident_id="inc_b7Xc2Mf9QnJt4KyGwSzVhA",
+    started_at=at(3, 12, 5),
+    reason_code="http_failure",
+    detail="The status is 503; any from 200 to 399 was expected.",
+    evidence={
+        "address": "198.51.100.7:443",
+        "tls_version": "TLSv1.3",
+        "tls_issuer": "R11, Let's Encrypt, US",
+        "status_line": "HTTP/1.1 503 Service Unavailable",
+        "headers": [["retry-after", "120"]],
+        "body": "<!doctype html>\n<title>503</title>\n<h1>No server is available to handle this request.</h1>\n",
+    },
+)
+RECOVERED = replace(DOWN, news=News.RECOVERED, at=at(3, 16, 40), resolved_at=at(3, 16, 40))
+
+
+def other(number: int, name: str, facts: Facts = DOWN, **changes: object) -> Facts:
+    changes = {"monitor_id": f"mon_{number:022d}", "incident_id": f"inc_{number:022d}"} | changes
+    return replace(facts, monitor=name, url=f"https://{number}.shop.example/", **changes)  # type: ignore[arg-type]
+
+
+TIMEOUT = {
+    "reason_code": "timeout",
+    "detail": "No answer within 10 s: the connection stood, and nothing came.",
+}
+SAMPLES: dict[str, list[Facts]] = {
+    "down": [DOWN],
+    "reminder": [replace(DOWN, news=News.REMINDER, started_at=at(21, 11, 30, day=19))],
+    "recovered": [RECOVERED],
+    "grouped": [
+        DOWN,
+        *(
+            other(n, f"API {region}", **TIMEOUT)
+            for n, region in enumerate(("Frankfurt", "Virginia", "Tokyo"), 1)
+        ),
+        other(
+            4,
+            "Nightly backup",
+            type="heartbeat",
+            reason_code="heartbeat_missed",
+            detail="No ping since 02:00.",
+        ),
+        other(5, "Blog", RECOVERED),
+        other(
+            6,
+            "Status page",
+            replace(DOWN, news=News.SLOW, started_at=None, reason_code=None),
+            incident_id=None,
+            detail="It took 4200 ms; from 2000 ms on it is slow.",
+        ),
+    ],
+    "expiry": [
+        Facts(
+            News.CERTIFICATE,
+            at(3, 16, 0),
+            monitor_id=DOWN.monitor_id,
+            monitor=DOWN.monitor,
+            url=DOWN.url,
+            project=DOWN.project,
+            expires_at=at(12, 0, 0, day=28),
+        )
+    ],
+}
+
+
+def rendered(name: str) -> Message:
+    return render(SAMPLES[name], key="dlv_Hq2vXn5TbWc8LsRm3KzYpE", base_url=BASE_URL, now=NOW)
+
+
+def files(name: str) -> dict[str, str]:
+    """What is in the files of a sample, by their names."""
+    message = rendered(name)
+    return {
+        f"{name}.txt": f"Subject: {message.subject}\n\n{message.text}\n---- to a chat service ----\n{message.short}\n",
+        f"{name}.html": message.html,
+        f"{name}.json": json.dumps(message.payload, indent=2) + "\n",
+    }
+
+
+def main() -> None:
+    FOLDER.mkdir(exist_ok=True)
+    for name in SAMPLES:
+        for file, text in files(name).items():
+            (FOLDER / file).write_text(text)
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
+    django.setup()
+    main()

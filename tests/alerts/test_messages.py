@@ -1,0 +1,339 @@
+"""What messages say, and that nobody's name, detail or page makes one say something else."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from html.parser import HTMLParser
+
+import pytest
+
+from alerts.facts import Facts, News
+from alerts.messages import MOST_ITEMS, MOST_NAMED, REASONS, Level, Message, render
+from alerts.wording import duration
+from checks.spec import ReasonCode
+from tests.alerts import samples
+from tests.alerts.samples import BASE_URL, DOWN, NOW, RECOVERED, at
+
+KEY = "dlv_1"
+INCIDENT = f"{BASE_URL}/incidents/{DOWN.incident_id}"
+MONITOR = f"{BASE_URL}/monitors/{DOWN.monitor_id}"
+
+
+def message(*items: Facts, now: datetime = NOW) -> Message:
+    return render(items, key=KEY, base_url=BASE_URL, now=now)
+
+
+SINGLE = [
+    (DOWN, "[DOWN] Shop checkout", "Shop checkout is down.", Level.FAILURE),
+    (
+        replace(DOWN, news=News.STILL_DOWN),
+        "[STILL DOWN] Shop checkout",
+        "Shop checkout is still down.",
+        Level.FAILURE,
+    ),
+    (
+        replace(DOWN, news=News.REMINDER),
+        "[REMINDER] Shop checkout",
+        "Shop checkout is still down, and nobody has acknowledged it.",
+        Level.FAILURE,
+    ),
+    (RECOVERED, "[RECOVERED] Shop checkout", "Shop checkout is up again.", Level.SUCCESS),
+    (
+        replace(RECOVERED, news=News.PAUSED),
+        "[PAUSED] Shop checkout",
+        "Shop checkout was paused while it was down.",
+        Level.SUCCESS,
+    ),
+    (
+        replace(RECOVERED, news=News.DELETED),
+        "[DELETED] Shop checkout",
+        "Shop checkout was deleted while it was down.",
+        Level.SUCCESS,
+    ),
+    (
+        replace(DOWN, news=News.FLAPPING),
+        "[FLAPPING] Shop checkout",
+        "Shop checkout goes up and down again and again. You hear of it when it settles.",
+        Level.WARNING,
+    ),
+    (
+        replace(RECOVERED, news=News.SETTLED),
+        "[SETTLED] Shop checkout",
+        "Shop checkout has settled and is up.",
+        Level.SUCCESS,
+    ),
+    (
+        replace(DOWN, news=News.SLOW),
+        "[SLOW] Shop checkout",
+        "Shop checkout answers, but slowly.",
+        Level.WARNING,
+    ),
+    (
+        replace(DOWN, news=News.CERTIFICATE, expires_at=at(3, 16, 47, day=28)),
+        "[EXPIRES SOON] Shop checkout: certificate",
+        "The certificate of Shop checkout expires in 7 days.",
+        Level.WARNING,
+    ),
+    (
+        replace(DOWN, news=News.DOMAIN, expires_at=at(1, 16, 47)),
+        "[EXPIRED] Shop checkout: domain",
+        "The domain registration of Shop checkout expired 2 hours ago.",
+        Level.WARNING,
+    ),
+    (
+        Facts(News.TEST, at(3, 16, 47)),
+        "[TEST] Pulsekeeper",
+        "This is a test. Alerts to this channel arrive.",
+        Level.INFO,
+    ),
+]
+
+
+def test_the_table_has_every_kind_of_news() -> None:
+    assert {facts.news for facts, *_ in SINGLE} == set(News)
+    assert set(REASONS) == set(ReasonCode)
+
+
+@pytest.mark.parametrize(("facts", "subject", "headline", "level"), SINGLE, ids=lambda v: str(v)[:20])
+def test_a_message_of_one(facts: Facts, subject: str, headline: str, level: Level) -> None:
+    made = message(facts)
+    assert (made.subject, made.level) == (subject, level)
+    assert made.text.startswith(f"{headline}\n\n")
+    assert f">{headline}</h1>" in made.html
+    assert made.short.startswith(headline)
+    assert made.payload["event"] == facts.news
+    link = INCIDENT if facts.incident_id else BASE_URL
+    assert made.payload["link"] == link
+    assert made.text.endswith(f"\n\n{link}\n")
+    assert made.short.endswith(f"\n{link}")
+    assert f'href="{link}"' in made.html
+    assert len(made.short.splitlines()) == 2
+
+
+@pytest.mark.parametrize("facts", [facts for facts, *_ in SINGLE if facts.monitor_id], ids=lambda f: f.news)
+def test_a_group_names_each(facts: Facts) -> None:
+    made = message(facts, replace(facts, monitor_id="mon_2", incident_id="inc_2", monitor="Blog"))
+    tag = message(facts).subject.partition("]")[0] + "]"
+    assert made.subject.startswith(f"{tag} 2 ")
+    assert made.level == message(facts).level
+    assert made.thread == KEY
+    for text in (made.text, made.html, made.short):
+        assert "Shop checkout" in text
+        assert "Blog" in text
+    assert [item["event"] for item in made.payload["items"]] == [facts.news, facts.news]
+
+
+def test_what_when_why_and_where_to_look() -> None:
+    assert message(DOWN).text.splitlines()[:8] == [
+        "Shop checkout is down.",
+        "",
+        "Since:   2026-11-21 03:12:05 UTC (4 minutes)",
+        "Reason:  It answered with a status that is not expected",
+        "Detail:  The status is 503; any from 200 to 399 was expected.",
+        "Answer:  HTTP/1.1 503 Service Unavailable",
+        "From:    198.51.100.7:443",
+        "Issuer:  R11, Let's Encrypt, US",
+    ]
+
+
+def test_news_of_before_says_so() -> None:
+    late = "This was so at 2026-11-21 03:16:45 UTC; it could not be delivered before."
+    assert late in message(DOWN, now=NOW + timedelta(hours=5)).text
+    assert late in message(DOWN, now=NOW + timedelta(hours=5)).html
+    assert late not in message(DOWN, now=NOW + timedelta(minutes=5)).text
+
+
+def test_who_is_up_again_does_not_read_that_it_was_down() -> None:
+    both = message(DOWN, RECOVERED)
+    assert both.subject == "[RECOVERED] Shop checkout"
+    assert both.thread == DOWN.incident_id
+    assert [item["event"] for item in both.payload["items"]] == ["down", "recovered"]
+
+
+def test_a_group_counts_and_lists_the_gravest_first() -> None:
+    made = samples.rendered("grouped")
+    assert made.subject == "[DOWN] 5 monitors are down, 1 is slow, 1 recovered"
+    tags = [line.split()[0] for line in made.text.splitlines()[2:9]]
+    assert tags == ["DOWN"] * 5 + ["SLOW", "RECOVERED"]
+    assert made.short.startswith(f"{made.subject[7:]}: Shop checkout, API Frankfurt, ")
+    assert "and 2 more" in made.short
+
+
+@pytest.mark.parametrize(
+    ("news", "expected"),
+    [
+        ([News.DOWN] * 12 + [News.RECOVERED] * 3, "[DOWN] 12 monitors are down, 3 recovered"),
+        ([News.DOWN, News.RECOVERED, News.RECOVERED], "[DOWN] 1 monitor is down, 2 recovered"),
+        ([News.RECOVERED] * 2, "[RECOVERED] 2 monitors recovered"),
+        ([News.STILL_DOWN, News.REMINDER], "[STILL DOWN] 2 monitors are still down"),
+        (
+            [News.CERTIFICATE, News.DOMAIN, News.DOMAIN],
+            "[EXPIRES SOON] 1 certificate expires soon, 2 domains expire soon",
+        ),
+        (
+            [News.CERTIFICATE, News.RECOVERED],
+            "[EXPIRES SOON] 1 certificate expires soon, 1 monitor recovered",
+        ),
+    ],
+)
+def test_counts(news: list[News], expected: str) -> None:
+    items = [
+        replace(RECOVERED, news=what, monitor_id=f"mon_{n}", incident_id=f"inc_{n}")
+        for n, what in enumerate(news)
+    ]
+    assert message(*items).subject == expected
+
+
+def test_a_large_group_is_counted_and_not_listed() -> None:
+    items = [
+        replace(DOWN, monitor=f"Name {n}.", monitor_id=f"mon_{n}", incident_id=f"inc_{n}") for n in range(600)
+    ]
+    made = message(*items)
+    assert made.subject == "[DOWN] 600 monitors are down"
+    for text in (made.text, made.html):
+        assert len(re.findall(r"Name \d+\.", text)) == MOST_NAMED
+        assert f"and {600 - MOST_NAMED} more" in text
+    assert len(made.payload["items"]) == MOST_ITEMS
+    assert made.payload["left_out"] == 600 - MOST_ITEMS
+    assert len(made.short) < 400
+
+
+def test_messages_of_one_incident_are_a_thread() -> None:
+    assert {message(facts).thread for facts, *_ in SINGLE[:8]} == {DOWN.incident_id}
+    expiry = replace(DOWN, news=News.CERTIFICATE, incident_id=None)
+    assert message(expiry).thread == message(expiry, now=NOW + timedelta(days=7)).thread != DOWN.monitor_id
+
+
+def test_the_payload() -> None:
+    payload = message(DOWN).payload
+    assert json.loads(json.dumps(payload)) == payload
+    assert payload["id"] == KEY
+    assert payload["version"] == 1
+    assert payload["monitor"] == {
+        "id": DOWN.monitor_id,
+        "name": "Shop checkout",
+        "type": "http",
+        "url": DOWN.url,
+    }
+    assert payload["incident"] == {
+        "id": DOWN.incident_id,
+        "started_at": DOWN.started_at,
+        "resolved_at": None,
+        "reason_code": "http_failure",
+        "detail": DOWN.detail,
+    }
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (-5, "0 seconds"),
+        (0.9, "0 seconds"),
+        (1, "1 second"),
+        (59, "59 seconds"),
+        (60, "1 minute"),
+        (3599, "59 minutes"),
+        (3600, "1 hour"),
+        (7500, "2 h 5 min"),
+        (86_400, "1 day"),
+        (273_600, "3 days 4 h"),
+        (8_640_000, "100 days"),
+    ],
+)
+def test_durations(seconds: float, words: str) -> None:
+    assert duration(timedelta(seconds=seconds)) == words
+
+
+class Tags(HTMLParser):
+    """The elements and links of a page."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.names: list[str] = []
+        self.links: list[str] = []
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.names.append(tag)
+        self.links += [value or "" for name, value in attrs if name in ("href", "src")]
+
+
+HOSTILE = {
+    "header injection": "Shop\r\nBcc: victim@example.com\r\n\r\nHello",
+    "other line ends": "Shop\u2028Bcc:\u2029x\x85y\x0bz\x0c",
+    "HTML": '<script>alert(1)</script><img src=x onerror="alert(1)">"\'><a href="https://evil.example">x</a>',
+    "template": "{{ settings.SECRET_KEY }}{% debug %}{name}{expires}%(x)s",
+    "bidi": "Shop \u202egnp.exe\u202c \u2066x\u2069 \u200f\u061c",
+    "invisible": "Sh\u200bo\u00adp\ufeff\U000e0041",
+    "control": "Shop\x00\x1b[31m\x07",
+    "link": "Locked! Sign in at https://evil.example/login or www.evil.example or me@evil.example",
+    "markdown link": "[Shop](https://evil.example) <https://evil.example|Shop>",
+    "calling all": "@everyone @here <!channel> <@U012ABC>",
+    "surrogate": "Shop \ud800",
+    "long": "x" * 100_000,
+    "long words": "long word " * 20_000,
+    "combining": "Z" + "\u0301" * 5_000,
+    "empty": " \u200b ",
+}
+
+
+@pytest.mark.parametrize("hostile", HOSTILE.values(), ids=HOSTILE)
+@pytest.mark.parametrize("grouped", [False, True])
+def test_hostile_names_and_details(hostile: str, grouped: bool) -> None:
+    evidence = {"status_line": hostile, "address": hostile, "tls_issuer": hostile, "body": hostile}
+    facts = replace(DOWN, monitor=hostile, detail=hostile, evidence=evidence, reason_code=hostile)
+    x = "x" if hostile != HOSTILE["empty"] else ""
+    harmless = replace(DOWN, monitor="Shop", detail=x, evidence=dict.fromkeys(evidence, x), reason_code=x)
+    others = [replace(harmless, monitor_id="mon_2", incident_id="inc_2")] if grouped else []
+    made = message(facts, *others)
+    plain = message(harmless, *others)
+
+    assert len(made.subject) <= 120
+    assert made.subject.isprintable()
+    for text in (made.text, made.html, made.short):
+        assert len(text) < 12_000
+        assert text.encode()
+        assert not re.search(
+            "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\u200e\u200f\u061c]", text
+        )
+        assert not re.search(r"https?://evil|www\.evil|evil\.example|me@evil", text)
+    assert not re.search(r"[@<][^\s\u200b]", made.short)
+    assert len(made.short.splitlines()) == 2
+    assert made.text.count("Bcc") == len(re.findall(r"(?<!\n)Bcc", made.text))
+    # The page has the elements and links that it has for a harmless name.
+    assert Tags(made.html).names == Tags(plain.html).names
+    assert Tags(made.html).links == Tags(plain.html).links
+    assert json.loads(json.dumps(made.payload)) == made.payload
+
+
+def test_a_monitor_without_a_name_and_secrets_in_its_address() -> None:
+    url = "https://shop.example/health?token=s3cret"
+    made = message(replace(DOWN, monitor=url, url=url))
+    assert made.subject == "[DOWN] https://shop.example/health?token=***"
+    assert "s3cret" not in made.subject + made.text + made.html + made.short
+
+
+def test_a_page_loads_nothing() -> None:
+    for name in samples.SAMPLES:
+        tags = Tags(samples.rendered(name).html)
+        assert all(link.startswith(BASE_URL) for link in tags.links)
+        assert not {"img", "script", "link", "iframe", "table", "form"} & set(tags.names)
+
+
+@pytest.mark.parametrize("name", samples.SAMPLES)
+def test_the_samples_are_what_the_code_makes(name: str) -> None:
+    for file, text in samples.files(name).items():
+        assert (samples.FOLDER / file).read_text() == text, "run: python -m tests.alerts.samples"
+
+
+def test_nothing_else_is_among_the_samples() -> None:
+    made = {file for name in samples.SAMPLES for file in samples.files(name)}
+    assert {path.name for path in samples.FOLDER.iterdir()} == made
+
+
+def test_facts_survive_being_stored() -> None:
+    assert Facts.from_json(json.loads(json.dumps(DOWN.as_json()))) == DOWN
+    assert datetime.fromtimestamp(DOWN.at / 1000, UTC) < NOW
