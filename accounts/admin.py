@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+from typing import Any
+
 from django.contrib import admin
 from django.contrib.auth.admin import UserAdmin
+from django.http import HttpRequest
 
 from accounts.models import Plan, User
+from accounts.services import welcome
 
 
 @admin.register(Plan)
@@ -24,3 +28,9 @@ class AccountAdmin(UserAdmin[User]):
         ("Times", {"fields": ("created_at", "last_login")}),
     )
     add_fieldsets = ((None, {"fields": ("email", "plan", "usable_password", "password1", "password2")}),)
+
+    def save_model(self, request: HttpRequest, obj: User, form: Any, change: bool) -> None:  # noqa: FBT001
+        """In the transaction that the admin opens for each form."""
+        super().save_model(request, obj, form, change)
+        if not change:
+            welcome(obj)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
@@ -10,16 +12,25 @@ from django.db import IntegrityError, transaction
 from accounts.models import Plan, User
 from core.errors import ValidationFailed
 
+on_account_created: list[Callable[[User], None]] = []
+"""What upper floors do for a new account, in the transaction that makes it; each adds its own when its app is ready."""
+
+
+def email_address(text: str, *, field: str = "email") -> str:
+    """The address as it is kept, in lower case; raises ValidationFailed for what is none."""
+    address = text.strip().lower()
+    try:
+        validate_email(address)
+    except ValidationError as error:
+        raise ValidationFailed(" ".join(error.messages), field=field) from None
+    return address
+
 
 def create_account(
     *, email: str, password: str, plan: str = "free", is_staff: bool = False, is_superuser: bool = False
 ) -> User:
     """A new account; raises ValidationFailed for a bad or taken address, a weak password, an unknown plan."""
-    email = email.strip().lower()
-    try:
-        validate_email(email)
-    except ValidationError as error:
-        raise ValidationFailed(" ".join(error.messages), field="email") from None
+    email = email_address(email)
     chosen = Plan.objects.filter(name=plan).first()
     if chosen is None:
         raise ValidationFailed(f"there is no plan {plan!r}.", field="plan")
@@ -29,12 +40,20 @@ def create_account(
     except ValidationError as error:
         raise ValidationFailed(" ".join(error.messages), field="password") from None
     user.set_password(password)
-    try:
-        with transaction.atomic():
-            user.save(force_insert=True)
-    except IntegrityError:
-        raise ValidationFailed("there is an account with this address already.", field="email") from None
+    with transaction.atomic():
+        try:
+            with transaction.atomic():
+                user.save(force_insert=True)
+        except IntegrityError:
+            raise ValidationFailed("there is an account with this address already.", field="email") from None
+        welcome(user)
     return user
+
+
+def welcome(user: User) -> None:
+    """Have the upper floors do what they do for a new account."""
+    for add in on_account_created:
+        add(user)
 
 
 def change_password(user: User, *, current: str, new: str) -> User:

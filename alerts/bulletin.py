@@ -198,6 +198,7 @@ def _told(incidents: Sequence[Incident]) -> dict[int, list[int]]:
         channels = AlertChannel.objects.filter(
             whose,
             enabled=True,
+            confirmed_at__isnull=False,
             owner__is_active=True,
             topics__contains=[Topic.RECOVERED],
             deliveries__items__incident=incident,

@@ -31,7 +31,8 @@ class AlertChannel(models.Model):
     """Of a user, or of a project: then `owner` is the project's owner.
 
     `sealed_config` holds what the kind needs, encrypted: email {"address"}, webhook {"url", "secret"}, apprise {"url"}.
-    Nothing of it is shown again but `hint`.
+    Nothing of it is shown again but `hint`. Nothing is sent before `confirmed_at`: somebody else's e-mail address waits
+    for its owner to agree by a link, whose token `confirmation_digest` is of. All else is confirmed when it is made.
     """
 
     class Kind(models.TextChoices):
@@ -41,7 +42,7 @@ class AlertChannel(models.Model):
 
     class Scope(models.TextChoices):
         ALL = "all"  # the owner's, or the project's of a project's channel
-        PROJECT = "project"  # those of `scope_project`; the owner has to have a place in it
+        PROJECT = "project"  # those of `scope_project`, none once that is deleted; the owner has to have a place in it
         CHOSEN = "chosen"
 
     public_id = models.CharField(max_length=40, unique=True, default=ids.channel_id, editable=False)
@@ -59,9 +60,13 @@ class AlertChannel(models.Model):
     enabled = models.BooleanField(default=True)
     topics = ArrayField(models.CharField(max_length=9, choices=Topic.choices))
     scope = models.CharField(max_length=7, choices=Scope.choices, default=Scope.ALL)
-    scope_project = models.ForeignKey(Project, null=True, on_delete=models.CASCADE, related_name="+")
+    scope_project = models.ForeignKey(Project, null=True, on_delete=models.SET_NULL, related_name="+")
     monitors = models.ManyToManyField(Monitor, related_name="alert_channels")
     remind_every_hours = models.PositiveSmallIntegerField(default=24)
+
+    confirmed_at = models.DateTimeField(null=True)
+    confirmation_digest = models.BinaryField(max_length=32, null=True, unique=True, editable=False)
+    confirmation_until = models.DateTimeField(null=True, editable=False)
 
     failures = models.IntegerField(default=0, help_text="Tries that failed since the last that did not.")
     last_sent_at = models.DateTimeField(null=True)

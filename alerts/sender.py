@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 
 from celery.signals import worker_shutdown
@@ -23,6 +23,7 @@ logger = logging.getLogger(__name__)
 THREADS = 16
 ANY_THREADS = 8
 """Of those, how many serve any channel; the others only those whose last try did not fail."""
+ASIDES = 8
 STOP_SEC = 2.5
 
 
@@ -33,6 +34,7 @@ class Sender:
         self._changed = threading.Condition()
         self._running: set[int] = set()
         self._stopping = False
+        self._asides = threading.BoundedSemaphore(ASIDES)
 
     def wake(self, due: int) -> None:
         """Have so many threads at work, as far as there are so many."""
@@ -42,6 +44,21 @@ class Sender:
             self._running.update(started)
         for number in started:
             threading.Thread(target=self._work, args=(number,), name=f"sender-{number}", daemon=True).start()
+
+    def aside(self, work: Callable[[], object]) -> None:
+        """Have it done by a thread of its own; by the caller's, where enough of those are at work."""
+        if not self._asides.acquire(blocking=False):
+            work()
+            return
+
+        def run() -> None:
+            try:
+                work()
+            finally:
+                release_connection()
+                self._asides.release()
+
+        threading.Thread(target=run, name="sender-aside", daemon=True).start()
 
     def stop(self, *, grace_sec: float) -> None:
         """Begin nothing more, and wait so long for what is under way; its leases end by themselves."""

@@ -97,7 +97,9 @@ def due(now: datetime, *, most: int) -> int:
 
 def load(claimed: Try) -> tuple[AlertChannel | None, list[Facts]]:
     """Where it goes, and what it tells; no channel where it was deleted or may not be sent to any more."""
-    channel = AlertChannel.objects.filter(pk=claimed.channel_id, owner__is_active=True, enabled=True).first()
+    channel = AlertChannel.objects.filter(
+        pk=claimed.channel_id, owner__is_active=True, enabled=True, confirmed_at__isnull=False
+    ).first()
     items = DeliveryItem.objects.filter(delivery=claimed.delivery_id).order_by("pk")
     return channel, [Facts.from_json(facts) for facts in items.values_list("facts", flat=True)]
 

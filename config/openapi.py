@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from http import HTTPStatus
 from typing import Any
 
+from alerts.facts import News
+from alerts.models import AlertChannel, Delivery, Topic
 from checks.spec import ReasonCode, RuleType, Verdict
 from config.openapi_examples import ERRORS, OPERATION_ERRORS, REQUESTS, RESPONSES
 from monitors import drafts
@@ -25,10 +27,16 @@ HEADER_TYPES = list(drafts.HEADER_TYPES)
 ROLES = ["owner", "admin", "member"]
 GIVEN_ROLES = ["admin", "member"]
 MEMBER_STATUSES = ["active", "invited"]
+CHANNEL_KINDS = AlertChannel.Kind.values
+CHANNEL_SCOPES = AlertChannel.Scope.values
+ALERT_TOPICS = Topic.values
+ALERT_NEWS = [news.value for news in News]
+DELIVERY_STATES = Delivery.State.values
 
 TAGS = {
     "monitors": ("Monitors", "What is checked, how, and how it stands."),
     "heartbeats": ("Heartbeats", "Pings of customers' jobs: public, the id is the secret."),
+    "alert-channels": ("Alert channels", "Where alerts go, and what went there."),
     "projects": ("Projects", "Groups of monitors, and the people who share them."),
     "tokens": ("Tokens", "Access tokens, each for one project."),
     "sessions": ("Sessions", "Signing in and out."),
@@ -36,10 +44,16 @@ TAGS = {
 }
 
 DESCRIPTIONS = {
+    "Channel": "Where alerts go. Addresses and secrets are stored encrypted and never returned.",
+    "ChannelInput": "An alert channel to create: with `address`, `url` or `apprise_url`, as its kind asks.",
+    "ChannelPatch": "The fields to change. Read-only fields of a channel are ignored.",
+    "ChannelTest": "What came of a test.",
     "Check": "One check that was made.",
     "CheckDetail": "One check that was made, with what was seen of the target where it failed.",
     "CheckResult": "What one check of a draft found.",
     "ContentRule": "An assertion on the body. Text rules need `value`, json_field needs `path`.",
+    "Delivery": "One message to one channel.",
+    "DeliveryItem": "One piece of news in a message.",
     "Error": "Every error below /v1.",
     "Evidence": "What was seen of the target until the check failed.",
     "HeaderInput": "A header to send. Values are stored encrypted and never returned.",

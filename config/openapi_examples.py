@@ -6,6 +6,7 @@ from typing import Any
 
 MONITOR_ID = "mon_7vxq2mzk4p3hd6ynbc5tw2era4"
 PROJECT_ID = "prj_k3r5wq7zx2d4m6nbhy2ct3vpfe"
+CHANNEL_ID = "chn_x4mz7vq2kd6yp3nb5rwth2cfea"
 TOKEN_ID = "tok_d2n4b6vczx7mq3wk5rthy2pfea"  # noqa: S105  (an id, no secret)
 NOW = 1_772_366_400_000  # 2026-03-01 12:00:00 UTC
 DAY = 86_400_000
@@ -112,6 +113,41 @@ _ACCOUNT = {
     "plan": {"name": "pro", "min_interval_sec": 60, "monitor_limit": 1000},
     "usage": {"monitors": 4},
 }
+_CHANNEL: dict[str, Any] = {
+    "id": CHANNEL_ID,
+    "project_id": PROJECT_ID,
+    "name": "On call",
+    "kind": "webhook",
+    "hint": "https://hooks.shop.example",
+    "enabled": True,
+    "topics": ["down", "recovered", "expiry", "reminder"],
+    "monitors": "chosen",
+    "scope_project_id": None,
+    "monitor_ids": [MONITOR_ID],
+    "remind_every_hours": 4,
+    "created_at": NOW,
+    "confirmed_at": NOW,
+    "failures": 0,
+    "last_sent_at": None,
+    "secret": None,
+}
+_DELIVERY: dict[str, Any] = {
+    "id": "dlv_n2kq7zx4wd5mrv3b6ythp2cfea",
+    "state": "dead",
+    "created_at": NOW - DAY,
+    "next_try_at": NOW - 60_000,
+    "attempts": 21,
+    "last_error": "The receiver answered with status 503.",
+    "done_at": NOW,
+    "items": [
+        {
+            "news": "down",
+            "incident_id": "inc_h5tq7bz2xk4wd6nmrv3ycp2fea",
+            "monitor_id": MONITOR_ID,
+            "at": NOW - DAY,
+        }
+    ],
+}
 _OK = {"ok": True}
 
 REQUESTS: dict[str, Any] = {
@@ -121,6 +157,16 @@ REQUESTS: dict[str, Any] = {
     "mute_monitor": {"minutes": 30},
     "create_project": {"name": "Shop"},
     "rename_project": {"name": "Web shop"},
+    "create_alert_channel": {
+        "kind": "webhook",
+        "name": "On call",
+        "url": "https://hooks.shop.example/T03/B51?key=s3cret",
+        "monitors": "chosen",
+        "monitor_ids": [MONITOR_ID],
+        "remind_every_hours": 4,
+        "project_id": PROJECT_ID,
+    },
+    "update_alert_channel": {"topics": ["down", "recovered"], "enabled": False},
     "create_token": {"project_id": PROJECT_ID, "name": "CI", "ttl_seconds": 86400},
     "create_session": {"email": "sam@shop.example", "password": "correct horse battery staple"},
     "add_member": {"email": "sam@shop.example", "role": "member"},
@@ -151,6 +197,14 @@ RESPONSES: dict[str, Any] = {
     ],
     "ping_heartbeat": _OK,
     "ping_heartbeat_by_get": _OK,
+    "list_alert_channels": [_CHANNEL],
+    "create_alert_channel": _CHANNEL | {"secret": "whs_k7w2…"},
+    "get_alert_channel": _CHANNEL,
+    "update_alert_channel": _CHANNEL | {"topics": ["down", "recovered"], "enabled": False},
+    "delete_alert_channel": _OK,
+    "test_alert_channel": {"delivered": True, "detail": "The receiver answered with status 200."},
+    "list_alert_channel_deliveries": [_DELIVERY],
+    "replay_delivery": _DELIVERY | {"state": "waiting", "next_try_at": NOW, "done_at": None},
     "list_projects": [_PROJECT | {"monitors": 4, "up": 2, "slow": 1, "down": 0, "unknown": 1}],
     "create_project": _PROJECT,
     "rename_project": _OK,
@@ -210,6 +264,27 @@ OPERATION_ERRORS: dict[tuple[str, str], dict[str, Any]] = {
     ("create_monitor", "422"): {
         "error": "validation_error",
         "reason": "url: is required for a monitor of type http.",
+    },
+    ("create_alert_channel", "403"): {
+        "error": "channel_limit",
+        "reason": "The number of alert channels of an account is reached.",
+        "limit": 50,
+    },
+    ("create_alert_channel", "422"): {
+        "error": "validation_error",
+        "reason": "url: is a private or reserved address, to which Pulsekeeper sends nothing.",
+    },
+    ("test_alert_channel", "409"): {
+        "error": "not_confirmed",
+        "reason": "The owner of the e-mail address has not agreed yet; set the address again to send another request.",
+    },
+    ("test_alert_channel", "503"): {
+        "error": "no_worker",
+        "reason": "No worker sent the test in time; try again in a moment.",
+    },
+    ("replay_delivery", "409"): {
+        "error": "not_dead",
+        "reason": "Only a dead delivery can be replayed; this one was sent, or is still tried.",
     },
     ("create_session", "401"): {
         "error": "invalid_credentials",

@@ -62,6 +62,7 @@ THROTTLES = {
     "unauthorized": (120, 60),
     "create-and-test": (60, 60),
     "invite": (30, 3600),
+    "test-channel": (30, 600),
     "pings": (3000, 60),
     "requests": (1200, 60),
 }
@@ -176,6 +177,11 @@ SPECTACULAR_SETTINGS = {
         "MemberRole": "config.openapi.ROLES",
         "GivenRole": "config.openapi.GIVEN_ROLES",
         "MemberStatus": "config.openapi.MEMBER_STATUSES",
+        "ChannelKind": "config.openapi.CHANNEL_KINDS",
+        "ChannelScope": "config.openapi.CHANNEL_SCOPES",
+        "AlertTopic": "config.openapi.ALERT_TOPICS",
+        "AlertNews": "config.openapi.ALERT_NEWS",
+        "DeliveryState": "config.openapi.DELIVERY_STATES",
     },
 }
 

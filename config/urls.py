@@ -3,6 +3,7 @@ from django.urls import include, path, re_path
 from drf_spectacular.views import SpectacularJSONAPIView
 from rest_framework.permissions import AllowAny
 
+import alerts.views
 import core.api.converters  # noqa: F401  (registers <id:…>)
 import projects.views
 import tokens.schema  # noqa: F401  (drf-spectacular finds extensions once they are imported; workers have no use for it)
@@ -23,9 +24,11 @@ urlpatterns = [
     ),
     path("docs", docs),
     path("invitations/<id:token>", projects.views.invitation),
+    path("alert-channels/confirm/<id:token>", alerts.views.confirm_address),
     path("v1/", include("tokens.urls")),
     path("v1/", include("projects.urls")),
     path("v1/", include("monitors.urls")),
+    path("v1/", include("alerts.urls")),
     re_path(r"^v1(/.*)?$", UnknownRoute.as_view()),
 ]
 

@@ -87,6 +87,12 @@ class MonitorLimit(ApiError):
     reason = "The plan's number of monitors is reached."
 
 
+class ChannelLimit(ApiError):
+    status = 403
+    code = "channel_limit"
+    reason = "The number of alert channels of an account is reached."
+
+
 class NoWorker(ApiError):
     status = 503
     code = "no_worker"
@@ -105,3 +111,17 @@ class IdempotencyKeySpent(ApiError):
     status = 409
     code = "idempotency_key_spent"
     reason = "Idempotency-Key: what was created with this key is gone, or no longer yours; use another key."
+
+
+class NotConfirmed(ApiError):
+    status = 409
+    code = "not_confirmed"
+    reason = (
+        "The owner of the e-mail address has not agreed yet; set the address again to send another request."
+    )
+
+
+class NotDead(ApiError):
+    status = 409
+    code = "not_dead"
+    reason = "Only a dead delivery can be replayed; this one was sent, or is still tried."

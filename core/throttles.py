@@ -141,6 +141,23 @@ class InviteThrottle(CallerThrottle):
     methods = frozenset({"POST"})
 
 
+class ChannelAddressThrottle(InviteThrottle):
+    """Setting the e-mail address of a channel: a stranger's gets a request to agree, so it counts as an invitation."""
+
+    methods = frozenset({"POST", "PATCH"})
+
+    def identity(self, request: Request) -> str | None:
+        given = isinstance(request.data, dict) and "address" in request.data
+        return super().identity(request) if given else None
+
+
+class ChannelTestThrottle(CallerThrottle):
+    """Testing channels: each sends a message to somebody at once."""
+
+    scope = "test-channel"
+    methods = frozenset({"POST"})
+
+
 class PasswordThrottle(CallerThrottle):
     """Changing the password asks for the current one: a stolen session is not to try them all."""
 

@@ -11,13 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any
-from urllib.parse import urlsplit
 
-from checks.probes.request import BadRequestError, parse_target
+from checks.addresses import BadAddressError, host_of
 from checks.spec import RuleType
 from core.errors import ValidationFailed
 
-MAX_URL = 2_048
 MAX_BODY = 8_192
 MAX_RULES = 4
 MAX_HEADERS = 4
@@ -193,36 +191,16 @@ def settle(draft: Draft, *, floor_sec: int, permits_host: Permits) -> Draft:
 
 
 def _check_url(draft: Draft, permits_host: Permits) -> None:
-    url = draft.url
-
-    def fail(reason: str) -> ValidationFailed:
-        return ValidationFailed(reason, field="url")
-
-    if not url:
-        raise fail(f"is required for a monitor of type {draft.type}.")
-    if len(url) > MAX_URL:
-        raise fail(f"must be at most {MAX_URL} characters.")
-    if _CONTROL.search(url) or any(c.isspace() for c in url) or "\\" in url:
-        raise fail("must hold no blanks, backslashes or control characters.")
+    if not draft.url:
+        raise ValidationFailed(f"is required for a monitor of type {draft.type}.", field="url")
     try:
-        parts = urlsplit(url)
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        raise fail("is not a valid address.") from None
-    if parts.scheme not in {"http", "https"}:
-        raise fail("must begin with http:// or https://.")
-    if not host or port == 0:
-        raise fail("must name a host.")
-    if "@" in parts.netloc:
-        raise fail("must hold no user name or password; use a request header.")
-    try:
-        parse_target(url)  # what the prober would refuse is refused here
-        if ":" not in host:
-            host.encode("idna")  # labels that no name server has: empty ones, and those beyond 63 bytes
-    except (BadRequestError, UnicodeError):
-        raise fail("does not name a valid host.") from None
+        host = host_of(draft.url, instead="use a request header")
+    except BadAddressError as error:
+        raise ValidationFailed(str(error), field="url") from None
     if draft.type is not MonitorType.HEARTBEAT and not permits_host(host):
-        raise fail("is a private or reserved address, which Pulsekeeper does not probe.")
+        raise ValidationFailed(
+            "is a private or reserved address, which Pulsekeeper does not probe.", field="url"
+        )
 
 
 def _check_rules(draft: Draft) -> None:

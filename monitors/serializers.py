@@ -8,6 +8,7 @@ from typing import Any
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
+from checks.addresses import MAX_URL
 from checks.spec import RuleType, Verdict
 from core.api.fields import BoolField, ChoiceField, EpochMsField, IntField, StrictSerializer, TextField
 from core.clock import to_ms
@@ -17,7 +18,6 @@ from monitors.drafts import (
     MAX_BODY,
     MAX_HEADERS,
     MAX_RULES,
-    MAX_URL,
     METHODS,
     PLANNED_TYPES,
     MonitorType,

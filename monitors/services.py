@@ -12,7 +12,7 @@ from accounts.models import User
 from checks.guard import guard
 from checks.spec import Verdict
 from core.egress import literal_address
-from core.errors import ApiError, MonitorLimit, NotFound, Unauthorized, ValidationFailed
+from core.errors import MonitorLimit, NotFound, ValidationFailed
 from monitors import drafts
 from monitors.drafts import PROBED_FIELDS, Draft, MonitorType
 from monitors.hosts import origin_of, watched_domain
@@ -167,25 +167,10 @@ def _lock(caller: Caller, public_id: str) -> tuple[Monitor, MonitorState]:
 def _place(
     caller: Caller, given: Mapping[str, Any], *, keeping: Monitor | None = None
 ) -> tuple[Project | None, User]:
-    """The project a monitor goes into, and the account it counts against (decisions 5 and 43).
-
-    The project is held: it is not deleted, nor the caller removed from it, before the transaction ends.
-    """
-    wanted = given.get("project_id")
-    if caller.project is not None:
-        if "project_id" in given and wanted != caller.project.public_id:
-            raise ValidationFailed("a project token works in its own project only.", field="project_id")
-        try:
-            project = access.hold_project(caller, caller.project.public_id)
-        except ApiError:
-            raise Unauthorized from None  # the project has just gone, and its tokens with it
-        return project, access.owner_of(project)
-    if wanted is None:
+    """The project a monitor goes into, held, and the account it counts against."""
+    project = access.hold_place(caller, given)
+    if project is None:
         return None, caller.user if keeping is None else keeping.owner
-    try:
-        project = access.hold_project(caller, wanted)
-    except ApiError:
-        raise ValidationFailed("you have no such project.", field="project_id") from None
     return project, access.owner_of(project)
 
 

@@ -26,7 +26,7 @@ def send_invitation(*, to: str, project: str, by: str, role: str, token: str) ->
     if not connection.in_atomic_block:
         connection.close()  # the mail server may be slow
     text = _INVITATION.format(
-        by=by, project=_one_line(project), role=role, base_url=settings.BASE_URL, token=token
+        by=by, project=one_line(project), role=role, base_url=settings.BASE_URL, token=token
     )
     try:
         send_mail("An invitation to a project on Pulsekeeper", text, None, [to])
@@ -34,7 +34,7 @@ def send_invitation(*, to: str, project: str, by: str, role: str, token: str) ->
         logger.warning("an invitation could not be sent: %s", type(error).__name__)
 
 
-def _one_line(text: str) -> str:
-    """A project's name as part of a sentence: whoever chose it does not get to write the mail."""
+def one_line(text: str) -> str:
+    """A name as part of a sentence: whoever chose it does not get to write the mail."""
     line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     return line if len(line) <= 80 else line[:79] + "…"

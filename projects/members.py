@@ -9,13 +9,12 @@ from __future__ import annotations
 import logging
 from datetime import datetime, timedelta
 
-from django.core.exceptions import ValidationError
-from django.core.validators import validate_email
 from django.db import IntegrityError, transaction
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils.crypto import salted_hmac
 
 from accounts.models import User
+from accounts.services import email_address
 from core.errors import Forbidden, NotFound, ValidationFailed
 from core.ids import random_text
 from projects import access, mail
@@ -45,7 +44,7 @@ def add_member(caller: Caller, project_id: str, *, email: str, role: str, now: d
     else, and `InviteThrottle` bounds how many addresses can be asked.
     """
     caller.require_session()
-    email = _address(email)
+    email = email_address(email)
     with transaction.atomic():
         project = access.hold_project(caller, project_id, roles=access.MANAGERS)
         places = Membership.objects.filter(project=project)
@@ -59,15 +58,6 @@ def add_member(caller: Caller, project_id: str, *, email: str, role: str, now: d
         if places.filter(user=user).exists():
             raise ValidationFailed("is a member already.", field="email")
         return Membership.objects.create(project=project, user=user, role=role, created_at=now)
-
-
-def _address(email: str) -> str:
-    email = email.strip().lower()
-    try:
-        validate_email(email)
-    except ValidationError as error:
-        raise ValidationFailed(" ".join(error.messages), field="email") from None
-    return email
 
 
 def _invite(caller: Caller, project: Project, *, email: str, role: str, now: datetime) -> Membership:

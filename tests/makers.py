@@ -15,8 +15,12 @@ from django.db import connection
 
 from accounts.models import Plan, User
 from accounts.services import create_account
+from alerts.channels import create_channel
+from alerts.facts import Facts, News
+from alerts.models import AlertChannel, Delivery, DeliveryItem
 from checks.partitions import SERIES, make, parts
 from checks.spec import CheckOutcome, ReasonCode, Verdict
+from core.clock import to_ms
 from core.errors import ApiError
 from monitors.ledger import Reading
 from monitors.models import Monitor, MonitorState
@@ -63,6 +67,43 @@ def make_monitor(owner: User, *, now: datetime = NOON, first: Verdict | None = N
     if first is not None:
         record([reading(monitor, claim=FIRST_CLAIM, verdict=first, at=now)], now=now)
     return monitor
+
+
+def make_channel(owner: User, *, now: datetime = NOON, **given: Any) -> AlertChannel:
+    """By default a webhook, which needs nobody's consent."""
+    if "kind" not in given:
+        given |= {"kind": "webhook", "url": "http://127.0.0.1:9/hook"}
+    return create_channel(Caller(owner), given, now=now)[0]
+
+
+def make_delivery(
+    channel: AlertChannel,
+    *,
+    state: Delivery.State = Delivery.State.WAITING,
+    at: datetime = NOON,
+    monitor: Monitor | None = None,
+    items: int = 1,
+) -> Delivery:
+    """A message as the outbox would leave it in that state."""
+    done = state in (Delivery.State.SENT, Delivery.State.DEAD)
+    delivery = Delivery.objects.create(
+        channel=channel,
+        created_at=at,
+        state=state,
+        next_try_at=at,
+        give_up_at=at + timedelta(hours=24),
+        attempts=3 if done else 0,
+        last_error="The receiver answered with status 503." if state == Delivery.State.DEAD else None,
+        done_at=at + timedelta(hours=24) if done else None,
+    )
+    facts = Facts(news=News.DOWN, at=to_ms(at), monitor_id=None if monitor is None else monitor.public_id)
+    DeliveryItem.objects.bulk_create(
+        DeliveryItem(
+            delivery=delivery, channel=channel, source=f"test {next(_numbers)}", facts=facts.as_json(), at=at
+        )
+        for _ in range(items)
+    )
+    return delivery
 
 
 def outcome(verdict: Verdict, *, at: datetime = NOON, latency_ms: int = 20) -> CheckOutcome:

@@ -48,7 +48,8 @@ class PulsekeeperSchema(AutoSchema):
                 schema["additionalProperties"] = False
             for name, field in serializer.fields.items():
                 if isinstance(field, TextField):
-                    schema["properties"][name] |= {"pattern": NO_NUL} | (
-                        {} if field.allow_blank else {"minLength": 1}
-                    )
+                    text = schema["properties"][name]
+                    text.setdefault("pattern", NO_NUL)
+                    if not field.allow_blank:
+                        text.setdefault("minLength", 1)
         return schema

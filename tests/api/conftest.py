@@ -35,7 +35,7 @@ def api(user: User) -> Api:
 def worker(transactional_db: None) -> Iterator[None]:
     """A real worker on the real broker, in threads of this process. Rows that it is to see must be committed."""
     empty_broker()
-    queues = ["interactive", "probes", "dispatch"]
+    queues = ["interactive", "probes", "dispatch", "alerts"]
     with start_worker(app, pool="threads", concurrency=4, perform_ping_check=False, queues=queues):
         yield
     drain(grace_sec=0)

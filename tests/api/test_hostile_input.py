@@ -15,9 +15,10 @@ from django.db import connection
 from django.test import Client
 
 from accounts.models import User
+from alerts.models import Delivery
 from checks.spec import Verdict
 from tests.api.client import SCHEMA, Answer, Api
-from tests.makers import PASSWORD, make_monitor, make_project, make_user
+from tests.makers import PASSWORD, make_channel, make_delivery, make_monitor, make_project, make_user
 from tokens.models import ProjectToken
 
 Json = Any
@@ -34,6 +35,7 @@ WRONG: dict[str, list[Json]] = {
 SOUND: dict[str, dict[str, Json]] = {
     "/v1/monitors": {"type": "heartbeat"},
     "/v1/monitors/test": {"url": "http://127.0.0.1:9/"},
+    "/v1/alert-channels": {"kind": "webhook", "url": "https://hooks.example.com/"},
     "/v1/tokens": {"project_id": "{project}", "name": "t"},
 }
 # What decision 15 and the specification have clamped, floored or capped instead of refused.
@@ -109,7 +111,10 @@ def names(user: User) -> dict[str, str]:
     project = make_project(user)
     Api.with_token(user, project)
     monitor = make_monitor(user, first=Verdict.UP, project_id=project.public_id)
+    channel = make_channel(user, project_id=project.public_id)
     return {
+        "channel_id": channel.public_id,
+        "delivery_id": make_delivery(channel, state=Delivery.State.DEAD).public_id,
         "monitor_id": monitor.public_id,
         "project_id": project.public_id,
         "token_id": ProjectToken.objects.get().public_id,

@@ -125,7 +125,18 @@ def test_bodies_take_no_unknown_fields() -> None:
 
 def test_every_field_of_what_is_answered_is_there() -> None:
     """Section 2 of the specification: all fields of a Monitor are always present."""
-    for name in ("Monitor", "Check", "CheckResult", "Token", "Project", "ListedProject", "UptimeDay"):
+    for name in (
+        "Monitor",
+        "Channel",
+        "Delivery",
+        "DeliveryItem",
+        "Check",
+        "CheckResult",
+        "Token",
+        "Project",
+        "ListedProject",
+        "UptimeDay",
+    ):
         schema = DOCUMENT["components"]["schemas"][name]
         assert sorted(schema["required"]) == sorted(schema["properties"]), name
 

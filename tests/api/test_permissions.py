@@ -13,6 +13,8 @@ import pytest
 from django.db import transaction
 from django.urls import URLPattern, URLResolver, get_resolver
 
+from alerts import testing
+from alerts.models import Delivery
 from checks.spec import Verdict
 from core.clock import utc_now
 from monitors import interactive
@@ -21,7 +23,15 @@ from monitors.services import FIRST_CLAIM
 from projects.access import Caller
 from projects.models import Membership
 from tests.api.client import Api
-from tests.makers import NOON, PASSWORD, make_monitor, make_project, make_user
+from tests.makers import (
+    NOON,
+    PASSWORD,
+    make_channel,
+    make_delivery,
+    make_monitor,
+    make_project,
+    make_user,
+)
 from tokens.models import ProjectToken, Session
 from tokens.services import create_token
 
@@ -48,6 +58,14 @@ TABLE: dict[tuple[str, str], tuple[int, ...] | tuple[str, int]] = {
     ("GET",    "/v1/monitors/{monitor_id}/uptime"):        (200, 200, 200, 404, 200, 404),
     ("GET",    "/v1/heartbeats/{monitor_id}/ping"):        (ANYBODY, 200),
     ("POST",   "/v1/heartbeats/{monitor_id}/ping"):        (ANYBODY, 200),
+    ("GET",    "/v1/alert-channels"):                      (200, 200, 200, 200, 200, 200),
+    ("POST",   "/v1/alert-channels"):                      (201, 201, 201, 422, 201, 422),
+    ("GET",    "/v1/alert-channels/{channel_id}"):         (200, 200, 200, 404, 200, 404),
+    ("PATCH",  "/v1/alert-channels/{channel_id}"):         (200, 200, 200, 404, 200, 404),
+    ("DELETE", "/v1/alert-channels/{channel_id}"):         (200, 200, 200, 404, 200, 404),
+    ("POST",   "/v1/alert-channels/{channel_id}/test"):    (503, 503, 503, 404, 503, 404),  # allowed; no worker here
+    ("GET",    "/v1/alert-channels/{channel_id}/deliveries"):     (200, 200, 200, 404, 200, 404),
+    ("POST",   "/v1/alert-channels/{channel_id}/deliveries/{delivery_id}/replay"): (200, 200, 200, 404, 200, 404),
     ("GET",    "/v1/projects"):                            (200, 200, 200, 200, 403, 403),
     ("POST",   "/v1/projects"):                            (201, 201, 201, 201, 403, 403),
     ("PATCH",  "/v1/projects/{project_id}"):               (200, 200, 403, 404, 403, 403),
@@ -88,6 +106,12 @@ class World:
             ("POST", "/v1/monitors/test"): {"url": "http://127.0.0.1:9/", "project_id": project_id},
             ("PATCH", "/v1/monitors/{monitor_id}"): {"name": "New"},
             ("POST", "/v1/monitors/{monitor_id}/mute"): {"minutes": 5},
+            ("POST", "/v1/alert-channels"): {
+                "kind": "webhook",
+                "url": "http://127.0.0.1:9/",
+                "project_id": project_id,
+            },
+            ("PATCH", "/v1/alert-channels/{channel_id}"): {"name": "New"},
             ("POST", "/v1/projects"): {"name": "New"},
             ("PATCH", "/v1/projects/{project_id}"): {"name": "New"},
             ("POST", "/v1/projects/{project_id}/members"): {"email": "new@shop.example", "role": "member"},
@@ -122,7 +146,10 @@ def world(db: None) -> World:
     Session.objects.filter(pk=Session.objects.latest("pk").pk).update(expires_at=past)
     callers["signed out"] = Api.signed_in(owner)
     Session.objects.latest("pk").delete()
+    channel = make_channel(owner, project_id=project.public_id)
     ids = {
+        "channel_id": channel.public_id,
+        "delivery_id": make_delivery(channel, state=Delivery.State.DEAD).public_id,
         "monitor_id": monitor.public_id,
         "check_id": CheckIds(monitor.public_id).encode(FIRST_CLAIM, NOON),
         "project_id": project.public_id,
@@ -136,7 +163,8 @@ def world(db: None) -> World:
     ("method", "template"), TABLE, ids=[f"{method} {template}" for method, template in TABLE]
 )
 def test_who_may(world: World, monkeypatch: pytest.MonkeyPatch, method: str, template: str) -> None:
-    monkeypatch.setattr(interactive, "_ask", nobody_answers)
+    for waits in (interactive, testing):
+        monkeypatch.setattr(waits, "_ask", nobody_answers)
     row = TABLE[method, template]
     public = row[0] == ANYBODY
     statuses = (row[1],) * len(SOMEBODY) if public else row

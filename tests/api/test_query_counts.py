@@ -10,6 +10,8 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from accounts.models import User
+from alerts import channels
+from alerts.models import AlertChannel
 from checks.models import CheckResult
 from checks.spec import Verdict
 from core.clock import utc_now
@@ -17,7 +19,7 @@ from monitors.models import Monitor, MonitorState, SchedulerGap, StatusChange
 from projects.models import Membership, Project
 from tests.api.client import Api
 from tests.api.test_openapi import OPERATIONS
-from tests.makers import make_monitor, make_project, make_user
+from tests.makers import make_channel, make_delivery, make_monitor, make_project, make_user
 
 Fill = Callable[[User, Project, int], None]
 
@@ -53,11 +55,27 @@ def add_members(user: User, project: Project, count: int) -> None:
         Membership.objects.create(project=project, user=make_user(), role="member", created_at=utc_now())
 
 
+def add_channels(user: User, project: Project, count: int) -> None:
+    for _ in range(count):
+        monitor = make_monitor(user, project_id=project.public_id)
+        ids = [monitor.public_id]
+        make_channel(user, project_id=project.public_id, monitors="chosen", monitor_ids=ids)
+        make_channel(user, monitors="project", scope_project_id=make_project(user).public_id)
+
+
+def add_deliveries(user: User, project: Project, count: int) -> None:
+    channel = AlertChannel.objects.filter(name="first").first() or make_channel(user, name="first")
+    for _ in range(count):
+        make_delivery(channel, items=3)
+
+
 # Operation: (path, most queries, how rows come about). One of the queries is that of the credential.
 LISTS: dict[str, tuple[str, int, Fill]] = {
     "list_monitors": ("/v1/monitors", 6, add_monitors),
     "list_monitor_checks": ("/v1/monitors/{monitor}/checks", 5, add_checks),
     "list_monitor_uptime": ("/v1/monitors/{monitor}/uptime?days=90", 6, add_checks),
+    "list_alert_channels": ("/v1/alert-channels", 3, add_channels),
+    "list_alert_channel_deliveries": ("/v1/alert-channels/{channel}/deliveries", 5, add_deliveries),
     "list_projects": ("/v1/projects", 2, add_projects),
     "list_members": ("/v1/projects/{project}/members", 4, add_members),
     "list_tokens": ("/v1/tokens", 2, add_tokens),
@@ -75,13 +93,21 @@ def test_every_list_is_counted() -> None:
 
 
 @pytest.mark.parametrize("name", LISTS)
-def test_as_many_queries_for_thirty_rows_as_for_one(api: Api, user: User, name: str) -> None:
+def test_as_many_queries_for_thirty_rows_as_for_one(
+    api: Api, user: User, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(channels, "MAX_CHANNELS", 100)
     template, most, fill = LISTS[name]
     project = make_project(user)
 
     def queries() -> int:
         monitor = Monitor.objects.filter(name="first").first()
-        path = template.format(project=project.public_id, monitor=monitor.public_id if monitor else "")
+        channel = AlertChannel.objects.filter(name="first").first()
+        path = template.format(
+            project=project.public_id,
+            monitor=monitor.public_id if monitor else "",
+            channel=channel.public_id if channel else "",
+        )
         with CaptureQueriesContext(connection) as captured:
             answer = api.get(path)
         assert answer.status == 200

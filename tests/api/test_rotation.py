@@ -12,6 +12,7 @@ from django.core.management import CommandError, call_command
 from pytest_django.fixtures import Settings
 
 from accounts.models import User
+from alerts.models import AlertChannel
 from core import rotation
 from core.clock import utc_now
 from core.crypto import seal, sealed_columns, unseal
@@ -19,7 +20,7 @@ from monitors.models import Monitor
 from monitors.services import update_monitor
 from projects.access import Caller
 from tests.api.client import Api
-from tests.makers import at_once, make_monitor, make_project, make_user
+from tests.makers import at_once, make_channel, make_monitor, make_project, make_user
 
 
 def make_key() -> str:
@@ -167,12 +168,12 @@ def test_broken_off_and_started_again(
     settings.ENCRYPTION_KEYS = (new := make_key(), settings.ENCRYPTION_KEYS[0])
     real, batches = rotation._rows, 0
 
-    def rows(*args: Any, **named: Any) -> Any:
+    def rows(column: Any, **named: Any) -> Any:
         nonlocal batches
-        batches += 1
+        batches += column.model is Monitor
         if batches == 2:
             raise KeyboardInterrupt
-        return real(*args, **named)
+        return real(column, **named)
 
     with monkeypatch.context() as patch:
         patch.setattr(rotation, "_rows", rows)
@@ -183,6 +184,15 @@ def test_broken_off_and_started_again(
     settings.ENCRYPTION_KEYS = (new,)
     assert [value_of(monitor) for monitor in monitors] == list("01234")
     assert unseal(Monitor.objects.latest("pk").sealed_header_values) == '["4"]'
+
+
+def test_channels_are_sent_to_as_before(settings: Settings, user: User) -> None:
+    channel = make_channel(user, url="https://hooks.example.com/x", secret="correct horse battery")
+    settings.ENCRYPTION_KEYS = (new := make_key(), settings.ENCRYPTION_KEYS[0])
+    assert "alerts.AlertChannel.sealed_config: 2 re-encrypted" in rotate()
+    settings.ENCRYPTION_KEYS = (new,)
+    assert AlertChannel.objects.get(pk=channel.pk).config == channel.config
+    assert AlertChannel.objects.exclude(pk=channel.pk).get().config == {"address": user.email}
 
 
 def test_a_batch_of_nothing(db: None) -> None:

@@ -1,0 +1,247 @@
+"""What is done to alert channels. Each function is one transaction; who may, is settled by `projects.access`.
+
+Locks in one order: the states of chosen monitors, as whoever changes or deletes a monitor takes them; the project, or
+the one that a channel is limited to; then the owner, for the cap, or the channel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from django.db import transaction
+
+from accounts.models import User
+from accounts.services import email_address
+from alerts import confirmation, hints
+from alerts.defaults import TOPICS
+from alerts.models import AlertChannel, Topic
+from alerts.selectors import get_channel
+from checks.addresses import BadAddressError, host_of
+from core.errors import ApiError, ChannelLimit, NotFound, ValidationFailed
+from core.ids import random_text
+from monitors.models import Monitor, MonitorState
+from monitors.services import permits_host
+from projects import access
+from projects.access import Caller
+from projects.models import Project
+
+MAX_CHANNELS = 50
+
+Kind = AlertChannel.Kind
+Scope = AlertChannel.Scope
+
+# What each kind needs, and may have.
+_NEEDED = {Kind.EMAIL: "address", Kind.WEBHOOK: "url", Kind.APPRISE: "apprise_url"}
+_FIELDS = {Kind.EMAIL: {"address"}, Kind.WEBHOOK: {"url", "secret"}, Kind.APPRISE: {"apprise_url"}}
+_OF_SOME_KIND = ("address", "url", "secret", "apprise_url")
+
+
+def create_channel(
+    caller: Caller, given: Mapping[str, Any], *, now: datetime
+) -> tuple[AlertChannel, str | None]:
+    """A new channel, and the secret of a webhook, which is told this once."""
+    kind = Kind(given["kind"])
+    config = _configured(kind, given, stored={})
+    with transaction.atomic():
+        monitors = _hold_monitors(caller, given)
+        project = access.hold_place(caller, given)
+        owner = caller.user if project is None else access.owner_of(project)
+        scope_project = _hold_scope_project(caller, given)
+        channel = AlertChannel(owner=owner, project=project, created_at=now, kind=kind)
+        channel.config, channel.hint = config, _hint(kind, config)
+        channel.name = given.get("name", channel.hint)
+        channel.topics = _topics(given.get("topics", TOPICS))
+        channel.remind_every_hours = given.get("remind_every_hours", channel.remind_every_hours)
+        chosen = _aim(channel, given, scope_project=scope_project, monitors=monitors)
+        _take_room(owner)
+        if kind is Kind.EMAIL:
+            confirmation.settle(channel, address=config["address"], by=caller, now=now)
+        else:
+            channel.confirmed_at = now
+        channel.save(force_insert=True)
+        channel.monitors.set(chosen or [])
+    return get_channel(caller, channel.public_id), config.get("secret")
+
+
+def update_channel(
+    caller: Caller, public_id: str, given: Mapping[str, Any], *, now: datetime
+) -> AlertChannel:
+    """Change what is given, judged as the merged channel that it leaves."""
+    with transaction.atomic():
+        monitors = _hold_monitors(caller, given)
+        scope_project = _hold_scope_project(caller, given)
+        channel = _hold(caller, public_id)
+        _refuse_moves(channel, given)
+        kind, before = Kind(channel.kind), channel.config
+        config = _configured(kind, given, stored=before)
+        changed = ["name", "enabled", "topics", "remind_every_hours", "scope", "scope_project"]
+        for name in ("name", "enabled", "remind_every_hours"):
+            setattr(channel, name, given.get(name, getattr(channel, name)))
+        channel.topics = _topics(given.get("topics", channel.topics))
+        chosen = _aim(channel, given, scope_project=scope_project, monitors=monitors)
+        if config != before:
+            channel.config, channel.hint = config, _hint(kind, config)
+            changed += ["sealed_config", "hint"]
+        if "address" in given and (config != before or channel.confirmed_at is None):
+            confirmation.settle(channel, address=config["address"], by=caller, now=now)
+            changed += ["confirmed_at", "confirmation_digest", "confirmation_until"]
+        channel.save(update_fields=changed)
+        if chosen is not None:
+            channel.monitors.set(chosen)
+    return get_channel(caller, public_id)
+
+
+def delete_channel(caller: Caller, public_id: str) -> None:
+    """With what is on its way there, and the log of it."""
+    with transaction.atomic():
+        _hold(caller, public_id, for_deletion=True).delete()
+
+
+def _hold(caller: Caller, public_id: str, *, for_deletion: bool = False) -> AlertChannel:
+    """The channel, its row locked and read under the lock; the project of a project's before it."""
+    project = get_channel(caller, public_id).project
+    if project is not None:
+        access.hold_project(caller, project.public_id)
+    held = AlertChannel.objects.select_for_update(no_key=not for_deletion).filter(public_id=public_id)
+    if held.first() is None:
+        raise NotFound
+    return get_channel(caller, public_id)
+
+
+def _hold_monitors(caller: Caller, given: Mapping[str, Any]) -> list[Monitor] | None:
+    """The monitors of `monitor_ids`, kept until the transaction ends; None where none are given."""
+    if "monitor_ids" not in given:
+        return None
+    wanted = list(dict.fromkeys(given["monitor_ids"]))
+    there = access.accessible(caller, Monitor.objects.filter(public_id__in=wanted))
+    ids = list(there.values_list("pk", flat=True))
+    list(MonitorState.objects.select_for_update(no_key=True).filter(pk__in=ids).order_by("pk").only("pk"))
+    found = {monitor.public_id: monitor for monitor in there.all()}
+    for index, public_id in enumerate(given["monitor_ids"]):
+        if public_id not in found:
+            raise ValidationFailed("you have no such monitor.", field=f"monitor_ids[{index}]")
+    return list(found.values())
+
+
+def _hold_scope_project(caller: Caller, given: Mapping[str, Any]) -> Project | None:
+    wanted = given.get("scope_project_id")
+    if wanted is None:
+        return None
+    try:
+        return access.hold_project(caller, wanted)
+    except ApiError:
+        raise ValidationFailed("you have no such project.", field="scope_project_id") from None
+
+
+def _take_room(owner: User) -> None:
+    """Hold the owner's row, so that the cap is met by one creation after the other; raises ChannelLimit."""
+    User.objects.select_for_update(no_key=True).get(pk=owner.pk)
+    if AlertChannel.objects.filter(owner=owner).count() >= MAX_CHANNELS:
+        raise ChannelLimit(limit=MAX_CHANNELS)
+
+
+def _refuse_moves(channel: AlertChannel, given: Mapping[str, Any]) -> None:
+    """A channel stays of its kind and where it is; both may be sent back as they were read."""
+    if given.get("kind", channel.kind) != channel.kind:
+        raise ValidationFailed("cannot be changed; create another channel.", field="kind")
+    project_id = None if channel.project is None else channel.project.public_id
+    if given.get("project_id", project_id) != project_id:
+        raise ValidationFailed("cannot be changed; create another channel.", field="project_id")
+
+
+def _aim(
+    channel: AlertChannel,
+    given: Mapping[str, Any],
+    *,
+    scope_project: Project | None,
+    monitors: Sequence[Monitor] | None,
+) -> Sequence[Monitor] | None:
+    """Set which monitors the channel tells of; the chosen ones to store, None where those stored stay."""
+    before = channel.scope if channel.pk else None
+    channel.scope = given.get("monitors", channel.scope)
+    if channel.scope != Scope.PROJECT:
+        if scope_project is not None:
+            raise ValidationFailed('goes with monitors "project" only.', field="scope_project_id")
+        channel.scope_project = None
+    else:
+        if channel.project_id is not None:
+            raise ValidationFailed(
+                'a project\'s channel tells of its project: use "all" or "chosen".', field="monitors"
+            )
+        if "scope_project_id" in given:
+            channel.scope_project = scope_project
+        asked = {"monitors", "scope_project_id"} & given.keys()
+        if asked and channel.scope_project is None:
+            raise ValidationFailed('is required with monitors "project".', field="scope_project_id")
+    if channel.scope != Scope.CHOSEN:
+        if monitors:
+            raise ValidationFailed('goes with monitors "chosen" only.', field="monitor_ids")
+        return []
+    if monitors is None and before == Scope.CHOSEN:
+        return None
+    if not monitors:
+        raise ValidationFailed('name at least one with monitors "chosen".', field="monitor_ids")
+    if channel.project_id is not None and any(m.project_id != channel.project_id for m in monitors):
+        raise ValidationFailed("a project's channel tells of its project's monitors.", field="monitor_ids")
+    return monitors
+
+
+def _topics(topics: Sequence[str]) -> list[str]:
+    """Each once, in one order."""
+    return [topic.value for topic in Topic if topic in topics]
+
+
+def _configured(kind: Kind, given: Mapping[str, Any], *, stored: Mapping[str, str]) -> dict[str, str]:
+    """What the kind needs, of what is given and what is stored; null is not given."""
+    own = {name: given[name] for name in _OF_SOME_KIND if given.get(name) is not None}
+    for name in own:
+        if name not in _FIELDS[kind]:
+            raise ValidationFailed(f"is no field of a channel of kind {kind}.", field=name)
+    needed = _NEEDED[kind]
+    if not stored and needed not in own:
+        raise ValidationFailed(f"is required for a channel of kind {kind}.", field=needed)
+    config = dict(stored)
+    if "address" in own:
+        config["address"] = email_address(own["address"], field="address")
+    if "url" in own:
+        config["url"] = _webhook_url(own["url"])
+    if "apprise_url" in own:
+        config["url"] = _apprise_url(own["apprise_url"])
+    if kind is Kind.WEBHOOK:
+        config["secret"] = own.get("secret") or config.get("secret") or f"whs_{random_text(32)}"
+    return config
+
+
+def _webhook_url(url: str) -> str:
+    try:
+        host = host_of(url, instead="a receiver knows us by the signature")
+    except BadAddressError as error:
+        raise ValidationFailed(str(error), field="url") from None
+    if not permits_host(host):
+        raise ValidationFailed(
+            "is a private or reserved address, to which Pulsekeeper sends nothing.", field="url"
+        )
+    return url
+
+
+def _apprise_url(url: str) -> str:
+    # Here, not above: it is large, and asked for only where somebody sets up such a channel.
+    from alerts.transports import apprise_way
+
+    try:
+        apprise_way.check_url(url)
+    except ValueError as error:
+        raise ValidationFailed(str(error), field="apprise_url") from None
+    return url
+
+
+def _hint(kind: Kind, config: Mapping[str, str]) -> str:
+    if kind is Kind.EMAIL:
+        return hints.of_address(config["address"])
+    if kind is Kind.WEBHOOK:
+        return hints.of_url(config["url"])
+    from alerts.transports import apprise_way
+
+    return apprise_way.hint(config["url"])

@@ -1,0 +1,52 @@
+"""Reading channels and what went to them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from django.db.models import Prefetch, Q, QuerySet
+
+from alerts.models import AlertChannel, Delivery, DeliveryItem
+from core.errors import NotFound
+from monitors.models import Monitor
+from projects import access
+from projects.access import Caller
+
+
+def list_channels(caller: Caller) -> QuerySet[AlertChannel]:
+    """With the chosen monitors that the caller may see: a right to one may have ended since it was chosen."""
+    monitors = access.accessible(caller, Monitor.objects.only("public_id", "project_id")).order_by("pk")
+    channels = AlertChannel.objects.select_related("project", "scope_project", "owner")
+    return access.accessible(caller, channels).prefetch_related(Prefetch("monitors", monitors))
+
+
+def get_channel(caller: Caller, public_id: str) -> AlertChannel:
+    channel = list_channels(caller).filter(public_id=public_id).first()
+    if channel is None:
+        raise NotFound
+    return channel
+
+
+def deliveries_of(
+    channel: AlertChannel, *, limit: int, state: str | None, before: tuple[datetime, int] | None
+) -> list[Delivery]:
+    """The newest first; `before` is (created_at, id) of the last one of the page before."""
+    deliveries = _with_items(channel).order_by("-created_at", "-pk")
+    if state is not None:
+        deliveries = deliveries.filter(state=state)
+    if before is not None:
+        at, pk = before
+        deliveries = deliveries.filter(Q(created_at__lt=at) | Q(created_at=at, pk__lt=pk))
+    return list(deliveries[:limit])
+
+
+def get_delivery(channel: AlertChannel, public_id: str) -> Delivery:
+    delivery = _with_items(channel).filter(public_id=public_id).first()
+    if delivery is None:
+        raise NotFound
+    return delivery
+
+
+def _with_items(channel: AlertChannel) -> QuerySet[Delivery]:
+    items = DeliveryItem.objects.only("delivery_id", "facts").order_by("pk")
+    return Delivery.objects.filter(channel=channel).prefetch_related(Prefetch("items", items))

@@ -1,0 +1,151 @@
+"""Channels and deliveries as the API takes and gives them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.validators import RegexValidator
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+
+from alerts.defaults import TOPICS
+from alerts.facts import News
+from alerts.models import AlertChannel, Delivery, Topic
+from checks.addresses import MAX_URL
+from core.api.fields import BoolField, ChoiceField, EpochMsField, IntField, StrictSerializer, TextField
+
+MAX_CHOSEN = 1_000
+SECRET = RegexValidator(r"\A[ -~]{16,200}\Z", "must be 16 to 200 printable ASCII characters.")
+SCOPE_HELP = (
+    "all: the caller's, or the channel's project's; project: those of scope_project_id; chosen: monitor_ids."
+)
+
+
+class ChannelInputSerializer(StrictSerializer):
+    """The body of create. What goes together is judged by `alerts.channels`, on the whole."""
+
+    kind = ChoiceField(choices=AlertChannel.Kind.values)
+    name = TextField(max_length=200, required=False, help_text="Default: the hint.")
+    address = TextField(
+        max_length=254,
+        required=False,
+        write_only=True,
+        help_text="email: where to. An address that is not the account's own, or a member's of the project, first gets "
+        "a link by which its owner agrees.",
+    )
+    url = TextField(
+        max_length=MAX_URL, required=False, write_only=True, help_text="webhook: https:// or http://."
+    )
+    secret = TextField(
+        max_length=200,
+        required=False,
+        write_only=True,
+        validators=[SECRET],
+        help_text="webhook: signs every request. Generated where it is left out.",
+    )
+    apprise_url = TextField(
+        max_length=MAX_URL, required=False, write_only=True, help_text="apprise: an address of a service."
+    )
+    topics = serializers.ListField(
+        child=ChoiceField(choices=Topic.values),
+        required=False,
+        max_length=20,
+        help_text=f"What to tell of. Default: {', '.join(TOPICS)}.",
+    )
+    monitors = ChoiceField(choices=AlertChannel.Scope.values, required=False, help_text=SCOPE_HELP)
+    scope_project_id = TextField(required=False, allow_null=True, max_length=64)
+    monitor_ids = serializers.ListField(child=TextField(max_length=64), required=False, max_length=MAX_CHOSEN)
+    remind_every_hours = IntField(required=False, min_value=1, max_value=168, help_text="Default: 24.")
+    project_id = TextField(
+        required=False, allow_null=True, max_length=64, help_text="null: the caller's own channel."
+    )
+
+
+class ChannelSerializer(serializers.Serializer[Any]):
+    """An AlertChannel; what it sends with is never shown. `context["secret"]` is shown where it was just made."""
+
+    id = serializers.CharField(source="public_id")
+    project_id = serializers.CharField(source="project.public_id", allow_null=True)
+    name = serializers.CharField()
+    kind = serializers.ChoiceField(choices=AlertChannel.Kind.values)
+    hint = serializers.CharField(help_text="Enough to tell it apart: a…@example.com, a host, a service.")
+    enabled = serializers.BooleanField()
+    topics = serializers.ListField(child=serializers.ChoiceField(choices=Topic.values))
+    monitors = serializers.ChoiceField(
+        source="scope", choices=AlertChannel.Scope.values, help_text=SCOPE_HELP
+    )
+    scope_project_id = serializers.CharField(source="scope_project.public_id", allow_null=True)
+    monitor_ids = serializers.SerializerMethodField()
+    remind_every_hours = serializers.IntegerField()
+    created_at = EpochMsField()
+    confirmed_at = EpochMsField(allow_null=True, help_text="null: nothing is sent before its owner agrees.")
+    failures = serializers.IntegerField(help_text="Tries that failed since the last that did not.")
+    last_sent_at = EpochMsField(allow_null=True)
+    secret = serializers.SerializerMethodField(
+        help_text="Of a webhook, in the answer to its creation alone; null ever after."
+    )
+
+    @extend_schema_field(serializers.ListField(child=serializers.CharField()))
+    def get_monitor_ids(self, channel: AlertChannel) -> list[str]:
+        """One that has left the project is none of its channel's any more."""
+        monitors = channel.monitors.all()
+        if channel.project_id is not None:
+            return [m.public_id for m in monitors if m.project_id == channel.project_id]
+        return [m.public_id for m in monitors]
+
+    @extend_schema_field(serializers.CharField(allow_null=True))
+    def get_secret(self, channel: AlertChannel) -> str | None:
+        secret: str | None = self.context.get("secret")
+        return secret
+
+
+READ_ONLY_FIELDS = (
+    frozenset(ChannelSerializer().fields) - frozenset(ChannelInputSerializer().fields) - {"enabled"}
+)
+
+
+class ChannelPatchSerializer(ChannelInputSerializer):
+    """A partial body; the read-only fields of a channel are taken and ignored, so that one can be sent back."""
+
+    ignored = READ_ONLY_FIELDS
+    kind = ChoiceField(choices=AlertChannel.Kind.values, required=False, help_text="Cannot be changed.")
+    project_id = TextField(required=False, allow_null=True, max_length=64, help_text="Cannot be changed.")
+    secret = TextField(
+        max_length=200,
+        required=False,
+        allow_null=True,
+        write_only=True,
+        validators=[SECRET],
+        help_text="webhook: signs every request from now on. null keeps the one there is.",
+    )
+    enabled = BoolField(required=False, help_text="false: nothing is sent.")
+
+
+class ChannelTestSerializer(serializers.Serializer[Any]):
+    delivered = serializers.BooleanField()
+    detail = serializers.CharField(help_text="What the receiver answered, or why it could not be reached.")
+
+
+class DeliveryItemSerializer(serializers.Serializer[Any]):
+    """`facts` are all that is read: the rows they are of may be gone."""
+
+    news = serializers.ChoiceField(source="facts.news", choices=[n.value for n in News])
+    incident_id = serializers.CharField(source="facts.incident_id", allow_null=True)
+    monitor_id = serializers.CharField(source="facts.monitor_id", allow_null=True)
+    at = serializers.SerializerMethodField()
+
+    @extend_schema_field({"type": "integer", "format": "int64"})
+    def get_at(self, item: Any) -> int:
+        at: int = item.facts["at"]
+        return at
+
+
+class DeliverySerializer(serializers.Serializer[Any]):
+    id = serializers.CharField(source="public_id", help_text="Sent along as Pulsekeeper-Delivery.")
+    state = serializers.ChoiceField(choices=Delivery.State.values)
+    created_at = EpochMsField()
+    next_try_at = EpochMsField()
+    attempts = serializers.IntegerField()
+    last_error = serializers.CharField(allow_null=True)
+    done_at = EpochMsField(allow_null=True, help_text="When it was sent, or given up.")
+    items = DeliveryItemSerializer(many=True, source="items.all")

@@ -1,0 +1,44 @@
+"""Tests of channels that somebody waits for: handed to a worker over queue `alerts`, the answer over the mailbox.
+
+As checks (`monitors.interactive`), they never leave from the web process, whose address no customer has allowed.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from celery import current_app
+from kombu.exceptions import OperationalError
+from redis.exceptions import RedisError
+
+from alerts.models import AlertChannel
+from checks import mailbox
+from core.db import release_connection
+from core.errors import NoWorker
+
+logger = logging.getLogger(__name__)
+
+PATIENCE_SEC = 25.0
+
+
+def send_test(channel: AlertChannel) -> dict[str, Any]:
+    """What came of it: {"delivered": bool, "detail": str}; raises NoWorker where no answer came in time."""
+    answer = _ask(channel.pk)
+    if answer is None:
+        raise NoWorker("No worker sent the test in time; try again in a moment.")
+    return answer
+
+
+def _ask(channel_pk: int) -> dict[str, Any] | None:
+    address = mailbox.new_address()
+    release_connection()
+    try:
+        current_app.send_task(
+            "alerts.tasks.send_test", [channel_pk, address], queue="alerts", expires=PATIENCE_SEC
+        )
+        answer: dict[str, Any] | None = mailbox.wait(address, timeout_sec=PATIENCE_SEC)
+    except (OperationalError, RedisError) as error:
+        logger.warning("the broker does not answer: %s", error)
+        return None
+    return answer
