@@ -97,9 +97,8 @@ def due(now: datetime, *, most: int) -> int:
 
 def load(claimed: Try) -> tuple[AlertChannel | None, list[Facts]]:
     """Where it goes, and what it tells; no channel where it was deleted or may not be sent to any more."""
-    channel = AlertChannel.objects.filter(
-        pk=claimed.channel_id, owner__is_active=True, enabled=True, confirmed_at__isnull=False
-    ).first()
+    usable = AlertChannel.objects.filter(enabled=True, confirmed_at__isnull=False, owner__is_active=True)
+    channel = usable.filter(pk=claimed.channel_id).first()
     items = DeliveryItem.objects.filter(delivery=claimed.delivery_id).order_by("pk")
     return channel, [Facts.from_json(facts) for facts in items.values_list("facts", flat=True)]
 

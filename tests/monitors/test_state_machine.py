@@ -135,6 +135,7 @@ def check_invariants(
     if not differs:
         assert after.since == before.since
     else:
+        assert change is not None
         assert (change.before, change.after, change.at) == (before.status, after.status, after.since)
         assert after.since == at
         assert before.since is None or after.since > before.since

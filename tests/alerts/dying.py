@@ -1,0 +1,56 @@
+"""One worker's tick and all that it sends, in a process of its own, which kills itself (-9) right after a step.
+
+    python -m tests.alerts.dying [STEP]
+
+Without a step it ends when there is nothing left to do.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import django
+
+os.environ["DJANGO_SETTINGS_MODULE"] = "config.settings"
+django.setup()
+
+from alerts import announcing, bulletin, sender, sending, tasks, transports  # noqa: E402
+from incidents import consuming  # noqa: E402
+
+# In the order of the way: what dies right after it has done its work, `…ing` inside its transaction.
+STEPS: dict[str, tuple[Any, str]] = {
+    "consuming": (consuming._Book, "write"),
+    "consumed": (consuming, "consume"),
+    "announcing": (bulletin, "put"),
+    "announced": (announcing, "announce"),
+    "claimed": (sending, "claim"),
+    "loaded": (sending, "load"),
+    "sent": (transports, "send"),
+    "finishing": (sending, "_note"),
+    "finished": (sending, "finish"),
+}
+
+
+def deadly(work: Callable[..., Any]) -> Callable[..., Any]:
+    def done_and_dead(*args: Any, **kwargs: Any) -> Any:
+        work(*args, **kwargs)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    return done_and_dead
+
+
+def main() -> None:
+    for step in sys.argv[1:]:
+        place, name = STEPS[step]
+        setattr(place, name, deadly(getattr(place, name)))
+    tasks.tick()
+    while sender.send_next():
+        pass
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+"""A worker is killed (-9) between every two steps on the way of an alert: it arrives, and a repetition has its key."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from datetime import timedelta
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from django.db import connection
+
+from alerts.models import AlertChannel, Delivery, DeliveryItem
+from checks.spec import Verdict
+from core.clock import utc_now
+from incidents.models import Incident
+from tests.alerts.driving import Drive, make_channel, timeline
+from tests.alerts.receiver import Receiver
+from tests.makers import make_user
+
+ROOT = Path(__file__).parents[2]
+# As tests.alerts.dying has them, which is no module to import: it loads the settings for a process of its own.
+STEPS = (
+    "consuming",
+    "consumed",
+    "announcing",
+    "announced",
+    "claimed",
+    "loaded",
+    "sent",
+    "finishing",
+    "finished",
+)
+
+
+def work(*step: str) -> int:
+    given = urlsplit(os.environ["DATABASE_URL"])
+    address = given._replace(path=f"/{connection.settings_dict['NAME']}").geturl()
+    return subprocess.run(
+        [sys.executable, "-m", "tests.alerts.dying", *step],
+        cwd=ROOT,
+        env={**os.environ, "DATABASE_URL": address},
+        check=False,
+        timeout=60,
+    ).returncode
+
+
+@pytest.mark.django_db(transaction=True)
+def test_no_alert_is_lost_wherever_a_worker_dies() -> None:
+    drive, owner = Drive(), make_user()
+    AlertChannel.objects.all().delete()
+    with Receiver() as receiver:
+        for step in STEPS:
+            monitor = drive.monitor(owner, step)
+            channel = make_channel(owner, scope="chosen", monitors=[monitor])
+            channel.config = {"url": f"{receiver.url}/{step}", "secret": "s" * 40}
+            channel.save()
+            drive.check(monitor, Verdict.DOWN, utc_now())
+            assert work(step) == -signal.SIGKILL, step
+        # Those who died took leases along; here they are over.
+        Delivery.objects.update(leased_until=utc_now() - timedelta(seconds=1))
+        assert work() == 0
+        keys = {step: [call.key for call in receiver.calls if call.path == f"/{step}"] for step in STEPS}
+    assert all(keys.values()), keys
+    assert all(len(set(found)) == 1 for found in keys.values())
+    assert any(len(found) > 1 for found in keys.values()), "one died after the receiver had answered"
+    assert set(Delivery.objects.values_list("state", flat=True)) == {"sent"}
+    assert DeliveryItem.objects.count() == Incident.objects.count() == len(STEPS)
+    for incident in Incident.objects.all():
+        assert timeline(incident) == ["first_failure", "confirmed", "announced", "alert_sent"], incident.name
