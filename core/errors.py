@@ -87,6 +87,24 @@ class MonitorLimit(ApiError):
     reason = "The plan's number of monitors is reached."
 
 
+class WindowLimit(ApiError):
+    status = 403
+    code = "window_limit"
+    reason = "The number of maintenance windows is reached; delete those that are over."
+
+
+class IncidentResolved(ApiError):
+    status = 409
+    code = "incident_resolved"
+    reason = "The incident is resolved already."
+
+
+class ResolvesByItself(ApiError):
+    status = 409
+    code = "resolves_by_itself"
+    reason = "The incident of a monitor is resolved by its recovery, its pause or its deletion."
+
+
 class NoWorker(ApiError):
     status = 503
     code = "no_worker"
