@@ -174,6 +174,10 @@ SPECTACULAR_SETTINGS = {
         "MemberRole": "config.openapi.ROLES",
         "GivenRole": "config.openapi.GIVEN_ROLES",
         "MemberStatus": "config.openapi.MEMBER_STATUSES",
+        "IncidentStatus": "config.openapi.INCIDENT_STATUSES",
+        "IncidentResolution": "config.openapi.RESOLUTIONS",
+        "IncidentEventType": "config.openapi.EVENT_TYPES",
+        "WindowScope": "config.openapi.WINDOW_SCOPES",
     },
 }
 
@@ -185,7 +189,17 @@ LOGGING = {
     "root": {"handlers": ["console"], "level": "WARNING"},
     "loggers": {
         name: {"level": ENV.log_level}
-        for name in ("config", "core", "accounts", "projects", "tokens", "checks", "monitors")
+        for name in (
+            "config",
+            "core",
+            "accounts",
+            "projects",
+            "tokens",
+            "checks",
+            "monitors",
+            "incidents",
+            "alerts",
+        )
     }
     | {"django.request": {"level": "ERROR"}},  # a caller's 4xx is no news of ours
 }

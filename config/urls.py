@@ -26,6 +26,7 @@ urlpatterns = [
     path("v1/", include("tokens.urls")),
     path("v1/", include("projects.urls")),
     path("v1/", include("monitors.urls")),
+    path("v1/", include("incidents.urls")),
     re_path(r"^v1(/.*)?$", UnknownRoute.as_view()),
 ]
 
