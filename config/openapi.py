@@ -14,6 +14,8 @@ from alerts.facts import News
 from alerts.models import AlertChannel, Delivery, Topic
 from checks.spec import ReasonCode, RuleType, Verdict
 from config.openapi_examples import ERRORS, OPERATION_ERRORS, REQUESTS, RESPONSES
+from incidents.models import Incident, IncidentEvent
+from incidents.windows import SCOPES
 from monitors import drafts
 
 # What `ENUM_NAME_OVERRIDES` of the settings points at: a name is found by exactly these values.
@@ -32,11 +34,17 @@ CHANNEL_SCOPES = AlertChannel.Scope.values
 ALERT_TOPICS = Topic.values
 ALERT_NEWS = [news.value for news in News]
 DELIVERY_STATES = Delivery.State.values
+INCIDENT_STATUSES = ["open", "resolved"]
+RESOLUTIONS = Incident.Resolution.values
+EVENT_TYPES = IncidentEvent.Type.values
+WINDOW_SCOPES = list(SCOPES)
 
 TAGS = {
     "monitors": ("Monitors", "What is checked, how, and how it stands."),
     "heartbeats": ("Heartbeats", "Pings of customers' jobs: public, the id is the secret."),
     "alert-channels": ("Alert channels", "Where alerts go, and what went there."),
+    "incidents": ("Incidents", "What went wrong, and what happened about it."),
+    "maintenance-windows": ("Maintenance windows", "When alerts are held back."),
     "projects": ("Projects", "Groups of monitors, and the people who share them."),
     "tokens": ("Tokens", "Access tokens, each for one project."),
     "sessions": ("Sessions", "Signing in and out."),
@@ -58,6 +66,10 @@ DESCRIPTIONS = {
     "Evidence": "What was seen of the target until the check failed.",
     "HeaderInput": "A header to send. Values are stored encrypted and never returned.",
     "HeaderOut": "A header that is sent; its value is never returned.",
+    "Incident": "An outage of a monitor, or something that people declared.",
+    "IncidentDetail": "An incident with its timeline and the evidence of the failing check.",
+    "IncidentEvent": "One line of a timeline, in the order of what happened.",
+    "IncidentInput": "An incident that no monitor found.",
     "Monitor": "A monitor as it is configured and as it stands.",
     "MonitorInput": "A monitor to create or to test.",
     "MonitorPatch": "The fields to change. Read-only fields of a Monitor are ignored.",
@@ -65,6 +77,9 @@ DESCRIPTIONS = {
     "ResponseHeader": "A header of the response.",
     "Token": "A project token; its plaintext is shown at creation alone.",
     "UptimeDay": "One day of UTC.",
+    "Window": "A maintenance window, and its occurrence that is on or comes next.",
+    "WindowInput": "A maintenance window to create.",
+    "WindowPatch": "The fields to change. Read-only fields of a window are ignored.",
 }
 
 _HEADERS: dict[str, tuple[str, dict[str, Any]]] = {

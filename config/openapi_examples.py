@@ -148,6 +148,80 @@ _DELIVERY: dict[str, Any] = {
         }
     ],
 }
+_INCIDENT = {
+    "id": "inc_m2v6xq4zk7wd3nb5rythp2cfea",
+    "monitor_id": MONITOR_ID,
+    "project_id": PROJECT_ID,
+    "title": "Shop",
+    "status": "open",
+    "reason_code": "http_failure",
+    "detail": _UNAVAILABLE,
+    "started_at": NOW - 180_000,
+    "confirmed_at": NOW - 60_000,
+    "acknowledged_at": None,
+    "resolved_at": None,
+    "resolution": None,
+}
+_EVENTS: list[dict[str, Any]] = [
+    {
+        "id": "evt_w4kq7bz2xk6wd5nmrv3hcp2fea",
+        "type": "first_failure",
+        "at": NOW - 180_000,
+        "text": "The first check failed.",
+        "data": {},
+    },
+    {
+        "id": "evt_z6mq7bz2xk4wd6nmrv3hcp2fea",
+        "type": "acknowledged",
+        "at": NOW,
+        "text": "Acknowledged by sam@shop.example.",
+        "data": {"by": "sam@shop.example"},
+    },
+]
+_COMMENT = {
+    "id": "evt_q3tq7bz2xk4wd6nmrv3hcp2fea",
+    "type": "commented",
+    "at": NOW,
+    "text": "The provider works on it.",
+    "data": {"by": "sam@shop.example"},
+}
+_WHOLE_INCIDENT = _INCIDENT | {"evidence": _EVIDENCE, "events": _EVENTS[:1]}
+_DECLARED = _INCIDENT | {
+    "id": "inc_d7v6xq4zk2wd3nb5rythp2cfea",
+    "monitor_id": None,
+    "title": "Orders arrive late",
+    "reason_code": None,
+    "detail": "The queue of the shop is behind by an hour.",
+    "started_at": NOW,
+    "confirmed_at": None,
+    "evidence": None,
+    "events": [
+        {
+            "id": "evt_k2vq7bz2xk4wd6nmrv3hcp2fea",
+            "type": "declared",
+            "at": NOW,
+            "text": "The queue of the shop is behind by an hour.",
+            "data": {"by": "sam@shop.example"},
+        }
+    ],
+}
+_WINDOW_INPUT = {
+    "project_id": PROJECT_ID,
+    "name": "Sunday updates",
+    "starts_at": NOW - 37_800_000,  # 02:30 in Berlin
+    "ends_at": NOW - 34_200_000,
+    "time_zone": "Europe/Berlin",
+    "rrule": "FREQ=WEEKLY;BYDAY=SU;UNTIL=20271231T235959Z",
+    "monitors": "chosen",
+    "monitor_ids": [MONITOR_ID],
+}
+_WINDOW = _WINDOW_INPUT | {
+    "id": "mwn_t4n7zx2kq5wd3mrv6ythp2cfea",
+    "active": False,
+    "next_starts_at": NOW - 37_800_000 + 7 * DAY,
+    "next_ends_at": NOW - 34_200_000 + 7 * DAY,
+    "created_at": NOW - DAY,
+}
 _OK = {"ok": True}
 
 REQUESTS: dict[str, Any] = {
@@ -155,6 +229,14 @@ REQUESTS: dict[str, Any] = {
     "test_monitor": {"url": "https://shop.example/health", "timeout_ms": 5000},
     "update_monitor": {"interval_sec": 300, "enabled": False},
     "mute_monitor": {"minutes": 30},
+    "declare_incident": {
+        "project_id": PROJECT_ID,
+        "title": "Orders arrive late",
+        "text": "The queue of the shop is behind by an hour.",
+    },
+    "comment_incident": {"text": "The provider works on it."},
+    "create_maintenance_window": _WINDOW_INPUT,
+    "update_maintenance_window": {"name": "Updates on Sundays"},
     "create_project": {"name": "Shop"},
     "rename_project": {"name": "Web shop"},
     "create_alert_channel": {
@@ -205,6 +287,17 @@ RESPONSES: dict[str, Any] = {
     "test_alert_channel": {"delivered": True, "detail": "The receiver answered with status 200."},
     "list_alert_channel_deliveries": [_DELIVERY],
     "replay_delivery": _DELIVERY | {"state": "waiting", "next_try_at": NOW, "done_at": None},
+    "list_incidents": [_INCIDENT],
+    "get_incident": _WHOLE_INCIDENT,
+    "acknowledge_incident": _WHOLE_INCIDENT | {"acknowledged_at": NOW, "events": _EVENTS},
+    "comment_incident": _WHOLE_INCIDENT | {"events": [_EVENTS[0], _COMMENT]},
+    "declare_incident": _DECLARED,
+    "resolve_incident": _DECLARED | {"status": "resolved", "resolved_at": NOW, "resolution": "closed"},
+    "list_maintenance_windows": [_WINDOW],
+    "create_maintenance_window": _WINDOW,
+    "get_maintenance_window": _WINDOW,
+    "update_maintenance_window": _WINDOW | {"name": "Updates on Sundays"},
+    "delete_maintenance_window": _OK,
     "list_projects": [_PROJECT | {"monitors": 4, "up": 2, "slow": 1, "down": 0, "unknown": 1}],
     "create_project": _PROJECT,
     "rename_project": _OK,
@@ -285,6 +378,23 @@ OPERATION_ERRORS: dict[tuple[str, str], dict[str, Any]] = {
     ("replay_delivery", "409"): {
         "error": "not_dead",
         "reason": "Only a dead delivery can be replayed; this one was sent, or is still tried.",
+    },
+    ("create_maintenance_window", "403"): {
+        "error": "window_limit",
+        "reason": "The number of maintenance windows is reached; delete those that are over.",
+        "limit": 100,
+    },
+    ("create_maintenance_window", "422"): {
+        "error": "validation_error",
+        "reason": "rrule: never ends; give UNTIL, at most 10 years after starts_at, or COUNT.",
+    },
+    ("acknowledge_incident", "409"): {
+        "error": "incident_resolved",
+        "reason": "The incident is resolved already.",
+    },
+    ("resolve_incident", "409"): {
+        "error": "resolves_by_itself",
+        "reason": "The incident of a monitor is resolved by its recovery, its pause or its deletion.",
     },
     ("create_session", "401"): {
         "error": "invalid_credentials",

@@ -182,6 +182,10 @@ SPECTACULAR_SETTINGS = {
         "AlertTopic": "config.openapi.ALERT_TOPICS",
         "AlertNews": "config.openapi.ALERT_NEWS",
         "DeliveryState": "config.openapi.DELIVERY_STATES",
+        "IncidentStatus": "config.openapi.INCIDENT_STATUSES",
+        "IncidentResolution": "config.openapi.RESOLUTIONS",
+        "IncidentEventType": "config.openapi.EVENT_TYPES",
+        "WindowScope": "config.openapi.WINDOW_SCOPES",
     },
 }
 
@@ -193,7 +197,17 @@ LOGGING = {
     "root": {"handlers": ["console"], "level": "WARNING"},
     "loggers": {
         name: {"level": ENV.log_level}
-        for name in ("config", "core", "accounts", "projects", "tokens", "checks", "monitors")
+        for name in (
+            "config",
+            "core",
+            "accounts",
+            "projects",
+            "tokens",
+            "checks",
+            "monitors",
+            "incidents",
+            "alerts",
+        )
     }
     | {"django.request": {"level": "ERROR"}},  # a caller's 4xx is no news of ours
 }

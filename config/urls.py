@@ -29,6 +29,7 @@ urlpatterns = [
     path("v1/", include("projects.urls")),
     path("v1/", include("monitors.urls")),
     path("v1/", include("alerts.urls")),
+    path("v1/", include("incidents.urls")),
     re_path(r"^v1(/.*)?$", UnknownRoute.as_view()),
 ]
 

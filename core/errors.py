@@ -93,6 +93,24 @@ class ChannelLimit(ApiError):
     reason = "The number of alert channels of an account is reached."
 
 
+class WindowLimit(ApiError):
+    status = 403
+    code = "window_limit"
+    reason = "The number of maintenance windows is reached; delete those that are over."
+
+
+class IncidentResolved(ApiError):
+    status = 409
+    code = "incident_resolved"
+    reason = "The incident is resolved already."
+
+
+class ResolvesByItself(ApiError):
+    status = 409
+    code = "resolves_by_itself"
+    reason = "The incident of a monitor is resolved by its recovery, its pause or its deletion."
+
+
 class NoWorker(ApiError):
     status = 503
     code = "no_worker"

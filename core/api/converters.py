@@ -5,9 +5,11 @@ from __future__ import annotations
 from django.urls import register_converter
 from django.urls.converters import StringConverter
 
+PUBLIC_ID = "[0-9A-Za-z_-]{1,64}"
+
 
 class PublicId(StringConverter):
-    regex = "[0-9A-Za-z_-]{1,64}"
+    regex = PUBLIC_ID
 
 
 register_converter(PublicId, "id")

@@ -10,7 +10,7 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from core.clock import to_ms
+from core.clock import MAX_MS, from_ms, to_ms
 
 MAX_INT = 2_147_483_647
 
@@ -66,6 +66,17 @@ class EpochMsField(serializers.Field[datetime, Any, int, Any]):
 
     def to_representation(self, value: datetime) -> int:
         return to_ms(value)
+
+
+class MomentField(IntField):
+    """A time in a body: epoch milliseconds in, an aware datetime out."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(min_value=0, max_value=MAX_MS, **kwargs)
+
+    def run_validation(self, data: Any = serializers.empty) -> Any:
+        ms = super().run_validation(data)
+        return from_ms(ms) if isinstance(ms, int) else ms
 
 
 class StrictSerializer(serializers.Serializer[Any]):

@@ -49,14 +49,24 @@ def with_next(request: Request, response: Response, *position: int) -> Response:
 
 
 class Page:
-    """One page of a queryset in the order of its ids; later rows never shift earlier pages."""
+    """One page of a queryset in the order of its ids; later rows never shift earlier pages.
 
-    def __init__(self, request: Request, queryset: QuerySet[Any]) -> None:
+    `default` is the limit where the caller gives none. Newest first, a page begins where the one before ended.
+    """
+
+    def __init__(
+        self,
+        request: Request,
+        queryset: QuerySet[Any],
+        *,
+        newest_first: bool = False,
+        default: int | None = None,
+    ) -> None:
         self._request = request
-        limit, after = limit_of(request), cursor_of(request, numbers=1)
-        queryset = queryset.order_by("pk")
+        limit, after = limit_of(request) or default, cursor_of(request, numbers=1)
+        queryset = queryset.order_by("-pk" if newest_first else "pk")
         if after is not None:
-            queryset = queryset.filter(pk__gt=after[0])
+            queryset = queryset.filter(**{"pk__lt" if newest_first else "pk__gt": after[0]})
         rows = list(queryset if limit is None else queryset[: limit + 1])
         self._more = limit is not None and len(rows) > limit
         self.rows: list[Any] = rows[:limit]

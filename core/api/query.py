@@ -1,11 +1,13 @@
-"""Query parameters: whole numbers and choices, refused with 422 where they are anything else (decision 42)."""
+"""Query parameters: whole numbers, choices and ids, refused with 422 where they are anything else (decision 42)."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from rest_framework.request import Request
 
+from core.api.converters import PUBLIC_ID
 from core.errors import ValidationFailed
 
 
@@ -26,4 +28,12 @@ def choice_param(request: Request, name: str, choices: Iterable[str]) -> str | N
     allowed = list(choices)
     if text is not None and text not in allowed:
         raise ValidationFailed(f"must be one of {', '.join(allowed)}.", field=name)
+    return text
+
+
+def id_param(request: Request, name: str) -> str | None:
+    """What may be an id of something, None where the parameter is not given."""
+    text = request.query_params.get(name)
+    if text is not None and not re.fullmatch(PUBLIC_ID, text):
+        raise ValidationFailed("is no id.", field=name)
     return text

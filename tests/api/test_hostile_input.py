@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from datetime import timedelta
 from functools import cache
 from typing import Any
 
@@ -17,6 +18,10 @@ from django.test import Client
 from accounts.models import User
 from alerts.models import Delivery
 from checks.spec import Verdict
+from core.clock import to_ms, utc_now
+from incidents.services import declare
+from incidents.windows import create_window
+from projects.access import Caller
 from tests.api.client import SCHEMA, Answer, Api
 from tests.makers import PASSWORD, make_channel, make_delivery, make_monitor, make_project, make_user
 from tokens.models import ProjectToken
@@ -31,12 +36,20 @@ WRONG: dict[str, list[Json]] = {
     "array": ["x", 5, True, {}, {"0": "x"}],
     "object": ["x", 5, True, ["x"], []],
 }
+SOON = to_ms(utc_now() + timedelta(days=1))
 # Bodies to which wrong fields are added: with the fields that go before any other are in order.
 SOUND: dict[str, dict[str, Json]] = {
     "/v1/monitors": {"type": "heartbeat"},
     "/v1/monitors/test": {"url": "http://127.0.0.1:9/"},
     "/v1/alert-channels": {"kind": "webhook", "url": "https://hooks.example.com/"},
     "/v1/tokens": {"project_id": "{project}", "name": "t"},
+    "/v1/incidents": {"title": "t", "text": "t"},
+    "/v1/maintenance-windows": {
+        "name": "t",
+        "starts_at": SOON,
+        "ends_at": SOON + 60_000,
+        "monitors": "all",
+    },
 }
 # What decision 15 and the specification have clamped, floored or capped instead of refused.
 BENT = {"interval_sec", "timeout_ms", "minutes"}
@@ -112,10 +125,14 @@ def names(user: User) -> dict[str, str]:
     Api.with_token(user, project)
     monitor = make_monitor(user, first=Verdict.UP, project_id=project.public_id)
     channel = make_channel(user, project_id=project.public_id)
+    caller, now = Caller(user), utc_now()
+    update = {"name": "Update", "starts_at": now, "ends_at": now + timedelta(hours=1), "monitors": "all"}
     return {
         "channel_id": channel.public_id,
         "delivery_id": make_delivery(channel, state=Delivery.State.DEAD).public_id,
         "monitor_id": monitor.public_id,
+        "incident_id": declare(caller, {"title": "Late", "text": "Late."}, now=now).public_id,
+        "window_id": create_window(caller, update, now=now).public_id,
         "project_id": project.public_id,
         "token_id": ProjectToken.objects.get().public_id,
     }

@@ -16,7 +16,9 @@ from django.urls import URLPattern, URLResolver, get_resolver
 from alerts import testing
 from alerts.models import Delivery
 from checks.spec import Verdict
-from core.clock import utc_now
+from core.clock import from_ms, to_ms, utc_now
+from incidents.services import declare
+from incidents.windows import create_window
 from monitors import interactive
 from monitors.check_ids import CheckIds
 from monitors.services import FIRST_CLAIM
@@ -66,6 +68,17 @@ TABLE: dict[tuple[str, str], tuple[int, ...] | tuple[str, int]] = {
     ("POST",   "/v1/alert-channels/{channel_id}/test"):    (503, 503, 503, 404, 503, 404),  # allowed; no worker here
     ("GET",    "/v1/alert-channels/{channel_id}/deliveries"):     (200, 200, 200, 404, 200, 404),
     ("POST",   "/v1/alert-channels/{channel_id}/deliveries/{delivery_id}/replay"): (200, 200, 200, 404, 200, 404),
+    ("GET",    "/v1/incidents"):                           (200, 200, 200, 200, 200, 200),
+    ("POST",   "/v1/incidents"):                           (201, 201, 201, 422, 201, 422),
+    ("GET",    "/v1/incidents/{incident_id}"):             (200, 200, 200, 404, 200, 404),
+    ("POST",   "/v1/incidents/{incident_id}/acknowledge"): (200, 200, 200, 404, 200, 404),
+    ("POST",   "/v1/incidents/{incident_id}/comments"):    (200, 200, 200, 404, 200, 404),
+    ("POST",   "/v1/incidents/{incident_id}/resolve"):     (200, 200, 200, 404, 200, 404),
+    ("GET",    "/v1/maintenance-windows"):                 (200, 200, 200, 200, 200, 200),
+    ("POST",   "/v1/maintenance-windows"):                 (201, 201, 201, 422, 201, 422),
+    ("GET",    "/v1/maintenance-windows/{window_id}"):     (200, 200, 200, 404, 200, 404),
+    ("PATCH",  "/v1/maintenance-windows/{window_id}"):     (200, 200, 200, 404, 200, 404),
+    ("DELETE", "/v1/maintenance-windows/{window_id}"):     (200, 200, 200, 404, 200, 404),
     ("GET",    "/v1/projects"):                            (200, 200, 200, 200, 403, 403),
     ("POST",   "/v1/projects"):                            (201, 201, 201, 201, 403, 403),
     ("PATCH",  "/v1/projects/{project_id}"):               (200, 200, 403, 404, 403, 403),
@@ -83,6 +96,9 @@ TABLE: dict[tuple[str, str], tuple[int, ...] | tuple[str, int]] = {
     ("PATCH",  "/v1/account"):                             (200, 200, 200, 200, 403, 403),
 }
 # fmt: on
+
+SOON = to_ms(utc_now() + timedelta(days=1))
+WINDOW = {"name": "New", "starts_at": SOON, "ends_at": SOON + 60_000, "monitors": "all"}
 
 CODES = {400: {"project_forbidden"}, 401: {"unauthorized"}, 404: {"not_found"}, 422: {"validation_error"}}
 CODES |= {403: {"forbidden", "session_required"}, 503: {"no_worker"}}
@@ -112,6 +128,10 @@ class World:
                 "project_id": project_id,
             },
             ("PATCH", "/v1/alert-channels/{channel_id}"): {"name": "New"},
+            ("POST", "/v1/incidents"): {"title": "New", "text": "New.", "project_id": project_id},
+            ("POST", "/v1/incidents/{incident_id}/comments"): {"text": "New."},
+            ("POST", "/v1/maintenance-windows"): WINDOW | {"project_id": project_id},
+            ("PATCH", "/v1/maintenance-windows/{window_id}"): {"name": "New"},
             ("POST", "/v1/projects"): {"name": "New"},
             ("PATCH", "/v1/projects/{project_id}"): {"name": "New"},
             ("POST", "/v1/projects/{project_id}/members"): {"email": "new@shop.example", "role": "member"},
@@ -147,9 +167,15 @@ def world(db: None) -> World:
     callers["signed out"] = Api.signed_in(owner)
     Session.objects.latest("pk").delete()
     channel = make_channel(owner, project_id=project.public_id)
+    here = {"project_id": project.public_id}
+    incident = declare(Caller(owner), here | {"title": "Late", "text": "Orders are late."}, now=utc_now())
+    times = {"starts_at": from_ms(SOON), "ends_at": from_ms(SOON + 60_000)}
+    window = create_window(Caller(owner), WINDOW | times | here, now=utc_now())
     ids = {
         "channel_id": channel.public_id,
         "delivery_id": make_delivery(channel, state=Delivery.State.DEAD).public_id,
+        "incident_id": incident.public_id,
+        "window_id": window.public_id,
         "monitor_id": monitor.public_id,
         "check_id": CheckIds(monitor.public_id).encode(FIRST_CLAIM, NOON),
         "project_id": project.public_id,

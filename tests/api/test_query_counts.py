@@ -15,7 +15,10 @@ from alerts.models import AlertChannel
 from checks.models import CheckResult
 from checks.spec import Verdict
 from core.clock import utc_now
+from incidents.models import Incident
+from incidents.windows import create_window
 from monitors.models import Monitor, MonitorState, SchedulerGap, StatusChange
+from projects.access import Caller
 from projects.models import Membership, Project
 from tests.api.client import Api
 from tests.api.test_openapi import OPERATIONS
@@ -69,6 +72,24 @@ def add_deliveries(user: User, project: Project, count: int) -> None:
         make_delivery(channel, items=3)
 
 
+def add_incidents(user: User, project: Project, count: int) -> None:
+    for _ in range(count):
+        monitor = make_monitor(user, project_id=project.public_id)
+        of_a_monitor = Incident(monitor=monitor, monitor_public_id=monitor.public_id)
+        for incident in (of_a_monitor, Incident(project=project)):
+            incident.owner, incident.name, incident.started_at = user, "Late", utc_now()
+            incident.save()
+
+
+def add_windows(user: User, project: Project, count: int) -> None:
+    caller, now = Caller(user), utc_now()
+    for _ in range(count):
+        given = {"name": "Update", "starts_at": now, "ends_at": now + timedelta(hours=1)}
+        create_window(caller, given | {"monitors": "all", "project_id": project.public_id}, now=now)
+        chosen = {"monitors": "chosen", "monitor_ids": [make_monitor(user).public_id]}
+        create_window(caller, given | chosen, now=now)
+
+
 # Operation: (path, most queries, how rows come about). One of the queries is that of the credential.
 LISTS: dict[str, tuple[str, int, Fill]] = {
     "list_monitors": ("/v1/monitors", 6, add_monitors),
@@ -76,6 +97,8 @@ LISTS: dict[str, tuple[str, int, Fill]] = {
     "list_monitor_uptime": ("/v1/monitors/{monitor}/uptime?days=90", 6, add_checks),
     "list_alert_channels": ("/v1/alert-channels", 3, add_channels),
     "list_alert_channel_deliveries": ("/v1/alert-channels/{channel}/deliveries", 5, add_deliveries),
+    "list_incidents": ("/v1/incidents", 2, add_incidents),
+    "list_maintenance_windows": ("/v1/maintenance-windows", 3, add_windows),
     "list_projects": ("/v1/projects", 2, add_projects),
     "list_members": ("/v1/projects/{project}/members", 4, add_members),
     "list_tokens": ("/v1/tokens", 2, add_tokens),

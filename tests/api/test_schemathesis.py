@@ -17,6 +17,8 @@ from pytest_django.fixtures import Settings
 from pytest_django.live_server_helper import LiveServer
 
 from checks import mailbox
+from monitors import interactive
+from monitors.models import Monitor
 from tests.api.client import SCHEMA, Api
 from tests.makers import empty_broker, make_project, make_user
 
@@ -28,7 +30,11 @@ def _nobody_probes(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> Itera
     def no_answer(address: str, *, timeout_sec: float) -> None:
         """As if the patience were over at once; it grows with timeout_ms, up to 65 s."""
 
+    def no_wait(monitor: Monitor, *, claim: int) -> None:
+        """The same, where a key is used again."""
+
     monkeypatch.setattr(mailbox, "wait", no_answer)
+    monkeypatch.setattr(interactive, "await_first_check", no_wait)
     settings.ALLOWED_PRIVATE_NETWORKS = ()
     # Django's server writes head and body apart, and Nagle would have each answer wait for an ACK: 40 ms of 55.
     monkeypatch.setattr(WSGIRequestHandler, "disable_nagle_algorithm", True)

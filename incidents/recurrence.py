@@ -1,0 +1,239 @@
+"""When a maintenance window is on: once, or again and again by a rule of RFC 5545 in a time zone. Pure.
+
+A rule recurs at the same time of the wall clock, so dateutil expands it in local time, and each start becomes an
+instant afterwards. Where a clock is put forward over a start, that start is as late as the clock was moved; where it
+is put back, the first of the two is meant. Every occurrence lasts as long as the first one, in elapsed time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from itertools import pairwise
+from zoneinfo import ZoneInfo, available_timezones
+
+from dateutil.rrule import rrulestr
+
+from core.errors import ValidationFailed
+
+MAX_LENGTH = timedelta(days=30)
+MAX_YEARS = 10
+HORIZON = timedelta(days=3653)  # ten years; one occurrence a day at most, so it bounds their number too
+
+# The calendar repeats every 400 years. dateutil looks for an occurrence until the end of year 9999 and cannot be told
+# to stop before (its `until` is compared with what it finds), so a rule that never comes true would take seconds:
+# it is expanded as near to that end as a multiple of 400 years brings it.
+_CYCLE = 400
+_LAST_START = 9999 - MAX_YEARS - 1
+
+_SIGNED = r"[+-]?"
+_MONTH_DAY = r"(?:[12]\d|3[01]|0?[1-9])"
+_WEEKDAY = r"(?:MO|TU|WE|TH|FR|SA|SU)"
+_VALUES = {
+    "FREQ": r"DAILY|WEEKLY|MONTHLY|YEARLY",
+    "INTERVAL": r"[1-9]\d{0,2}",
+    "COUNT": r"[1-9]\d{0,3}",
+    "UNTIL": r"\d{8}(?:T\d{6}Z)?",
+    "BYMONTH": r"(?:0?[1-9]|1[0-2])",
+    "BYMONTHDAY": _SIGNED + _MONTH_DAY,
+    "BYDAY": rf"(?:{_SIGNED}(?:[1-4]\d|5[0-3]|0?[1-9]))?{_WEEKDAY}",
+    "BYSETPOS": _SIGNED + r"(?:36[0-6]|3[0-5]\d|[12]\d\d|[1-9]\d|[1-9])",
+    "WKST": _WEEKDAY,
+}
+_LISTS = ("BYMONTH", "BYMONTHDAY", "BYDAY", "BYSETPOS")
+_TOO_OFTEN = ("SECONDLY", "MINUTELY", "HOURLY")
+_OF_THE_START = ("BYHOUR", "BYMINUTE", "BYSECOND")
+
+Occurrence = tuple[datetime, datetime]
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """`starts_at` to `ends_at` is the first occurrence. `rrule` is without DTSTART; empty: once."""
+
+    starts_at: datetime
+    ends_at: datetime
+    time_zone: str
+    rrule: str = ""
+
+    def occurrences(self) -> Iterator[Occurrence]:
+        """All of them, in order. Raises ValidationFailed where the rule cannot be read."""
+        length = self.ends_at - self.starts_at
+        for start in self._starts():
+            yield start, start + length
+
+    def occurrence_at_or_after(self, now: datetime) -> Occurrence | None:
+        """The one that is on at `now`, or the next; None when there is no more."""
+        return next((found for found in self.occurrences() if found[1] > now), None)
+
+    def _starts(self) -> Iterator[datetime]:
+        yield self.starts_at
+        if not self.rrule:
+            return
+        last = self._until(_parts_of(self.rrule))
+        for local in self._local_starts():
+            start = _instant(local, ZoneInfo(self.time_zone))
+            if start > last:
+                return
+            # The first is known already, and of two equal times of the clock it may be the second.
+            if local > self._local_start():
+                yield start
+
+    def _local_start(self) -> datetime:
+        return self.starts_at.astimezone(ZoneInfo(self.time_zone)).replace(tzinfo=None, fold=0)
+
+    def _local_starts(self) -> Iterator[datetime]:
+        """By the clock on the wall, UNTIL not looked at. dateutil drops what is less than a second."""
+        first = self._local_start()
+        shift = (_LAST_START - first.year) // _CYCLE * _CYCLE
+        rest = timedelta(microseconds=first.microsecond)
+        parts = {name: value for name, value in _parts_of(self.rrule).items() if name != "UNTIL"}
+        text = ";".join(f"{name}={value}" for name, value in parts.items())
+        for found in rrulestr(text, dtstart=first.replace(year=first.year + shift)):
+            yield found.replace(year=found.year - shift) + rest
+
+    def _until(self, parts: dict[str, str]) -> datetime:
+        """The last moment at which an occurrence may start; a UNTIL of a date alone means to the end of that day."""
+        text = parts.get("UNTIL")
+        if text is None:
+            return self.starts_at + HORIZON
+        try:
+            if text.endswith("Z"):
+                return datetime.strptime(text, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+            next_day = datetime.strptime(text, "%Y%m%d") + timedelta(days=1)  # noqa: DTZ007  (a local date)
+            return _instant(next_day, ZoneInfo(self.time_zone)) - timedelta(microseconds=1)
+        except (ValueError, OverflowError):
+            raise ValidationFailed(f"UNTIL={text} is no date.", field="rrule") from None
+
+
+def check(schedule: Schedule, *, now: datetime) -> None:
+    """Raises ValidationFailed, saying why, where this cannot be the schedule of a window from `now` on."""
+    if schedule.time_zone not in _time_zones():
+        raise ValidationFailed("is no name of the IANA time zone database.", field="time_zone")
+    if schedule.ends_at <= schedule.starts_at:
+        raise ValidationFailed("must be after starts_at.", field="ends_at")
+    if schedule.ends_at - schedule.starts_at > MAX_LENGTH:
+        raise ValidationFailed(
+            f"is more than {MAX_LENGTH.days} days after starts_at; pause the monitors instead.",
+            field="ends_at",
+        )
+    if schedule.starts_at > now + HORIZON:
+        raise ValidationFailed(f"is more than {MAX_YEARS} years ahead.", field="starts_at")
+    if schedule.rrule:
+        _check_rule(schedule)
+    if schedule.occurrence_at_or_after(now) is None:
+        raise ValidationFailed(
+            "the last occurrence is over." if schedule.rrule else "is in the past.",
+            field="rrule" if schedule.rrule else "ends_at",
+        )
+
+
+def _check_rule(schedule: Schedule) -> None:
+    parts = _parts_of(schedule.rrule)
+    if not parts.keys() & {"COUNT", "UNTIL"}:
+        raise ValidationFailed(
+            f"never ends; give UNTIL, at most {MAX_YEARS} years after starts_at, or COUNT.", field="rrule"
+        )
+    last = schedule.starts_at + HORIZON
+    if schedule._until(parts) > last:
+        raise ValidationFailed(f"UNTIL is more than {MAX_YEARS} years after starts_at.", field="rrule")
+    if schedule._until(parts) < schedule.starts_at:
+        raise ValidationFailed("UNTIL is before starts_at.", field="rrule")
+    first = next(schedule._local_starts(), None)
+    if first is None:
+        raise ValidationFailed("has no occurrence.", field="rrule")
+    if first != schedule._local_start():
+        raise ValidationFailed(
+            f"is none of the times of rrule, the first of which is {first:%Y-%m-%d %H:%M} in {schedule.time_zone}.",
+            field="starts_at",
+        )
+    if "COUNT" in parts:
+        _check_count(schedule, last=last)
+    for (_, end), (start, _) in pairwise(schedule.occurrences()):
+        if start < end:
+            raise ValidationFailed(
+                f"the occurrence of {_shown(start)} begins before the one before it ends.", field="rrule"
+            )
+
+
+def _check_count(schedule: Schedule, *, last: datetime) -> None:
+    zone = ZoneInfo(schedule.time_zone)
+    if any(_instant(local, zone) > last for local in schedule._local_starts()):
+        raise ValidationFailed(
+            f"goes on for more than {MAX_YEARS} years; give a smaller COUNT.", field="rrule"
+        )
+
+
+def _parts_of(rrule: str) -> dict[str, str]:
+    """The parts of a rule in upper case, each as RFC 5545 allows it beside the others."""
+    parts: dict[str, str] = {}
+    for part in rrule.upper().split(";"):
+        name, equals, value = part.partition("=")
+        if name in parts:
+            raise ValidationFailed(f"{name} is given twice.", field="rrule")
+        _check_part(name, value if equals else "")
+        parts[name] = value
+    frequency = parts.get("FREQ")
+    if frequency is None:
+        raise ValidationFailed("FREQ is missing.", field="rrule")
+    if {"COUNT", "UNTIL"} <= parts.keys():
+        raise ValidationFailed("COUNT and UNTIL do not go together.", field="rrule")
+    if frequency == "WEEKLY" and "BYMONTHDAY" in parts:
+        raise ValidationFailed("BYMONTHDAY does not go with FREQ=WEEKLY.", field="rrule")
+    if "BYSETPOS" in parts and not parts.keys() & {"BYMONTH", "BYMONTHDAY", "BYDAY"}:
+        raise ValidationFailed("BYSETPOS needs BYMONTH, BYMONTHDAY or BYDAY beside it.", field="rrule")
+    _check_days(frequency, parts)
+    return parts
+
+
+def _check_days(frequency: str, parts: dict[str, str]) -> None:
+    """Numbered days of the week, as in 2MO: dateutil passes over some of these, and breaks off at others."""
+    numbers = [day[:-2] for day in parts.get("BYDAY", "").split(",")]
+    if not any(numbers):
+        return
+    if frequency in ("DAILY", "WEEKLY"):
+        raise ValidationFailed(f"a number in BYDAY does not go with FREQ={frequency}.", field="rrule")
+    if not all(numbers):
+        raise ValidationFailed("give every day of BYDAY a number, or none.", field="rrule")
+    if (frequency == "MONTHLY" or "BYMONTH" in parts) and max(abs(int(number)) for number in numbers) > 5:
+        raise ValidationFailed("no month has more than 5 of a day that BYDAY numbers.", field="rrule")
+
+
+def _check_part(name: str, value: str) -> None:
+    pattern = _VALUES.get(name)
+    if name == "FREQ" and value in _TOO_OFTEN:
+        raise ValidationFailed(
+            f"FREQ={value} is too often; a window recurs DAILY, WEEKLY, MONTHLY or YEARLY.", field="rrule"
+        )
+    if name in _OF_THE_START:
+        raise ValidationFailed(f"{name} is not taken: the time of day is that of starts_at.", field="rrule")
+    if pattern is None:
+        shown = re.match(r"[A-Z-]{0,20}", name)
+        raise ValidationFailed(
+            f"{shown[0] if shown and shown[0] else 'something'} is not taken; write parts such as"
+            " FREQ=WEEKLY;BYDAY=MO;UNTIL=20271231T235959Z.",
+            field="rrule",
+        )
+    values = value.split(",") if name in _LISTS else [value]
+    if not all(re.fullmatch(pattern, one, re.ASCII) for one in values):
+        hint = "; write 20271231T235959Z or 20271231" if name == "UNTIL" else ""
+        raise ValidationFailed(f"the value of {name} cannot be read{hint}.", field="rrule")
+
+
+def _instant(local: datetime, zone: ZoneInfo) -> datetime:
+    """A time of the clock as an instant. By fold=0 zoneinfo takes the offset before the clock was moved: the first of
+    two equal times, and one that the clock skips as much later as it skipped (dateutil's `resolve_imaginary`)."""
+    return local.replace(tzinfo=zone, fold=0).astimezone(UTC)
+
+
+def _shown(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%d %H:%M} UTC"
+
+
+@cache
+def _time_zones() -> frozenset[str]:
+    """Looked up here and not by opening what is asked for: that would be a path on our disk."""
+    return frozenset(available_timezones())

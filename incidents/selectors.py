@@ -1,0 +1,61 @@
+"""Reading incidents and maintenance windows."""
+
+from __future__ import annotations
+
+from django.db.models import Prefetch, Q, QuerySet
+
+from core.errors import NotFound
+from incidents.models import Incident, IncidentEvent, MaintenanceWindow
+from monitors.models import Monitor
+from projects import access
+from projects.access import Caller
+
+
+def list_incidents(
+    caller: Caller,
+    *,
+    monitor_id: str | None = None,
+    project_id: str | None = None,
+    is_open: bool | None = None,
+) -> QuerySet[Incident]:
+    """Those of monitors that the caller may see now; those without a monitor by their own owner and project.
+
+    A union and no OR: with that PostgreSQL would look at the incidents of everybody.
+    """
+    of_monitors = Incident.objects.filter(
+        monitor__in=access.accessible(caller, Monitor.objects.all()).values("pk")
+    )
+    of_none = access.accessible(caller, Incident.objects.filter(monitor=None))
+    found = Incident.objects.filter(pk__in=of_monitors.values("pk").union(of_none.values("pk"), all=True))
+    if monitor_id is not None:
+        found = found.filter(monitor_public_id=monitor_id)
+    if project_id is not None:
+        found = found.filter(
+            Q(monitor__project__public_id=project_id) | Q(monitor=None, project__public_id=project_id)
+        )
+    if is_open is not None:
+        found = found.filter(resolved_at__isnull=is_open)
+    return found.select_related("monitor__project", "project")
+
+
+def get_incident(caller: Caller, public_id: str) -> Incident:
+    """With its timeline."""
+    timeline = Prefetch("events", IncidentEvent.objects.order_by("pk"))
+    incident = list_incidents(caller).filter(public_id=public_id).prefetch_related(timeline).first()
+    if incident is None:
+        raise NotFound
+    return incident
+
+
+def list_windows(caller: Caller) -> QuerySet[MaintenanceWindow]:
+    """With those of their monitors that the caller may see."""
+    visible = access.accessible(caller, Monitor.objects.order_by("pk"))
+    windows = MaintenanceWindow.objects.select_related("project")
+    return access.accessible(caller, windows).prefetch_related(Prefetch("monitors", visible))
+
+
+def get_window(caller: Caller, public_id: str) -> MaintenanceWindow:
+    window = list_windows(caller).filter(public_id=public_id).first()
+    if window is None:
+        raise NotFound
+    return window

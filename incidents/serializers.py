@@ -1,0 +1,182 @@
+"""Incidents and maintenance windows as the API takes and gives them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+
+from checks.spec import ReasonCode
+from core.api.fields import ChoiceField, EpochMsField, MomentField, StrictSerializer, TextField
+from core.clock import to_ms
+from incidents import windows
+from incidents.models import Incident, IncidentEvent, MaintenanceWindow
+from incidents.recurrence import MAX_LENGTH, MAX_YEARS, Occurrence
+from incidents.windows import MAX_CHOSEN, SCOPES
+from monitors.history_views import EvidenceSerializer
+
+MAX_TEXT = 2_000
+MAX_RULE = 500
+INCIDENT_STATUSES = ("open", "resolved")
+
+
+class IncidentSerializer(serializers.Serializer[Any]):
+    id = serializers.CharField(source="public_id")
+    monitor_id = serializers.SerializerMethodField(
+        help_text="Also of a monitor that is deleted; null where people declared the incident."
+    )
+    project_id = serializers.SerializerMethodField(
+        help_text="The project that the monitor is in, or was in when it was deleted."
+    )
+    title = serializers.CharField(
+        source="name", help_text="The name of the monitor at that time, or what people called it."
+    )
+    status = serializers.SerializerMethodField()
+    reason_code = serializers.ChoiceField(
+        choices=[r.value for r in ReasonCode], allow_null=True, help_text="null where people declared it."
+    )
+    detail = serializers.CharField(allow_null=True)
+    started_at = EpochMsField(help_text="The first failure of the run.")
+    confirmed_at = EpochMsField(
+        allow_null=True, help_text="When fail_threshold was reached; null where people declared it."
+    )
+    acknowledged_at = EpochMsField(allow_null=True)
+    resolved_at = EpochMsField(allow_null=True)
+    resolution = serializers.ChoiceField(
+        choices=Incident.Resolution.values, allow_null=True, help_text="closed: by a person."
+    )
+
+    @extend_schema_field({"type": ["string", "null"]})
+    def get_monitor_id(self, incident: Incident) -> str | None:
+        return incident.monitor_public_id or None
+
+    @extend_schema_field({"type": ["string", "null"]})
+    def get_project_id(self, incident: Incident) -> str | None:
+        project = incident.project if incident.monitor is None else incident.monitor.project
+        return None if project is None else project.public_id
+
+    @extend_schema_field(serializers.ChoiceField(choices=INCIDENT_STATUSES))
+    def get_status(self, incident: Incident) -> str:
+        return "open" if incident.is_open else "resolved"
+
+
+class IncidentEventSerializer(serializers.Serializer[Any]):
+    id = serializers.CharField(source="public_id")
+    type = serializers.ChoiceField(choices=IncidentEvent.Type.values)
+    at = EpochMsField()
+    text = serializers.CharField(help_text="A sentence for a person; of a comment, the comment.")
+    data = serializers.DictField(  # type: ignore[assignment]  # a field, that its class takes away again
+        help_text="The same for a program: `by` is the person who did it."
+    )
+
+
+class IncidentDetailSerializer(IncidentSerializer):
+    evidence = EvidenceSerializer(
+        allow_null=True, help_text="What the failing check saw, secrets masked; null where there is none."
+    )
+    events = IncidentEventSerializer(source="events.all", many=True)
+
+
+class IncidentInputSerializer(StrictSerializer):
+    project_id = TextField(required=False, allow_null=True, max_length=64)
+    title = TextField(max_length=200)
+    text = TextField(max_length=MAX_TEXT)
+
+
+class CommentSerializer(StrictSerializer):
+    text = TextField(max_length=MAX_TEXT)
+
+
+class WindowInputSerializer(StrictSerializer):
+    """What belongs together is judged by `incidents.recurrence` and `incidents.windows`, on the whole."""
+
+    project_id = TextField(
+        required=False, allow_null=True, max_length=64, help_text="null: the caller's own. Set at creation."
+    )
+    name = TextField(max_length=200)
+    starts_at = MomentField(help_text="Of the first occurrence, which has to be one of rrule.")
+    ends_at = MomentField(
+        help_text=f"Of the first occurrence, at most {MAX_LENGTH.days} days after starts_at."
+    )
+    time_zone = TextField(
+        required=False,
+        max_length=64,
+        help_text="By whose clock it recurs: a name of the IANA database. Default: UTC.",
+    )
+    rrule = TextField(
+        required=False,
+        allow_null=True,
+        max_length=MAX_RULE,
+        help_text="RFC 5545, for example FREQ=WEEKLY;BYDAY=SU;UNTIL=20271231T235959Z: FREQ (DAILY or rarer), "
+        "INTERVAL, BYMONTH, BYMONTHDAY, BYDAY, BYSETPOS, WKST, and either COUNT or UNTIL, "
+        f"at most {MAX_YEARS} years after starts_at. null: once.",
+    )
+    monitors = ChoiceField(
+        choices=SCOPES,
+        help_text="all: those of the project, or without one those that the caller owns.",
+    )
+    monitor_ids = serializers.ListField(
+        child=TextField(max_length=64),
+        required=False,
+        max_length=MAX_CHOSEN,
+        help_text="With chosen: at least one.",
+    )
+
+
+class WindowSerializer(serializers.Serializer[Any]):
+    """`context["now"]` is the moment for which it is shown."""
+
+    id = serializers.CharField(source="public_id")
+    project_id = serializers.CharField(source="project.public_id", allow_null=True)
+    name = serializers.CharField()
+    starts_at = EpochMsField(help_text="Of the first occurrence.")
+    ends_at = EpochMsField(help_text="Of the first occurrence.")
+    time_zone = serializers.CharField()
+    rrule = serializers.SerializerMethodField(help_text="null: once.")
+    monitors = serializers.SerializerMethodField()
+    monitor_ids = serializers.SerializerMethodField(help_text="The chosen ones; empty with all.")
+    active = serializers.SerializerMethodField(help_text="Whether alerts are held back now.")
+    next_starts_at = serializers.SerializerMethodField(
+        help_text="Of the occurrence that is on, or else of the next; null when there is no more."
+    )
+    next_ends_at = serializers.SerializerMethodField(help_text="Of the same occurrence.")
+    created_at = EpochMsField()
+
+    def to_representation(self, instance: MaintenanceWindow) -> Any:
+        self._occurrence: Occurrence | None = windows.occurrence_of(instance, now=self.context["now"])
+        return super().to_representation(instance)
+
+    @extend_schema_field({"type": ["string", "null"]})
+    def get_rrule(self, window: MaintenanceWindow) -> str | None:
+        return window.rrule or None
+
+    @extend_schema_field(serializers.ChoiceField(choices=SCOPES))
+    def get_monitors(self, window: MaintenanceWindow) -> str:
+        return windows.scope_of(window)
+
+    @extend_schema_field(serializers.ListField(child=serializers.CharField()))
+    def get_monitor_ids(self, window: MaintenanceWindow) -> list[str]:
+        return [monitor.public_id for monitor in windows.chosen_of(window)]
+
+    def get_active(self, window: MaintenanceWindow) -> bool:
+        return self._occurrence is not None and self._occurrence[0] <= self.context["now"]
+
+    @extend_schema_field({"type": ["integer", "null"], "format": "int64"})
+    def get_next_starts_at(self, window: MaintenanceWindow) -> int | None:
+        return None if self._occurrence is None else to_ms(self._occurrence[0])
+
+    @extend_schema_field({"type": ["integer", "null"], "format": "int64"})
+    def get_next_ends_at(self, window: MaintenanceWindow) -> int | None:
+        return None if self._occurrence is None else to_ms(self._occurrence[1])
+
+
+class WindowPatchSerializer(WindowInputSerializer):
+    """A partial body; the read-only fields of a window are taken and ignored, so that one can be sent back."""
+
+    ignored = frozenset(WindowSerializer().fields) - frozenset(WindowInputSerializer().fields)
+
+    name = TextField(required=False, max_length=200)
+    starts_at = MomentField(required=False, help_text="Of the first occurrence.")
+    ends_at = MomentField(required=False, help_text="Of the first occurrence.")
+    monitors = ChoiceField(required=False, choices=SCOPES)

@@ -1,0 +1,78 @@
+"""What people do about incidents: acknowledge, comment, declare, resolve. Each function is one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from django.db import transaction
+
+from core.errors import IncidentResolved, NotFound, ResolvesByItself
+from incidents.models import Incident, IncidentEvent
+from incidents.selectors import get_incident
+from incidents.timeline import note
+from projects.access import Caller
+from projects.places import place
+
+
+def acknowledge(caller: Caller, public_id: str, *, now: datetime) -> Incident:
+    """Somebody takes care of it. The first one counts; a second changes nothing."""
+    with transaction.atomic():
+        incident = _lock(caller, public_id)
+        if not incident.is_open:
+            raise IncidentResolved
+        if incident.acknowledged_at is None:
+            incident.acknowledged_at = now
+            incident.save(update_fields=["acknowledged_at"])
+            who = caller.user.email
+            note(
+                incident,
+                IncidentEvent.Type.ACKNOWLEDGED,
+                f"Acknowledged by {who}.",
+                at=now,
+                data={"by": who},
+            )
+        return get_incident(caller, public_id)
+
+
+def comment(caller: Caller, public_id: str, *, text: str, now: datetime) -> Incident:
+    """Also on a resolved one: what was learned is often written down afterwards."""
+    with transaction.atomic():
+        incident = _lock(caller, public_id)
+        note(incident, IncidentEvent.Type.COMMENTED, text, at=now, data={"by": caller.user.email})
+        return get_incident(caller, public_id)
+
+
+def declare(caller: Caller, given: Mapping[str, Any], *, now: datetime) -> Incident:
+    """An incident that no monitor found: `title`, `text` and `project_id` are given."""
+    with transaction.atomic():
+        project, owner = place(caller, given)
+        incident = Incident.objects.create(
+            owner=owner, project=project, name=given["title"], detail=given["text"], started_at=now
+        )
+        note(incident, IncidentEvent.Type.DECLARED, given["text"], at=now, data={"by": caller.user.email})
+        return get_incident(caller, incident.public_id)
+
+
+def resolve(caller: Caller, public_id: str, *, now: datetime) -> Incident:
+    """Of a declared one; the first who does it counts."""
+    with transaction.atomic():
+        incident = _lock(caller, public_id)
+        if incident.monitor_public_id:
+            raise ResolvesByItself
+        if incident.is_open:
+            incident.resolved_at, incident.resolution = now, Incident.Resolution.CLOSED
+            incident.save(update_fields=["resolved_at", "resolution"])
+            who = caller.user.email
+            note(incident, IncidentEvent.Type.RESOLVED, f"Resolved by {who}.", at=now, data={"by": who})
+        return get_incident(caller, public_id)
+
+
+def _lock(caller: Caller, public_id: str) -> Incident:
+    """The incident, held, and read after that: what the monitor's recovery changed meanwhile is seen."""
+    found = get_incident(caller, public_id)
+    incident = Incident.objects.select_for_update(no_key=True).filter(pk=found.pk).first()
+    if incident is None:
+        raise NotFound
+    return incident

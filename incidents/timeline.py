@@ -1,0 +1,39 @@
+"""The one way in which the timeline of an incident is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+from incidents.models import Incident, IncidentEvent
+
+
+def event(
+    incident: Incident,
+    kind: IncidentEvent.Type,
+    text: str,
+    *,
+    at: datetime,
+    data: Mapping[str, Any] | None = None,
+) -> IncidentEvent:
+    """One that is not stored yet, for `bulk_note`. `text` is a sentence for a person, `data` for a program."""
+    return IncidentEvent(incident=incident, type=kind, at=at, text=text, data=dict(data or {}))
+
+
+def note(
+    incident: Incident,
+    kind: IncidentEvent.Type,
+    text: str,
+    *,
+    at: datetime,
+    data: Mapping[str, Any] | None = None,
+) -> IncidentEvent:
+    noted = event(incident, kind, text, at=at, data=data)
+    noted.save(force_insert=True)
+    return noted
+
+
+def bulk_note(events: Iterable[IncidentEvent]) -> None:
+    """In one statement; they come into the timeline in this order."""
+    IncidentEvent.objects.bulk_create(events)

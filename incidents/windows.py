@@ -1,0 +1,238 @@
+"""Maintenance windows: making and changing them, moving them on, and whom they cover."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping
+from datetime import datetime
+from typing import Any
+from zoneinfo import ZoneInfoNotFoundError
+
+from django.db import transaction
+from django.db.models import Exists, OuterRef, Q
+
+from accounts.models import User
+from core.errors import NotFound, ValidationFailed, WindowLimit
+from incidents import recurrence
+from incidents.models import MaintenanceWindow
+from incidents.recurrence import Occurrence, Schedule
+from incidents.selectors import get_window
+from monitors.models import Monitor, MonitorState
+from projects import access
+from projects.access import Caller
+from projects.models import Membership, Project
+from projects.places import place
+
+logger = logging.getLogger(__name__)
+
+MAX_WINDOWS = 100
+MAX_CHOSEN = 1_000
+SCOPES = ("all", "chosen")
+ROLLED_AT_ONCE = 200
+
+
+def schedule_of(window: MaintenanceWindow) -> Schedule:
+    return Schedule(window.starts_at, window.ends_at, window.time_zone, window.rrule)
+
+
+def scope_of(window: MaintenanceWindow) -> str:
+    return "all" if window.all_monitors else "chosen"
+
+
+def occurrence_of(window: MaintenanceWindow, *, now: datetime) -> Occurrence | None:
+    """The occurrence that is on at `now`, or the next, also where nobody has moved the window on yet."""
+    if window.current_starts_at is None or window.current_ends_at is None:
+        return None
+    if window.current_ends_at > now:
+        return window.current_starts_at, window.current_ends_at
+    return _occurrence_after(window, now=now)
+
+
+def chosen_of(window: MaintenanceWindow) -> list[Monitor]:
+    """The chosen monitors that it covers, of those that were read with it: one that left its project is none."""
+    return [monitor for monitor in window.monitors.all() if window.project_id in (None, monitor.project_id)]
+
+
+def create_window(caller: Caller, given: Mapping[str, Any], *, now: datetime) -> MaintenanceWindow:
+    schedule = Schedule(
+        given["starts_at"], given["ends_at"], given.get("time_zone", "UTC"), given.get("rrule") or ""
+    )
+    recurrence.check(schedule, now=now)  # before any lock, since an odd rule takes its time
+    chosen = given.get("monitor_ids", [])
+    with transaction.atomic():
+        _hold_monitors(caller, chosen)
+        project, owner = place(caller, given)
+        monitors = _choose(caller, project, scope=given["monitors"], monitor_ids=chosen)
+        _take_room(owner)
+        window = MaintenanceWindow(
+            owner=owner,
+            project=project,
+            created_at=now,
+            name=given["name"],
+            all_monitors=given["monitors"] == "all",
+        )
+        _reschedule(window, schedule, now=now)
+        window.save(force_insert=True)
+        window.monitors.set(monitors)
+        return get_window(caller, window.public_id)
+
+
+def update_window(
+    caller: Caller, public_id: str, given: Mapping[str, Any], *, now: datetime
+) -> MaintenanceWindow:
+    """Change what is given, judged as the merged window that it leaves; what stays as it is may be over."""
+    with transaction.atomic():
+        _hold_monitors(caller, given.get("monitor_ids", []))
+        window = _lock(caller, public_id)
+        at_home = window.project.public_id if window.project else None
+        if given.get("project_id", at_home) != at_home:
+            raise ValidationFailed("a window stays where it was made; make another.", field="project_id")
+        before = schedule_of(window)
+        after = Schedule(
+            given.get("starts_at", before.starts_at),
+            given.get("ends_at", before.ends_at),
+            given.get("time_zone", before.time_zone),
+            given.get("rrule", before.rrule) or "",
+        )
+        if after != before:
+            recurrence.check(after, now=now)
+            _reschedule(window, after, now=now)
+        window.name = given.get("name", window.name)
+        _rechoose(caller, window, given)
+        window.save(
+            update_fields=[
+                "name",
+                "all_monitors",
+                "starts_at",
+                "ends_at",
+                "time_zone",
+                "rrule",
+                "current_starts_at",
+                "current_ends_at",
+            ]
+        )
+        return get_window(caller, public_id)
+
+
+def delete_window(caller: Caller, public_id: str) -> None:
+    """What it held back is told of at once, where it is still so."""
+    with transaction.atomic():
+        _lock(caller, public_id).delete()
+
+
+def roll_forward(now: datetime) -> int:
+    """Move windows whose occurrence is over on to their next one; how many. Before `covered`, outside a transaction.
+
+    A window that somebody else is moving is waited for and not skipped: `covered` would take it for one that is off.
+    """
+    rolled = 0
+    while True:
+        some = _roll_some(now)
+        rolled += some
+        if some < ROLLED_AT_ONCE:
+            return rolled
+
+
+def covered(monitor_ids: Collection[int], now: datetime) -> set[int]:
+    """Which of these monitors are under a window at `now`.
+
+    Only the occurrence that each window shows as its current one is looked at, so call `roll_forward(now)` first.
+    """
+    on = MaintenanceWindow.objects.filter(current_starts_at__lte=now, current_ends_at__gt=now)
+    whole, chosen = on.filter(all_monitors=True), on.filter(all_monitors=False, monitors=OuterRef("pk"))
+    has_access = Q(owner=OuterRef("owner")) | Exists(
+        Membership.objects.filter(user=OuterRef("owner"), project=OuterRef(OuterRef("project")))
+    )
+    found = Monitor.objects.filter(
+        Exists(whole.filter(project=OuterRef("project")))
+        | Exists(whole.filter(project=None, owner=OuterRef("owner")))
+        | Exists(chosen.filter(project=OuterRef("project")))
+        | Exists(chosen.filter(has_access, project=None)),
+        pk__in=monitor_ids,
+    )
+    return set(found.values_list("pk", flat=True))
+
+
+def _roll_some(now: datetime) -> int:
+    with transaction.atomic():
+        over = list(
+            MaintenanceWindow.objects.select_for_update(no_key=True)
+            .filter(current_ends_at__lte=now)
+            .order_by("pk")[:ROLLED_AT_ONCE]
+        )
+        for window in over:
+            occurrence = _occurrence_after(window, now=now)
+            window.current_starts_at, window.current_ends_at = occurrence or (None, None)
+        MaintenanceWindow.objects.bulk_update(over, ["current_starts_at", "current_ends_at"])
+    return len(over)
+
+
+def _occurrence_after(window: MaintenanceWindow, *, now: datetime) -> Occurrence | None:
+    """Of a stored rule, that may have been stored by other code under other time zones: one must not stop the rest."""
+    try:
+        return schedule_of(window).occurrence_at_or_after(now)
+    except (ValidationFailed, ZoneInfoNotFoundError):
+        logger.exception("maintenance window %s can no longer be read, and is over", window.public_id)
+        return None
+
+
+def _reschedule(window: MaintenanceWindow, schedule: Schedule, *, now: datetime) -> None:
+    window.starts_at, window.ends_at = schedule.starts_at, schedule.ends_at
+    window.time_zone, window.rrule = schedule.time_zone, schedule.rrule
+    occurrence = schedule.occurrence_at_or_after(now)
+    window.current_starts_at, window.current_ends_at = occurrence or (None, None)
+
+
+def _rechoose(caller: Caller, window: MaintenanceWindow, given: Mapping[str, Any]) -> None:
+    """Of an unchanged choice nothing is asked: a window keeps its place when all its monitors are gone."""
+    scope, stored = given.get("monitors", scope_of(window)), {m.public_id for m in chosen_of(window)}
+    monitor_ids = given.get("monitor_ids", [] if scope == "all" else stored)
+    if (scope, set(monitor_ids)) == (scope_of(window), stored):
+        return
+    window.monitors.set(_choose(caller, window.project, scope=scope, monitor_ids=monitor_ids))
+    window.all_monitors = scope == "all"
+
+
+def _choose(
+    caller: Caller, project: Project | None, *, scope: str, monitor_ids: Collection[str]
+) -> list[Monitor]:
+    if scope == "all":
+        if monitor_ids:
+            raise ValidationFailed('go with "monitors": "chosen" only.', field="monitor_ids")
+        return []
+    if not monitor_ids:
+        raise ValidationFailed("name at least one monitor.", field="monitor_ids")
+    monitors = access.accessible(caller, Monitor.objects.filter(public_id__in=monitor_ids))
+    if project is not None:
+        monitors = monitors.filter(project=project)
+    found = list(monitors)
+    missing = set(monitor_ids) - {monitor.public_id for monitor in found}
+    if missing:
+        whose = "in this project" if project else "of yours"
+        raise ValidationFailed(f"there is no monitor {min(missing)} {whose}.", field="monitor_ids")
+    return found
+
+
+def _hold_monitors(caller: Caller, monitor_ids: Collection[str]) -> None:
+    """None of them is deleted before the transaction ends. The lock is that of changing and deleting a monitor, and
+    taken before that of the project, as there."""
+    monitors = access.accessible(caller, Monitor.objects.filter(public_id__in=monitor_ids))
+    states = MonitorState.objects.select_for_update(no_key=True).filter(pk__in=monitors.values("pk"))
+    list(states.order_by("pk").values_list("pk"))
+
+
+def _take_room(owner: User) -> None:
+    """Hold the owner's row, so that the cap is met by one creation after the other."""
+    User.objects.select_for_update(no_key=True).get(pk=owner.pk)
+    if MaintenanceWindow.objects.filter(owner=owner).count() >= MAX_WINDOWS:
+        raise WindowLimit(limit=MAX_WINDOWS)
+
+
+def _lock(caller: Caller, public_id: str) -> MaintenanceWindow:
+    """The window, held after its project, whose deletion takes the two in this order."""
+    window = get_window(caller, public_id)
+    if window.project is not None:
+        access.hold_project(caller, window.project.public_id)
+    if MaintenanceWindow.objects.select_for_update(no_key=True).filter(pk=window.pk).first() is None:
+        raise NotFound
+    return get_window(caller, public_id)
