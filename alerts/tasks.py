@@ -1,19 +1,48 @@
-"""What workers do for alerts."""
+"""What workers do about alerts."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from celery import shared_task
 from django.conf import settings
 
-from alerts import messages, transports
+from alerts import announcing, messages, reminding, sending, transports
 from alerts.facts import Facts, News
 from alerts.models import AlertChannel
+from alerts.sender import THREADS, sender
 from checks import mailbox
 from core.clock import to_ms, utc_now
 from core.db import release_connection
 from core.ids import delivery_id
+from incidents import consuming
+
+
+@shared_task(name="alerts.tasks.tick")
+def tick() -> None:
+    """From status changes to messages on their way. Any number at once: one at a time does the first part."""
+    now = utc_now()
+    while consuming.consume(now, slow=partial(announcing.tell_slow, now=now)) == consuming.BATCH:
+        pass
+    consuming.close_deleted(now)
+    announcing.announce(now)
+    announcing.tell_expiries(now)
+    sender().wake(sending.due(now, most=THREADS))
+
+
+@shared_task(name="alerts.tasks.remind")
+def remind() -> None:
+    """What can wait for a minute: new reasons of old outages, and reminders of them."""
+    now = utc_now()
+    consuming.follow_monitors()
+    consuming.note_reasons(now)
+    reminding.remind(now)
+
+
+@shared_task(name="alerts.tasks.sweep")
+def sweep() -> None:
+    sending.delete_old(utc_now())
 
 
 @shared_task(name="alerts.tasks.send_test")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
@@ -165,3 +166,20 @@ def result_of(monitor_id: int, claim: int, at: datetime) -> CheckResult | None:
         .filter(hour=start_of_hour(at), checked_at__gte=at, checked_at__lt=at + timedelta(milliseconds=1))
         .first()
     )
+
+
+def evidence_of(checks: Collection[tuple[int, int, datetime]]) -> dict[tuple[int, int], dict[str, Any]]:
+    """What these (monitor, claim, checked_at) saw, by (monitor, claim); those without evidence are left out."""
+    monitors, claims, times = zip(*checks, strict=True) if checks else ((), (), ())
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"SELECT monitor_id, claim, evidence FROM checks_checkresult"
+            f"  JOIN unnest(%s::bigint[], %s::int[], %s::timestamptz[]) AS wanted (monitor, number, at)"
+            f"    ON monitor_id = monitor AND {HOUR_OF_CHECK} = {HOUR_OF_CHECK.replace('checked_at', 'at')}"
+            f"   AND checked_at = at AND claim = number"
+            f" WHERE checked_at = ANY (%s) AND evidence IS NOT NULL",
+            [list(monitors), list(claims), list(times), list(times)],
+        )
+        return {
+            (monitor_id, claim): json.loads(evidence) for monitor_id, claim, evidence in cursor.fetchall()
+        }

@@ -28,9 +28,9 @@ task_routes = {
     "monitors.tasks.first_check": {"queue": "interactive"},
     "monitors.tasks.check_draft": {"queue": "interactive"},
     "monitors.tasks.refresh_registrations": {"queue": "probes"},
-    "alerts.tasks.*": {"queue": "alerts"},
     # They may take a minute, and the dispatcher has two threads.
     "checks.tasks.*": {"queue": "probes"},
+    "alerts.tasks.*": {"queue": "alerts"},
 }
 
 worker_prefetch_multiplier = 1
@@ -55,6 +55,9 @@ beat_schedule = {
         "schedule": 600.0,
         "options": {"expires": 500},
     },
+    "alerts": {"task": "alerts.tasks.tick", "schedule": 1.0, "options": {"expires": 5}},
+    "remind": {"task": "alerts.tasks.remind", "schedule": 60.0, "options": {"expires": 50}},
+    "forget-deliveries": {"task": "alerts.tasks.sweep", "schedule": 3600.0, "options": {"expires": 3000}},
     # By the clock on the wall: an interval of an hour never ends where beat is restarted more often.
     "keep-partitions": {
         "task": "checks.tasks.keep_partitions",

@@ -151,6 +151,20 @@ class Env(BaseSettings):
         le=36500,
         description="Days for which hourly roll-ups are kept; the month they end in is dropped whole.",
     )
+    flapping_changes: int = Field(
+        default=3,
+        ge=3,
+        le=100,
+        description="A monitor that goes down or recovers so many times within `FLAPPING_MINUTES` is flapping: that is "
+        "told once, and nothing more until it has settled.",
+    )
+    flapping_minutes: int = Field(
+        default=30,
+        ge=2,
+        le=1440,
+        description="See `FLAPPING_CHANGES`. It has settled when it kept its status for half of this, and for three of "
+        "its checks.",
+    )
     log_level: str = Field(default="INFO", description="Level of Pulsekeeper's own log lines.")
     port: int = Field(default=8000, ge=1, le=65535, description="Port of the web server under `make up`.")
     admin_email: str = Field(

@@ -45,6 +45,8 @@ DNS_SERVERS = ENV.dns_servers
 DATA_DIR = ENV.data_dir
 RESULTS_KEPT_DAYS = ENV.results_kept_days
 ROLLUPS_KEPT_DAYS = ENV.rollups_kept_days
+FLAPPING_CHANGES = ENV.flapping_changes
+FLAPPING_MINUTES = ENV.flapping_minutes
 globals().update(mail_settings(ENV.email_url))
 DEFAULT_FROM_EMAIL = SERVER_EMAIL = ENV.email_from
 BASE_URL = ENV.base_url.rstrip("/")

@@ -57,8 +57,9 @@ class Incident(models.Model):
     announced_at = models.DateTimeField(null=True, help_text="When it was said to be down.")
     closing_announced_at = models.DateTimeField(null=True, help_text="When it was said to be over.")
     quiet = models.CharField(
-        max_length=11, null=True, choices=Quiet.choices, help_text="Why nothing is said now."
+        max_length=11, null=True, choices=Quiet.choices, help_text="Why nothing was said at the last look."
     )
+    look_again_at = models.DateTimeField(null=True, help_text="When to see whether it may be said by then.")
 
     class Meta:
         constraints: ClassVar = [

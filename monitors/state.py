@@ -31,7 +31,7 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A transition, and when it came about."""
+    """A transition, and when it came about. From down to down: a monitor came back from a pause as it went."""
 
     before: Verdict | None
     after: Verdict
@@ -65,5 +65,7 @@ def advance(status: Status, outcome: CheckOutcome, policy: Policy) -> tuple[Stat
 def _enter(status: Status, after: Verdict, at: datetime) -> tuple[Status, Change | None]:
     settled = replace(status, status=after, fresh=False, failures=0, passes=0)
     if status.status is after:
-        return settled, None
+        # Still down after a pause, which had closed the incident: to be told of like any that goes down.
+        again = status.fresh and after is Verdict.DOWN
+        return settled, Change(after, after, at, status.failing_since) if again else None
     return replace(settled, since=at), Change(status.status, after, at, status.failing_since)

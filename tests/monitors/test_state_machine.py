@@ -116,18 +116,21 @@ class Reference:
         return [at for entry, at in run if entry == kind]
 
     def _set(self, verdict: Verdict, at: datetime) -> None:
-        if self.status is not verdict:
+        if self.status is not verdict or (self.unset and verdict is DOWN):
             began = self._run("fail", across=("muted",))[-1] if verdict is DOWN else None
             self.changes.append(Change(self.status, verdict, at, began))
-            self.status, self.since = verdict, at
+            self.since = at if self.status is not verdict else self.since
+            self.status = verdict
 
 
 def check_invariants(
     before: Status, after: Status, change: Change | None, *, verdict: Verdict, at: datetime, policy: Policy
 ) -> None:
     """What holds of every single step, whatever the reference says."""
-    assert (change is not None) == (before.status is not after.status), "a change if and only if it differs"
-    if change is None:
+    again = before.fresh and not after.fresh and before.status is after.status is Verdict.DOWN
+    differs = before.status is not after.status
+    assert (change is not None) == (differs or again), "a change if it differs, or is down after a pause as before"
+    if not differs:
         assert after.since == before.since
     else:
         assert (change.before, change.after, change.at) == (before.status, after.status, after.since)

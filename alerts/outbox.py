@@ -1,0 +1,99 @@
+"""News becomes messages: rows, written in the transaction of what they tell of, and sent afterwards.
+
+Storms: where more comes to one channel than a person can read, what follows is gathered into one message with a list.
+It is held until nothing new has come for QUIET, but no longer than MOST_HOLD.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.db.models import Count
+
+from alerts.facts import Facts
+from alerts.models import Delivery, DeliveryItem
+from incidents.models import Incident
+
+STORM_SIZE = 2
+"""Messages that one channel gets one by one within STORM_WINDOW."""
+STORM_WINDOW = timedelta(seconds=60)
+QUIET = timedelta(seconds=10)
+MOST_HOLD = timedelta(seconds=60)
+TRIED_FOR = timedelta(hours=24)
+
+State = Delivery.State
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One piece of news and the channels it goes to. `source` names it for ever: no channel is told of it twice."""
+
+    source: str
+    facts: Facts
+    channel_ids: Iterable[int]
+    incident: Incident | None = None
+
+
+def put(pieces: Sequence[Piece], *, now: datetime) -> None:
+    """Inside the transaction that makes the news, and under its lock: nobody else adds messages meanwhile."""
+    by_channel: dict[int, list[Piece]] = defaultdict(list)
+    for piece in pieces:
+        for channel_id in piece.channel_ids:
+            by_channel[channel_id].append(piece)
+    if not by_channel:
+        return
+    gathering = {
+        delivery.channel_id: delivery
+        for delivery in Delivery.objects.select_for_update()
+        .filter(channel__in=by_channel, state=State.GATHERING)
+        .order_by("pk")
+    }
+    recent = dict(
+        Delivery.objects.filter(channel__in=by_channel, created_at__gt=now - STORM_WINDOW)
+        .values_list("channel")
+        .annotate(Count("pk"))
+    )
+    made: list[Delivery] = []
+    items: list[DeliveryItem] = []
+    for channel_id, told in by_channel.items():
+        delivery = gathering.get(channel_id)
+        if delivery is not None:
+            delivery.next_try_at = min(delivery.created_at + MOST_HOLD, now + QUIET)
+            groups = [(delivery, told)]
+        elif recent.get(channel_id, 0) + len(told) > STORM_SIZE:
+            groups = [(_message(channel_id, State.GATHERING, now, after=QUIET), told)]
+        else:
+            groups = [(_message(channel_id, State.WAITING, now), [piece]) for piece in told]
+        for message, pieces_of in groups:
+            if message is not delivery:
+                made.append(message)
+            items += [_item(message, piece, now) for piece in pieces_of]
+    Delivery.objects.bulk_update(gathering.values(), ["next_try_at"])
+    Delivery.objects.bulk_create(made)
+    DeliveryItem.objects.bulk_create(items)
+
+
+def _message(
+    channel_id: int, state: Delivery.State, now: datetime, *, after: timedelta = timedelta()
+) -> Delivery:
+    return Delivery(
+        channel_id=channel_id,
+        created_at=now,
+        state=state,
+        next_try_at=now + after,
+        give_up_at=now + after + TRIED_FOR,
+    )
+
+
+def _item(delivery: Delivery, piece: Piece, now: datetime) -> DeliveryItem:
+    return DeliveryItem(
+        delivery=delivery,
+        channel_id=delivery.channel_id,
+        source=piece.source,
+        incident=piece.incident,
+        facts=piece.facts.as_json(),
+        at=now,
+    )

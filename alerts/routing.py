@@ -1,0 +1,62 @@
+"""Which channels are told of which monitors."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+
+from django.db import connection
+
+# Each branch goes from the monitors by an index. One join of all of them by OR would look at every channel there is.
+# A person's channel reaches no further than the person: whoever left a project is told nothing more of it.
+_ROUTES = """
+    WITH monitor AS (
+        SELECT id, owner_id, project_id FROM monitors_monitor WHERE id = ANY(%(monitors)s)
+    ), route AS (
+        SELECT monitor.id AS monitor_id, channel.id AS channel_id
+          FROM monitor JOIN alerts_alertchannel AS channel ON channel.owner_id = monitor.owner_id
+         WHERE channel.scope = 'all' AND channel.project_id IS NULL
+        UNION ALL
+        SELECT monitor.id, channel.id
+          FROM monitor JOIN alerts_alertchannel AS channel ON channel.project_id = monitor.project_id
+         WHERE channel.scope = 'all'
+        UNION ALL
+        SELECT monitor.id, channel.id
+          FROM monitor JOIN alerts_alertchannel AS channel ON channel.scope_project_id = monitor.project_id
+          JOIN projects_membership AS place
+            ON place.project_id = monitor.project_id AND place.user_id = channel.owner_id
+         WHERE channel.scope = 'project'
+        UNION ALL
+        SELECT monitor.id, channel.id
+          FROM monitor JOIN alerts_alertchannel_monitors AS chosen ON chosen.monitor_id = monitor.id
+          JOIN alerts_alertchannel AS channel ON channel.id = chosen.alertchannel_id
+         WHERE channel.scope = 'chosen'
+           AND (channel.project_id = monitor.project_id
+                OR channel.project_id IS NULL
+                   AND (channel.owner_id = monitor.owner_id
+                        OR EXISTS (
+                            SELECT
+                              FROM projects_membership AS place
+                             WHERE place.project_id = monitor.project_id AND place.user_id = channel.owner_id
+                        )))
+    )
+    SELECT route.monitor_id, route.channel_id, channel.topics
+      FROM route
+      JOIN alerts_alertchannel AS channel ON channel.id = route.channel_id
+      JOIN accounts_user AS owner ON owner.id = channel.owner_id
+     WHERE channel.enabled AND owner.is_active
+     ORDER BY route.channel_id
+"""
+
+Routes = Mapping[int, Mapping[int, frozenset[str]]]
+"""Monitor id: channel id: the topics it is told of."""
+
+
+def routes_of(monitor_ids: Collection[int]) -> Routes:
+    """In one query, however many monitors."""
+    found: dict[int, dict[int, frozenset[str]]] = defaultdict(dict)
+    with connection.cursor() as cursor:
+        cursor.execute(_ROUTES, {"monitors": list(monitor_ids)})
+        for monitor_id, channel_id, topics in cursor.fetchall():
+            found[monitor_id][channel_id] = frozenset(topics)
+    return found

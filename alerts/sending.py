@@ -1,0 +1,168 @@
+"""Messages on their way: who sends which, and what is written of each try. Each function is one transaction.
+
+A try is claimed, made, and finished. A sender that dies in between leaves a lease, and when it ends the message is
+tried again, under the same key: it arrives at least once, and a receiver that minds can tell the repetition.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.db import connection, transaction
+from django.db.models import F, Q
+
+from alerts.facts import Facts
+from alerts.models import AlertChannel, Delivery, DeliveryItem
+from incidents.models import IncidentEvent
+
+LEASE = timedelta(seconds=90)
+"""Several times what a transport may take."""
+FIRST_RETRY = timedelta(seconds=10)
+LONGEST_RETRY = timedelta(hours=1)
+JITTER = 0.2
+KEPT = timedelta(days=90)
+
+State = Delivery.State
+Type = IncidentEvent.Type
+
+# A message waits for earlier ones of its channel about the same incident, as long as those are open: no recovery
+# overtakes its own outage. Of a channel one at a time, so that a slow one costs one sender. Healthy channels first.
+_CLAIM = """
+    UPDATE alerts_delivery AS delivery
+       SET state = 'waiting', leased_until = %(lease_end)s, attempts = delivery.attempts + 1
+      FROM (
+            SELECT candidate.id
+              FROM alerts_delivery AS candidate
+              JOIN alerts_alertchannel AS channel ON channel.id = candidate.channel_id
+             WHERE candidate.state IN ('gathering', 'waiting')
+               AND candidate.next_try_at <= %(now)s
+               AND (candidate.leased_until IS NULL OR candidate.leased_until <= %(now)s)
+               AND (channel.failures = 0 OR NOT %(healthy_only)s)
+               AND NOT EXISTS (
+                    SELECT
+                      FROM alerts_delivery AS other
+                     WHERE other.channel_id = candidate.channel_id
+                       AND other.state = 'waiting'
+                       AND other.leased_until > %(now)s
+               )
+               AND NOT EXISTS (
+                    SELECT
+                      FROM alerts_delivery AS earlier
+                      JOIN alerts_deliveryitem AS told ON told.delivery_id = earlier.id
+                      JOIN alerts_deliveryitem AS item ON item.incident_id = told.incident_id
+                     WHERE earlier.channel_id = candidate.channel_id
+                       AND earlier.id < candidate.id
+                       AND earlier.state IN ('gathering', 'waiting')
+                       AND item.delivery_id = candidate.id
+               )
+             ORDER BY channel.failures > 0, candidate.id
+             LIMIT 1
+               FOR UPDATE OF candidate SKIP LOCKED
+           ) AS chosen
+     WHERE delivery.id = chosen.id
+    RETURNING delivery.id, delivery.public_id, delivery.attempts, delivery.give_up_at, delivery.channel_id
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Try:
+    """The right to send a message once, until its lease ends."""
+
+    delivery_id: int
+    key: str
+    number: int
+    give_up_at: datetime
+    channel_id: int
+
+
+def claim(now: datetime, *, healthy_only: bool = False) -> Try | None:
+    """The next message that is due; None where there is none for now. Committed when this returns."""
+    with connection.cursor() as cursor:
+        cursor.execute(_CLAIM, {"now": now, "lease_end": now + LEASE, "healthy_only": healthy_only})
+        row = cursor.fetchone()
+    return None if row is None else Try(*row)
+
+
+def due(now: datetime, *, most: int) -> int:
+    """How many messages wait to be sent; counting ends at `most`."""
+    waiting = Delivery.objects.filter(
+        Q(leased_until=None) | Q(leased_until__lte=now),
+        state__in=[State.GATHERING, State.WAITING],
+        next_try_at__lte=now,
+    )
+    return waiting[:most].count()
+
+
+def load(claimed: Try) -> tuple[AlertChannel | None, list[Facts]]:
+    """Where it goes, and what it tells; no channel where it was deleted or may not be sent to any more."""
+    channel = AlertChannel.objects.filter(pk=claimed.channel_id, owner__is_active=True, enabled=True).first()
+    items = DeliveryItem.objects.filter(delivery=claimed.delivery_id).order_by("pk")
+    return channel, [Facts.from_json(facts) for facts in items.values_list("facts", flat=True)]
+
+
+def finish(
+    claimed: Try, *, delivered: bool, detail: str, retry: bool, now: datetime
+) -> Delivery.State | None:
+    """What came of a try: sent, waiting for the next one, or dead; None where it was claimed by somebody else since."""
+    with transaction.atomic():
+        held = Delivery.objects.select_for_update().filter(
+            pk=claimed.delivery_id, attempts=claimed.number, state=State.WAITING
+        )
+        delivery = held.first()
+        if delivery is None:
+            return None
+        delivery.leased_until = None
+        delivery.last_error = None if delivered else detail
+        if delivered:
+            delivery.state, delivery.done_at = State.SENT, now
+        elif not retry or now >= claimed.give_up_at:
+            delivery.state, delivery.done_at = State.DEAD, now
+        else:
+            delivery.next_try_at = now + backoff(claimed.number)
+        delivery.save(update_fields=["state", "leased_until", "last_error", "done_at", "next_try_at"])
+        channel = AlertChannel.objects.filter(pk=delivery.channel_id)
+        if delivered:
+            channel.update(failures=0, last_sent_at=now)
+        else:
+            channel.update(failures=F("failures") + 1)
+        _note(delivery, claimed, detail, now)
+    return State(delivery.state)
+
+
+def backoff(attempts: int) -> timedelta:
+    """How long to wait after so many failed tries: doubling, and spread, so that no crowd comes back at once."""
+    wait = min(FIRST_RETRY * int(2 ** min(attempts - 1, 20)), LONGEST_RETRY)
+    return wait * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311 - nobody gains by guessing it
+
+
+def delete_old(now: datetime) -> int:
+    """Forget what was done with long ago; incidents and their timelines stay."""
+    deleted, _ = Delivery.objects.filter(state__in=[State.SENT, State.DEAD], done_at__lt=now - KEPT).delete()
+    return deleted
+
+
+def _note(delivery: Delivery, claimed: Try, detail: str, now: datetime) -> None:
+    """Into the timeline of each incident that it tells of: that it arrived, that it fails, that it was given up."""
+    if delivery.state == State.WAITING and claimed.number > 1:
+        return  # said once, and again when it is over: tries in between are told by the delivery itself
+    channel = AlertChannel.objects.get(pk=delivery.channel_id)
+    state = State(delivery.state)
+    texts = {
+        State.SENT: f"An alert was taken by {channel}.",
+        State.WAITING: f"An alert to {channel} failed and will be tried again: {detail}",
+        State.DEAD: f"An alert to {channel} was given up after {claimed.number} tries: {detail}",
+    }
+    told = delivery.items.exclude(incident=None).order_by("incident").values_list("incident_id", flat=True)
+    IncidentEvent.objects.bulk_create(
+        IncidentEvent(
+            incident_id=incident_id,
+            type=Type.ALERT_SENT if state is State.SENT else Type.ALERT_FAILED,
+            at=now,
+            text=texts[state],
+            data={"delivery_id": delivery.public_id, "channel_id": channel.public_id},
+        )
+        for incident_id in told.distinct()
+        if incident_id is not None
+    )

@@ -1,0 +1,246 @@
+"""Status changes become incidents. The rows of StatusChange are the outbox, and this is their one consumer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from django.db import connection, transaction
+from django.db.models.functions import Now
+
+from checks.selectors import evidence_of
+from checks.spec import Verdict
+from core.clock import to_ms
+from core.db import try_hold
+from incidents.models import FlappingSpell, Incident, IncidentEvent
+from monitors.models import StatusChange
+
+BATCH = 1_000
+LOCK = "incidents"
+"""Held by whoever turns changes into incidents or incidents into news: one at a time, so that nothing is overtaken."""
+
+Type = IncidentEvent.Type
+Resolution = Incident.Resolution
+
+
+def consume(now: datetime, *, slow: Callable[[Sequence[StatusChange]], None]) -> int:
+    """Take in the oldest changes that nobody has taken in; how many they were, 0 also while somebody else does it.
+
+    `slow` is called in the same transaction with those of an up monitor that became slow, which are no incidents.
+    """
+    with transaction.atomic():
+        if not try_hold(LOCK):
+            return 0
+        changes = list(
+            StatusChange.objects.filter(processed_at=None)
+            .select_related("monitor", "monitor__project")
+            .order_by("id")[:BATCH]
+        )
+        if changes:
+            book = _open_book({change.monitor_id for change in changes})
+            for change in changes:
+                book.enter(change)
+            book.write()
+            slow([change for change in changes if _became_slow(change)])
+            StatusChange.objects.filter(pk__in=[change.pk for change in changes]).update(processed_at=now)
+    return len(changes)
+
+
+def close_deleted(now: datetime) -> None:
+    """End the incidents whose monitors are gone. A monitor knows nothing of them, so none can end with it."""
+    with transaction.atomic():
+        if not try_hold(LOCK):
+            return
+        gone = Incident.objects.filter(monitor=None, resolved_at=None).exclude(monitor_public_id="")
+        incidents = list(gone.select_for_update().order_by("pk"))
+        events = [_resolve(incident, Resolution.DELETED, now) for incident in incidents]
+        Incident.objects.bulk_update(incidents, ["resolved_at", "resolution", "look_again_at"])
+        IncidentEvent.objects.bulk_create(events)
+
+
+def follow_monitors() -> None:
+    """An open incident belongs to whom its monitor belongs to now, also after its monitor is deleted."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            UPDATE incidents_incident AS incident
+               SET owner_id = monitor.owner_id, project_id = monitor.project_id
+              FROM monitors_monitor AS monitor
+             WHERE monitor.id = incident.monitor_id
+               AND incident.resolved_at IS NULL
+               AND (incident.owner_id, incident.project_id)
+                   IS DISTINCT FROM (monitor.owner_id, monitor.project_id)
+            """
+        )
+
+
+def note_reasons(now: datetime) -> None:
+    """Where an open outage fails for another reason by now, say so in its timeline."""
+    with transaction.atomic():
+        if not try_hold(LOCK):
+            return
+        with connection.cursor() as cursor:
+            # The bound of time keeps this to the last partitions, whatever has not been checked for long.
+            cursor.execute(_LATEST_REASONS, {"now": now})
+            found = {row[0]: row[1:] for row in cursor.fetchall()}
+        incidents = list(Incident.objects.select_for_update().filter(pk__in=found).order_by("pk"))
+        events = []
+        for incident in incidents:
+            at, incident.reason_code, incident.detail = found[incident.pk]
+            events.append(
+                IncidentEvent(
+                    incident=incident,
+                    type=Type.REASON_CHANGED,
+                    at=at,
+                    text=f"It fails for another reason now: {incident.detail}",
+                    data={"reason_code": incident.reason_code},
+                )
+            )
+        Incident.objects.bulk_update(incidents, ["reason_code", "detail"])
+        IncidentEvent.objects.bulk_create(events)
+
+
+_LATEST_REASONS = """
+    SELECT incident.id, latest.checked_at, latest.reason_code, latest.detail
+      FROM incidents_incident AS incident
+      JOIN monitors_monitorstate AS state ON state.monitor_id = incident.monitor_id
+     CROSS JOIN LATERAL (
+            SELECT checked_at, reason_code, detail
+              FROM checks_checkresult AS result
+             WHERE result.monitor_id = incident.monitor_id
+               AND result.checked_at >= %(now)s - interval '1 day'
+               AND date_bin('1 hour', result.checked_at, '2000-01-01 00:00+00')
+                   = date_bin('1 hour', state.last_checked_at, '2000-01-01 00:00+00')
+               AND result.checked_at <= state.last_checked_at
+               AND result.verdict = 'down'
+             ORDER BY checked_at DESC
+             LIMIT 1
+           ) AS latest
+     WHERE incident.resolved_at IS NULL
+       AND state.status = 'down'
+       AND latest.checked_at > incident.confirmed_at
+       AND latest.reason_code IS DISTINCT FROM incident.reason_code
+"""
+
+
+def _became_slow(change: StatusChange) -> bool:
+    return (
+        change.kind == StatusChange.Kind.STATUS
+        and change.after == Verdict.SLOW
+        and change.before != Verdict.DOWN
+    )
+
+
+@dataclass(slots=True)
+class _Book:
+    """Incidents as they are entered, and what is to be written of them."""
+
+    open: dict[int, Incident]
+    made: list[Incident] = field(default_factory=list)
+    confirmed: dict[tuple[int, int, datetime], Incident] = field(default_factory=dict)
+    resolved: list[Incident] = field(default_factory=list)
+    events: list[IncidentEvent] = field(default_factory=list)
+    turned: dict[int, datetime] = field(default_factory=dict)
+    paused: list[int] = field(default_factory=list)
+
+    def enter(self, change: StatusChange) -> None:
+        """One change, after all that came before it."""
+        if change.kind == StatusChange.Kind.PAUSED:
+            self._close(change, Resolution.PAUSED)
+            self.paused.append(change.monitor_id)
+        elif change.kind == StatusChange.Kind.STATUS and change.after == Verdict.DOWN:
+            self._begin(change)
+        elif change.kind == StatusChange.Kind.STATUS:
+            self._close(change, Resolution.RECOVERED)
+
+    def _begin(self, change: StatusChange) -> None:
+        if change.monitor_id in self.open:
+            return
+        monitor = change.monitor
+        incident = Incident(
+            owner_id=monitor.owner_id,
+            project_id=monitor.project_id,
+            monitor=monitor,
+            monitor_public_id=monitor.public_id,
+            name=monitor.name or monitor.url[:200] or monitor.public_id,
+            reason_code=change.reason_code,
+            detail=change.detail,
+            claim=change.claim,
+            started_at=min(change.failing_since or change.at, change.at),
+            confirmed_at=change.at,
+        )
+        self.open[change.monitor_id] = incident
+        self.made.append(incident)
+        if change.claim is not None:
+            self.confirmed[change.monitor_id, change.claim, change.at] = incident
+        self.turned[change.monitor_id] = change.at
+        self.events += [
+            IncidentEvent(
+                incident=incident,
+                type=Type.FIRST_FAILURE,
+                at=incident.started_at,
+                text="The first check failed.",
+            ),
+            IncidentEvent(
+                incident=incident,
+                type=Type.CONFIRMED,
+                at=change.at,
+                text=f"It is down: {change.detail or change.reason_code}",
+                data={"reason_code": change.reason_code},
+            ),
+        ]
+
+    def _close(self, change: StatusChange, resolution: Resolution) -> None:
+        incident = self.open.pop(change.monitor_id, None)
+        if incident is None:
+            return
+        self.events.append(_resolve(incident, resolution, change.at))
+        self.turned[change.monitor_id] = change.at
+        if incident.pk is not None:
+            self.resolved.append(incident)
+
+    def write(self) -> None:
+        found = evidence_of(list(self.confirmed))
+        for check, incident in self.confirmed.items():
+            incident.evidence = found.get(check[:2])
+        Incident.objects.bulk_update(self.resolved, ["resolved_at", "resolution", "look_again_at"])
+        # Those that were closed before these were opened are written by now: at most one is open at a time.
+        Incident.objects.bulk_create(self.made)
+        IncidentEvent.objects.bulk_create(self.events)
+        # A monitor that is paused has settled: nothing of it changes until somebody resumes it.
+        FlappingSpell.objects.filter(monitor__in=self.paused, ended_at=None).update(ended_at=Now())
+        spells = list(FlappingSpell.objects.filter(monitor__in=self.turned, ended_at=None))
+        for spell in spells:
+            spell.last_change_at = max(spell.last_change_at, self.turned[spell.monitor_id])
+        FlappingSpell.objects.bulk_update(spells, ["last_change_at"])
+
+
+def _open_book(monitor_ids: set[int]) -> _Book:
+    held = Incident.objects.select_for_update().order_by("pk")
+    found = held.filter(monitor__in=monitor_ids, resolved_at=None)
+    return _Book({incident.monitor_id: incident for incident in found if incident.monitor_id is not None})
+
+
+_ENDINGS = {
+    Resolution.RECOVERED: "It has recovered.",
+    Resolution.PAUSED: "The monitor was paused.",
+    Resolution.DELETED: "The monitor was deleted.",
+}
+
+
+def _resolve(incident: Incident, resolution: Resolution, at: datetime) -> IncidentEvent:
+    """Resolve it, to be saved by the caller, and the line of its timeline."""
+    incident.resolved_at = max(at, incident.confirmed_at or incident.started_at)
+    incident.resolution = resolution
+    incident.look_again_at = None
+    return IncidentEvent(
+        incident=incident,
+        type=Type.RESOLVED,
+        at=incident.resolved_at,
+        text=_ENDINGS[resolution],
+        data={
+            "resolution": resolution.value,
+            "lasted_ms": to_ms(incident.resolved_at) - to_ms(incident.started_at),
+        },
+    )
