@@ -23,7 +23,7 @@ from core.errors import ApiError, ChannelLimit, NotFound, ValidationFailed
 from core.ids import random_text
 from monitors.models import Monitor, MonitorState
 from monitors.services import permits_host
-from projects import access
+from projects import access, places
 from projects.access import Caller
 from projects.models import Project
 
@@ -46,8 +46,7 @@ def create_channel(
     config = _configured(kind, given, stored={})
     with transaction.atomic():
         monitors = _hold_monitors(caller, given)
-        project = access.hold_place(caller, given)
-        owner = caller.user if project is None else access.owner_of(project)
+        project, owner = places.place(caller, given)
         scope_project = _hold_scope_project(caller, given)
         channel = AlertChannel(owner=owner, project=project, created_at=now, kind=kind)
         channel.config, channel.hint = config, _hint(kind, config)

@@ -20,9 +20,8 @@ from monitors.models import LEASE_MARGIN, Monitor, MonitorState, StatusChange, d
 from monitors.registrations import hold_registration
 from monitors.selectors import get_monitor
 from monitors.slots import next_slot
-from projects import access
+from projects import places
 from projects.access import Caller
-from projects.models import Project
 
 FIRST_CLAIM = 1
 MAX_MUTE_MINUTES = 10_080
@@ -37,7 +36,7 @@ def permits_host(host: str) -> bool:
 def draft_of(caller: Caller, given: Mapping[str, Any]) -> Draft:
     """The draft that creating from `given` would store, for a test run; a heartbeat has nothing to run."""
     with transaction.atomic():
-        _, owner = _place(caller, given)
+        _, owner = places.place(caller, given)
     draft = drafts.complete(given, floor_sec=owner.plan.min_interval_sec, permits_host=permits_host)
     if draft.type is MonitorType.HEARTBEAT:
         raise ValidationFailed("a heartbeat is pinged, so there is nothing to test.", field="type")
@@ -51,7 +50,7 @@ def create_monitor(caller: Caller, given: Mapping[str, Any], *, now: datetime) -
     first check: it waits for its first ping.
     """
     with transaction.atomic():
-        project, owner = _place(caller, given)
+        project, owner = places.place(caller, given)
         draft = drafts.complete(given, floor_sec=owner.plan.min_interval_sec, permits_host=permits_host)
         _take_room(owner)
         domain = watched_domain(draft)
@@ -86,7 +85,7 @@ def update_monitor(caller: Caller, public_id: str, given: Mapping[str, Any], *, 
         monitor, state = _lock(caller, public_id)
         project, owner = (monitor.project, monitor.owner)
         if "project_id" in given:
-            project, owner = _place(caller, given, keeping=monitor)
+            project, owner = places.place(caller, given, keeping=monitor.owner)
             if owner.pk != monitor.owner_id:
                 _take_room(owner)
         before = monitor.draft
@@ -162,16 +161,6 @@ def _lock(caller: Caller, public_id: str) -> tuple[Monitor, MonitorState]:
     if state is None:
         raise NotFound
     return get_monitor(caller, public_id), state
-
-
-def _place(
-    caller: Caller, given: Mapping[str, Any], *, keeping: Monitor | None = None
-) -> tuple[Project | None, User]:
-    """The project a monitor goes into, held, and the account it counts against."""
-    project = access.hold_place(caller, given)
-    if project is None:
-        return None, caller.user if keeping is None else keeping.owner
-    return project, access.owner_of(project)
 
 
 def _take_room(owner: User) -> None:

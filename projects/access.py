@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from django.db.models import Model, Q, QuerySet
 
 from accounts.models import User
-from core.errors import ApiError, Forbidden, NotFound, SessionRequired, Unauthorized, ValidationFailed
+from core.errors import Forbidden, NotFound, SessionRequired, Unauthorized
 from projects.models import Membership, Project, Role
 
 if TYPE_CHECKING:  # workers ask for projects too, and have no use for DRF
@@ -97,27 +97,6 @@ def hold_project(
     if not projects.filter(pk=get_project(caller, public_id, roles=roles).pk).exists():
         raise NotFound
     return get_project(caller, public_id, roles=roles)
-
-
-def hold_place(caller: Caller, given: Mapping[str, Any]) -> Project | None:
-    """The project that `project_id` puts something into, held; None where it is its owner's own (decisions 5, 43).
-
-    The project is not deleted, nor the caller removed from it, before the transaction ends.
-    """
-    wanted = given.get("project_id")
-    if caller.project is not None:
-        if "project_id" in given and wanted != caller.project.public_id:
-            raise ValidationFailed("a project token works in its own project only.", field="project_id")
-        try:
-            return hold_project(caller, caller.project.public_id)
-        except ApiError:
-            raise Unauthorized from None  # the project has just gone, and its tokens with it
-    if wanted is None:
-        return None
-    try:
-        return hold_project(caller, wanted)
-    except ApiError:
-        raise ValidationFailed("you have no such project.", field="project_id") from None
 
 
 def owner_of(project: Project) -> User:
