@@ -44,7 +44,7 @@ _ROUTES = """
       FROM route
       JOIN alerts_alertchannel AS channel ON channel.id = route.channel_id
       JOIN accounts_user AS owner ON owner.id = channel.owner_id
-     WHERE channel.enabled AND owner.is_active
+     WHERE channel.enabled AND channel.confirmed_at IS NOT NULL AND owner.is_active
      ORDER BY route.channel_id
 """
 

@@ -97,7 +97,9 @@ def due(now: datetime, *, most: int) -> int:
 
 def load(claimed: Try) -> tuple[AlertChannel | None, list[Facts]]:
     """Where it goes, and what it tells; no channel where it was deleted or may not be sent to any more."""
-    channel = AlertChannel.objects.filter(pk=claimed.channel_id, owner__is_active=True, enabled=True).first()
+    channel = AlertChannel.objects.filter(
+        pk=claimed.channel_id, owner__is_active=True, enabled=True, confirmed_at__isnull=False
+    ).first()
     items = DeliveryItem.objects.filter(delivery=claimed.delivery_id).order_by("pk")
     return channel, [Facts.from_json(facts) for facts in items.values_list("facts", flat=True)]
 
@@ -107,6 +109,10 @@ def finish(
 ) -> Delivery.State | None:
     """What came of a try: sent, waiting for the next one, or dead; None where it was claimed by somebody else since."""
     with transaction.atomic():
+        channel = AlertChannel.objects.filter(pk=claimed.channel_id)
+        # The channel before its deliveries, as whoever deletes it holds them.
+        if not channel.select_for_update(no_key=True).exists():
+            return None
         held = Delivery.objects.select_for_update().filter(
             pk=claimed.delivery_id, attempts=claimed.number, state=State.WAITING
         )
@@ -122,7 +128,6 @@ def finish(
         else:
             delivery.next_try_at = now + backoff(claimed.number)
         delivery.save(update_fields=["state", "leased_until", "last_error", "done_at", "next_try_at"])
-        channel = AlertChannel.objects.filter(pk=delivery.channel_id)
         if delivered:
             channel.update(failures=0, last_sent_at=now)
         else:
