@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from django.db.models import QuerySet
 
 from alerts import selectors
 from alerts.models import Delivery
+from alerts.outbox import TRIED_FOR
 from core.errors import NotDead
 from projects.access import Caller
-
-TRIED_FOR = timedelta(hours=24)
 
 
 def replay(caller: Caller, channel_id: str, delivery_id: str, *, now: datetime) -> Delivery:

@@ -7,10 +7,11 @@ It is held until nothing new has come for QUIET, but no longer than MOST_HOLD.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from django.db import connection
 from django.db.models import Count
 
 from alerts.facts import Facts
@@ -43,6 +44,8 @@ def put(pieces: Sequence[Piece], *, now: datetime) -> None:
     for piece in pieces:
         for channel_id in piece.channel_ids:
             by_channel[channel_id].append(piece)
+    for gone in by_channel.keys() - _hold_channels(by_channel):
+        del by_channel[gone]
     if not by_channel:
         return
     gathering = {
@@ -74,6 +77,16 @@ def put(pieces: Sequence[Piece], *, now: datetime) -> None:
     Delivery.objects.bulk_update(gathering.values(), ["next_try_at"])
     Delivery.objects.bulk_create(made)
     DeliveryItem.objects.bulk_create(items)
+
+
+def _hold_channels(channel_ids: Collection[int]) -> set[int]:
+    """Those that are still there, and stay until the transaction ends; whoever sends to them is not in the way."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT id FROM alerts_alertchannel WHERE id = ANY(%s) ORDER BY id FOR KEY SHARE",
+            [list(channel_ids)],
+        )
+        return {channel_id for (channel_id,) in cursor.fetchall()}
 
 
 def _message(

@@ -108,6 +108,10 @@ def finish(
 ) -> Delivery.State | None:
     """What came of a try: sent, waiting for the next one, or dead; None where it was claimed by somebody else since."""
     with transaction.atomic():
+        channel = AlertChannel.objects.filter(pk=claimed.channel_id)
+        # The channel before its deliveries, as whoever deletes it holds them.
+        if not channel.select_for_update(no_key=True).exists():
+            return None
         held = Delivery.objects.select_for_update().filter(
             pk=claimed.delivery_id, attempts=claimed.number, state=State.WAITING
         )
@@ -123,7 +127,6 @@ def finish(
         else:
             delivery.next_try_at = now + backoff(claimed.number)
         delivery.save(update_fields=["state", "leased_until", "last_error", "done_at", "next_try_at"])
-        channel = AlertChannel.objects.filter(pk=delivery.channel_id)
         if delivered:
             channel.update(failures=0, last_sent_at=now)
         else:

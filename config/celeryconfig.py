@@ -28,7 +28,6 @@ task_routes = {
     "monitors.tasks.first_check": {"queue": "interactive"},
     "monitors.tasks.check_draft": {"queue": "interactive"},
     "monitors.tasks.refresh_registrations": {"queue": "probes"},
-    "alerts.tasks.*": {"queue": "alerts"},
     # They may take a minute, and the dispatcher has two threads.
     "checks.tasks.*": {"queue": "probes"},
 }

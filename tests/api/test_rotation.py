@@ -188,10 +188,11 @@ def test_broken_off_and_started_again(
 
 def test_channels_are_sent_to_as_before(settings: Settings, user: User) -> None:
     channel = make_channel(user, url="https://hooks.example.com/x", secret="correct horse battery")
+    before = channel.config
     settings.ENCRYPTION_KEYS = (new := make_key(), settings.ENCRYPTION_KEYS[0])
     assert "alerts.AlertChannel.sealed_config: 2 re-encrypted" in rotate()
     settings.ENCRYPTION_KEYS = (new,)
-    assert AlertChannel.objects.get(pk=channel.pk).config == channel.config
+    assert AlertChannel.objects.get(pk=channel.pk).config == before
     assert AlertChannel.objects.exclude(pk=channel.pk).get().config == {"address": user.email}
 
 

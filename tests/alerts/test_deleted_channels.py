@@ -1,0 +1,58 @@
+"""A channel may go at any moment: while news is put on its way there, and while a message is being sent."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+from django.db import transaction
+
+from alerts import outbox, sending
+from alerts.channels import delete_channel
+from alerts.facts import Facts, News
+from alerts.models import AlertChannel, Delivery
+from core.clock import to_ms
+from projects.access import Caller
+from tests.makers import NOON, at_once, make_channel, make_delivery, make_user
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def test_deleted_while_news_comes_and_messages_are_sent() -> None:
+    user = make_user()
+    for turn in range(8):
+        going, staying = make_channel(user), make_channel(user)
+        for channel in (going, staying):
+            make_delivery(channel)
+        tries = [sending.claim(NOON), sending.claim(NOON)]
+        channel_ids = [going.pk, staying.pk]
+
+        def put(number: int, turn: int = turn, channel_ids: list[int] = channel_ids) -> None:
+            facts = Facts(news=News.DOWN, at=to_ms(NOON))
+            with transaction.atomic():
+                outbox.put([outbox.Piece(f"news {turn} {number}", facts, channel_ids)], now=NOON)
+
+        finishes = [
+            partial(sending.finish, one, delivered=n > 0, detail="x", retry=True, now=NOON)
+            for n, one in enumerate(tries)
+            if one is not None
+        ]
+        at_once(
+            partial(delete_channel, Caller(user), going.public_id),
+            *finishes,
+            partial(put, 1),
+        )
+        assert not AlertChannel.objects.filter(pk=going.pk).exists()
+        assert not Delivery.objects.exclude(channel=staying).exists()
+        assert Delivery.objects.filter(channel=staying).count() >= 2
+        delete_channel(Caller(user), staying.public_id)
+
+
+def test_what_is_not_confirmed_is_not_sent_to() -> None:
+    channel = make_channel(make_user(), kind="email", address="other@example.com")
+    make_delivery(channel)
+    claimed = sending.claim(NOON)
+    assert claimed is not None
+    assert sending.load(claimed)[0] is None
+    AlertChannel.objects.filter(pk=channel.pk).update(confirmed_at=NOON)
+    assert sending.load(claimed)[0] == channel
