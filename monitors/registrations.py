@@ -41,18 +41,21 @@ def hold_registration(domain: str, *, now: datetime) -> DomainRegistration:
     return registration
 
 
+# Chosen in a WITH, which is run once. A subquery may be run for each row that it is joined to, and then skips the row
+# that this statement has just updated, and chooses another, which nobody would look up before the end of its lease.
 _CLAIM = """
+    WITH due AS (
+        SELECT id
+          FROM monitors_domainregistration AS candidate
+         WHERE next_lookup_at <= %(now)s
+           AND EXISTS (SELECT FROM monitors_monitor WHERE registration_id = candidate.id AND enabled)
+         ORDER BY next_lookup_at, id
+         LIMIT 1
+           FOR UPDATE SKIP LOCKED
+    )
     UPDATE monitors_domainregistration AS registration
        SET next_lookup_at = %(lease_end)s
-      FROM (
-            SELECT id
-              FROM monitors_domainregistration AS candidate
-             WHERE next_lookup_at <= %(now)s
-               AND EXISTS (SELECT FROM monitors_monitor WHERE registration_id = candidate.id AND enabled)
-             ORDER BY next_lookup_at, id
-             LIMIT 1
-               FOR UPDATE SKIP LOCKED
-           ) AS due
+      FROM due
      WHERE registration.id = due.id
     RETURNING registration.id, registration.name
 """
