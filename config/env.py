@@ -78,7 +78,7 @@ class Env(BaseSettings):
     )
     encryption_keys: CommaSeparated = Field(
         default=(),
-        description="Comma-separated Fernet keys for secrets at rest (values of request headers). The first "
+        description="Comma-separated Fernet keys for secrets at rest (of monitors and alert channels). The first "
         "encrypts, all decrypt; `docs/operations.md` says how to change it. Required with `DATABASE_URL`.",
     )
     data_dir: Path = Field(
