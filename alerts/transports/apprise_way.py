@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterator
 from contextvars import ContextVar
 from functools import cache
+from html import escape
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import unquote
@@ -176,10 +177,10 @@ def send(url: str, message: Message) -> Outcome:
     token = _conversation.set(conversation)
     try:
         taken = plugin.notify(
-            title=uncalling(message.subject),
-            body=message.short,
+            title=_title(plugin, message),
+            body=_body(message),
             notify_type=NotifyType(message.level.value),
-            body_format=NotifyFormat.TEXT,
+            body_format=NotifyFormat.HTML,
             overflow=OverflowMode.TRUNCATE,
         )
     except Exception as error:  # noqa: BLE001 (140 authors' code, fed with whatever a receiver answers)
@@ -194,6 +195,18 @@ def send(url: str, message: Message) -> Outcome:
         return Outcome(delivered=True, detail=f"{name} took the message.")
     detail = _masked(conversation.last or "The message was not taken.", url)
     return Outcome(delivered=False, detail=f"{name}: {detail}", retry=not conversation.gone)
+
+
+def _title(plugin: Any, message: Message) -> str:
+    title = uncalling(message.subject)
+    # Where a service has no title, Apprise puts it before the body and takes it for what the body is.
+    return title if plugin.title_maxlen > 0 else escape(title)
+
+
+def _body(message: Message) -> str:
+    """As HTML, which Apprise makes plain text or Markdown of: of plain text it would break the link in Markdown."""
+    said, _, link = message.short.rpartition("\n")
+    return f'{escape(said)}<br><a href="{escape(link)}">{escape(link)}</a>'
 
 
 def _service(url: str) -> tuple[Service, str]:
@@ -228,6 +241,8 @@ def _plugin(url: str, *, thread: str) -> Any:
         targets = len(plugin)
     except Exception:  # noqa: BLE001
         raise ValueError(_how(service, scheme, plugin_class)) from None
+    if targets == 0:
+        raise ValueError(_how(service, scheme, plugin_class))
     if targets > MAX_TARGETS:
         raise ValueError(f"The URL names {targets} receivers; a channel may have {MAX_TARGETS}.")
     if service.own_host:
