@@ -102,13 +102,19 @@ def _request(method: str, url: str, **kwargs: Any) -> requests.Response:
     return conversation.request(method, url, **passed_on)
 
 
-def _verb(method: str) -> Any:
-    return lambda url, data=None, **kwargs: _request(method, url, data=data, **kwargs)
+def _verb(method: str, *, second: str) -> Any:
+    """As `requests` has it: the second argument may come without its name."""
+    return lambda url, value=None, **kwargs: _request(method, url, **{second: value} | kwargs)
 
 
 REQUESTS = SimpleNamespace(
     request=_request,
-    **{method.lower(): _verb(method) for method in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")},
+    get=_verb("GET", second="params"),
+    head=_verb("HEAD", second="params"),
+    delete=_verb("DELETE", second="params"),
+    post=_verb("POST", second="data"),
+    put=_verb("PUT", second="data"),
+    patch=_verb("PATCH", second="data"),
     codes=requests.codes,
     exceptions=requests.exceptions,
     RequestException=requests.RequestException,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import contextlib
+import gc
 import importlib.metadata
 import json
 import os
@@ -16,6 +18,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote_plus
 
 import pytest
 from pytest_django import Settings
@@ -26,7 +29,7 @@ from alerts.transports.services import BY_SCHEME, SERVICES, Service
 from tests.alerts import documents, samples
 from tests.alerts.samples import BASE_URL, DOWN, NOW, RECOVERED
 from tests.targets.certificates import Certificates
-from tests.targets.server import Hang, Repeat, Script, Site, TargetServer, answer, redirect
+from tests.targets.server import Hang, Repeat, Script, Seen, Site, TargetServer, answer, redirect
 
 TOKEN = "tk-4f6a0c81b2"
 ROOT = Path(__file__).parents[2]
@@ -58,6 +61,15 @@ OWN = [
         "workflows://{host}/WFID4f6a0c81b2/SIG4f6a0c81b2",
         "/workflows/WFID4f6a0c81b2/triggers/manual/paths/invoke",
     ),
+    (f"rockets://{'a' * 24}/{'b' * 43}@{{host}}/#room", f"/hooks/{'a' * 24}/{'b' * 43}"),
+    ("synologys://{host}/token-4f6a0c81b2", "/webapi/entry.cgi"),
+    ("nctalks://user:secret@{host}/room", "/ocs/v2.php/apps/spreed/api/v1/chat/room"),
+    ("barks://{host}/device-key", "/push"),
+    ("pushdeers://{host}/pushkey4f6a", "/message/push"),
+    (
+        "xmatters://api-key@{host}/a1b2c3d4-e5f6-4a7b-8c9d-0e1f2a3b4c5d",
+        "/api/integration/1/functions/a1b2c3d4-e5f6-4a7b-8c9d-0e1f2a3b4c5d/triggers",
+    ),
 ]
 
 
@@ -70,26 +82,36 @@ def test_a_message_arrives(targets: TargetServer, trusting: Certificates, url: s
     (request,) = site.seen
     assert request.method == "POST"
     assert request.path.startswith(path)
-    assert b"Shop checkout is down." in request.body
-    assert f"{BASE_URL}/incidents/{DOWN.incident_id}".encode() in request.body
-    assert b"apprise" not in request.body.lower()
+    said = unquote_plus(request.body.decode())
+    assert "Shop checkout is down." in said
+    assert f"{BASE_URL}/incidents/{DOWN.incident_id}" in said
+    assert "apprise" not in said.lower()
 
 
-REACHING = [
-    service.schemes[0]
-    for service in SERVICES
-    if service.own_host and service.schemes[0] in {url.partition(":")[0] for url, _ in OWN}
-]
+def test_a_message_that_takes_several_requests_arrives(targets: TargetServer, trusting: Certificates) -> None:
+    def homeserver(request: Seen) -> Script:
+        if "well-known" in request.path:
+            return [answer(404)]
+        known = {"user_id": "@me:home.example", "room_id": "!room:home.example", "event_id": "$1"}
+        return [answer(200, json.dumps(known).encode(), "Content-Type: application/json")]
+
+    site = targets.serve(homeserver, tls=trusting.good())
+    assert deliver(f"matrixs://access-token@127.0.0.1:{site.port}/!room:home.example").delivered
+    assert b"Shop checkout is down." in site.seen[-1].body
+    assert {request.header("authorization") for request in site.seen[1:]} == {"Bearer access-token"}
 
 
-@pytest.mark.parametrize("scheme", REACHING)
+# xMatters takes a name without a dot for one below xmatters.com.
+NAMED = [url for url, _ in OWN if not url.startswith("xmatters:")]
+
+
+@pytest.mark.parametrize("url", NAMED, ids=[url.partition(":")[0] for url in NAMED])
 def test_no_private_address_by_name(
-    targets: TargetServer, trusting: Certificates, settings: Settings, scheme: str
+    targets: TargetServer, trusting: Certificates, settings: Settings, url: str
 ) -> None:
     """A name is not judged before it is resolved, which is when the socket opens."""
     settings.ALLOWED_PRIVATE_NETWORKS = ()
     site = serve(targets, trusting, [answer()])
-    url = next(url for url, _ in OWN if url.startswith(f"{scheme}:"))
     outcome = deliver(url.format(host=f"localhost:{site.port}"))
     assert not outcome.delivered
     assert "private or reserved" in outcome.detail
@@ -494,3 +516,27 @@ def test_a_closed_port() -> None:
         port = closed.getsockname()[1]
     outcome = deliver(f"gotifys://127.0.0.1:{port}/Aa1-4f6a0c81b2.x")
     assert outcome.detail == "Gotify: The receiver refused the connection."
+
+
+ODD = (
+    "",
+    "x",
+    "/",
+    "a:b@c:99999/d",
+    "a:b@[::1",
+    "%00/%0a",
+    "a/b/c/d/e/f?g=h&i",
+    "é.example/☃",
+    "@@::/?to=,,",
+    "1/2/3",
+)
+
+
+@pytest.mark.parametrize("scheme", sorted(BY_SCHEME))
+def test_an_odd_url_is_refused_or_taken(scheme: str, recwarn: pytest.WarningsRecorder) -> None:
+    for odd in ODD:
+        url = f"{scheme}://{odd}"
+        with contextlib.suppress(ValueError):
+            apprise_way.check_url(url)
+    gc.collect()
+    assert not recwarn.list
