@@ -22,7 +22,7 @@ from core.clock import to_ms
 from core.db import try_hold
 from incidents import flapping, windows
 from incidents.consuming import LOCK
-from incidents.models import FlappingSpell, Incident, MaintenanceWindow
+from incidents.models import FlappingSpell, Incident, IncidentEvent, MaintenanceWindow
 from monitors.models import ExpiryWarning, StatusChange
 
 BATCH = 2_000
@@ -46,6 +46,7 @@ def announce(now: datetime) -> None:
         windows.roll_forward(now)
         _announce_settled(flapping.end_settled(now), now)
         _announce_due(now)
+        _announce_acknowledged(now)
         _say_again([one for one in after_windows if one.resolved_at is None], now)
 
 
@@ -139,8 +140,33 @@ def _announce_due(now: datetime) -> None:
         else:
             incident.announced_at = now
             bulletin.say(incident, News.STILL_DOWN if incident.quiet else News.DOWN)
+        if incident.acknowledged_at is not None:  # before anybody heard of it: old news
+            incident.acknowledgement_announced_at = incident.acknowledgement_announced_at or now
         incident.quiet = incident.look_again_at = None
     _save(due)
+    bulletin.publish()
+
+
+def _announce_acknowledged(now: datetime) -> None:
+    """Who heard of an outage hears that somebody takes care of it; not afterwards, where silence is wanted now."""
+    incidents = list(
+        Incident.objects.select_for_update(of=["self"])
+        .filter(resolved_at=None, announced_at__isnull=False, acknowledged_at__isnull=False)
+        .filter(acknowledgement_announced_at=None)
+        .select_related("monitor", "monitor__project", "project")
+        .order_by("pk")[:BATCH]
+    )
+    if not incidents:
+        return
+    silences = Silences.of([incident.monitor for incident in incidents], now)
+    acknowledged = IncidentEvent.objects.filter(incident__in=incidents, type=IncidentEvent.Type.ACKNOWLEDGED)
+    by = {event.incident_id: event.data.get("by") for event in acknowledged}
+    bulletin = Bulletin(now)
+    for incident in incidents:
+        incident.acknowledgement_announced_at = now
+        if silences.reason(incident.monitor) is None:
+            bulletin.say(incident, News.ACKNOWLEDGED, by=by.get(incident.pk))
+    Incident.objects.bulk_update(incidents, ["acknowledgement_announced_at"], batch_size=500)
     bulletin.publish()
 
 
@@ -203,5 +229,7 @@ def _say_again(incidents: Sequence[Incident], now: datetime) -> None:
 
 def _save(incidents: Sequence[Incident]) -> None:
     Incident.objects.bulk_update(
-        incidents, ["announced_at", "closing_announced_at", "quiet", "look_again_at"], batch_size=500
+        incidents,
+        ["announced_at", "acknowledgement_announced_at", "closing_announced_at", "quiet", "look_again_at"],
+        batch_size=500,
     )

@@ -26,6 +26,7 @@ TOPICS = {
     News.DOWN: Topic.DOWN,
     News.STILL_DOWN: Topic.DOWN,
     News.FLAPPING: Topic.DOWN,
+    News.ACKNOWLEDGED: Topic.DOWN,
     News.RECOVERED: Topic.RECOVERED,
     News.PAUSED: Topic.RECOVERED,
     News.DELETED: Topic.RECOVERED,
@@ -39,6 +40,7 @@ _SAID = {
     News.DOWN: "that it is down",
     News.STILL_DOWN: "that it is still down",
     News.FLAPPING: "that it is flapping; nothing more is said until it has settled",
+    News.ACKNOWLEDGED: "that it was acknowledged",
     News.RECOVERED: "that it has recovered",
     News.PAUSED: "that the monitor was paused",
     News.DELETED: "that the monitor was deleted",
@@ -75,7 +77,7 @@ def monitor_facts(
     )
 
 
-def incident_facts(incident: Incident, news: News, at: datetime) -> Facts:
+def incident_facts(incident: Incident, news: News, at: datetime, *, by: str | None = None) -> Facts:
     """Of an incident with a monitor, or whose monitor is gone."""
     monitor = incident.monitor
     return Facts(
@@ -92,6 +94,7 @@ def incident_facts(incident: Incident, news: News, at: datetime) -> Facts:
         reason_code=incident.reason_code,
         detail=incident.detail,
         evidence=incident.evidence or {},
+        by=by,
     )
 
 
@@ -123,6 +126,7 @@ class _Said:
     incident: Incident
     news: News
     channel_ids: Collection[int] | None
+    by: str | None
 
 
 @dataclass(slots=True)
@@ -133,9 +137,16 @@ class Bulletin:
     said: list[_Said] = field(default_factory=list)
     unsaid: list[IncidentEvent] = field(default_factory=list)
 
-    def say(self, incident: Incident, news: News, *, channel_ids: Collection[int] | None = None) -> None:
-        """To these channels, or to all that want to hear of such news."""
-        self.said.append(_Said(incident, news, channel_ids))
+    def say(
+        self,
+        incident: Incident,
+        news: News,
+        *,
+        channel_ids: Collection[int] | None = None,
+        by: str | None = None,
+    ) -> None:
+        """To these channels, or to all that want to hear of such news; `by` whom it came about."""
+        self.said.append(_Said(incident, news, channel_ids, by))
 
     def hold_back(self, incident: Incident, reason: Incident.Quiet) -> None:
         incident.look_again_at = self.now + LOOK_AGAIN
@@ -165,7 +176,7 @@ class Bulletin:
                 data={"news": one.news.value, "channels": len(channel_ids)},
             )
             events.append(event)
-            facts = incident_facts(one.incident, one.news, self.now)
+            facts = incident_facts(one.incident, one.news, self.now, by=one.by)
             pieces.append(Piece(f"event:{event.public_id}", facts, channel_ids, one.incident))
         IncidentEvent.objects.bulk_create(events)
         put(pieces, now=self.now)

@@ -13,6 +13,7 @@ class News(StrEnum):
     DOWN = "down"
     STILL_DOWN = "still_down"  # when a silence ended: a maintenance window, or flapping
     REMINDER = "reminder"
+    ACKNOWLEDGED = "acknowledged"
     RECOVERED = "recovered"
     PAUSED = "paused"  # an outage is over for Pulsekeeper, since the monitor is paused
     DELETED = "deleted"
@@ -42,6 +43,7 @@ class Facts:
     detail: str | None = None
     evidence: dict[str, Any] = field(default_factory=dict)
     expires_at: int | None = None
+    by: str | None = None  # who acknowledged it
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self) | {"news": self.news.value}

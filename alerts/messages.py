@@ -67,6 +67,7 @@ _TAGS = {
     News.DOWN: "DOWN",
     News.STILL_DOWN: "STILL DOWN",
     News.REMINDER: "REMINDER",
+    News.ACKNOWLEDGED: "ACKNOWLEDGED",
     News.FLAPPING: "FLAPPING",
     News.SLOW: "SLOW",
     News.CERTIFICATE: "EXPIRES SOON",
@@ -85,10 +86,11 @@ _SENTENCES = {
     News.DOWN: "{name} is down.",
     News.STILL_DOWN: "{name} is still down.",
     News.REMINDER: "{name} is still down, and nobody has acknowledged it.",
+    News.ACKNOWLEDGED: "{by} has acknowledged that {name} is down.",
     News.RECOVERED: "{name} is up again.",
     News.PAUSED: "{name} was paused while it was down.",
     News.DELETED: "{name} was deleted while it was down.",
-    News.FLAPPING: "{name} goes up and down again and again. You hear of it when it settles.",
+    News.FLAPPING: "{name} is down again: it goes up and down all the time. You hear of it when it settles.",
     News.SETTLED: "{name} has settled and is up.",
     News.SLOW: "{name} answers, but slowly.",
     News.CERTIFICATE: "The certificate of {name} {expires}.",
@@ -106,6 +108,7 @@ _VERBS = {
     News.DOWN: ("is down", "are down"),
     News.STILL_DOWN: ("is still down", "are still down"),
     News.REMINDER: ("is still down", "are still down"),
+    News.ACKNOWLEDGED: ("is acknowledged", "are acknowledged"),
     News.FLAPPING: ("is flapping", "are flapping"),
     News.SLOW: ("is slow", "are slow"),
     News.CERTIFICATE: ("expires soon", "expire soon"),
@@ -194,7 +197,8 @@ def _expires(facts: Facts, now: datetime) -> str:
 
 
 def _sentence(facts: Facts, now: datetime) -> str:
-    return _SENTENCES[facts.news].format(name=_name(facts), expires=_expires(facts, now))
+    by = one_line(facts.by or "", limit=NAME_CHARS) or "Somebody"
+    return _SENTENCES[facts.news].format(name=_name(facts), expires=_expires(facts, now), by=by)
 
 
 def _when(facts: Facts, now: datetime) -> list[tuple[str, str]]:

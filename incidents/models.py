@@ -55,6 +55,7 @@ class Incident(models.Model):
     resolution = models.CharField(max_length=9, null=True, choices=Resolution.choices)
 
     announced_at = models.DateTimeField(null=True, help_text="When it was said to be down.")
+    acknowledgement_announced_at = models.DateTimeField(null=True)
     closing_announced_at = models.DateTimeField(null=True, help_text="When it was said to be over.")
     quiet = models.CharField(
         max_length=11, null=True, choices=Quiet.choices, help_text="Why nothing was said at the last look."

@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterator
 from contextvars import ContextVar
 from functools import cache
+from html import escape
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import unquote
@@ -101,13 +102,19 @@ def _request(method: str, url: str, **kwargs: Any) -> requests.Response:
     return conversation.request(method, url, **passed_on)
 
 
-def _verb(method: str) -> Any:
-    return lambda url, data=None, **kwargs: _request(method, url, data=data, **kwargs)
+def _verb(method: str, *, second: str) -> Any:
+    """As `requests` has it: the second argument may come without its name."""
+    return lambda url, value=None, **kwargs: _request(method, url, **{second: value} | kwargs)
 
 
 REQUESTS = SimpleNamespace(
     request=_request,
-    **{method.lower(): _verb(method) for method in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")},
+    get=_verb("GET", second="params"),
+    head=_verb("HEAD", second="params"),
+    delete=_verb("DELETE", second="params"),
+    post=_verb("POST", second="data"),
+    put=_verb("PUT", second="data"),
+    patch=_verb("PATCH", second="data"),
     codes=requests.codes,
     exceptions=requests.exceptions,
     RequestException=requests.RequestException,
@@ -176,10 +183,10 @@ def send(url: str, message: Message) -> Outcome:
     token = _conversation.set(conversation)
     try:
         taken = plugin.notify(
-            title=uncalling(message.subject),
-            body=message.short,
+            title=_title(plugin, message),
+            body=_body(message),
             notify_type=NotifyType(message.level.value),
-            body_format=NotifyFormat.TEXT,
+            body_format=NotifyFormat.HTML,
             overflow=OverflowMode.TRUNCATE,
         )
     except Exception as error:  # noqa: BLE001 (140 authors' code, fed with whatever a receiver answers)
@@ -194,6 +201,18 @@ def send(url: str, message: Message) -> Outcome:
         return Outcome(delivered=True, detail=f"{name} took the message.")
     detail = _masked(conversation.last or "The message was not taken.", url)
     return Outcome(delivered=False, detail=f"{name}: {detail}", retry=not conversation.gone)
+
+
+def _title(plugin: Any, message: Message) -> str:
+    title = uncalling(message.subject)
+    # Where a service has no title, Apprise puts it before the body and takes it for what the body is.
+    return title if plugin.title_maxlen > 0 else escape(title)
+
+
+def _body(message: Message) -> str:
+    """As HTML, which Apprise makes plain text or Markdown of: of plain text it would break the link in Markdown."""
+    said, _, link = message.short.rpartition("\n")
+    return f'{escape(said)}<br><a href="{escape(link)}">{escape(link)}</a>'
 
 
 def _service(url: str) -> tuple[Service, str]:
@@ -228,6 +247,8 @@ def _plugin(url: str, *, thread: str) -> Any:
         targets = len(plugin)
     except Exception:  # noqa: BLE001
         raise ValueError(_how(service, scheme, plugin_class)) from None
+    if targets == 0:
+        raise ValueError(_how(service, scheme, plugin_class))
     if targets > MAX_TARGETS:
         raise ValueError(f"The URL names {targets} receivers; a channel may have {MAX_TARGETS}.")
     if service.own_host:

@@ -13,21 +13,28 @@ from email.utils import parseaddr
 from typing import Any
 
 from django.conf import settings
+from django.core.exceptions import ValidationError
 from django.core.mail import EmailMultiAlternatives, get_connection
 from django.core.mail.backends.smtp import EmailBackend
+from django.core.validators import validate_email
 
 from alerts.messages import Message
 from alerts.transports.base import Outcome
 
 TOTAL_SEC = 30.0
+_NO_ENCODED_WORD = "=\u200b?"  # a name that looks like RFC 2047 would be decoded by whoever reads it
 
 
 def send(address: str, message: Message, *, key: str, now: datetime) -> Outcome:
+    try:
+        validate_email(address)
+    except ValidationError:  # stored by an older version, perhaps
+        return Outcome(delivered=False, detail="The address is no valid one.", retry=False)
     domain = parseaddr(settings.DEFAULT_FROM_EMAIL)[1].rpartition("@")[2] or "pulsekeeper"
     thread = f"<thread.{message.thread}@{domain}>"
     with _bounded_connection() as connection:
         mail = EmailMultiAlternatives(
-            message.subject,
+            message.subject.replace("=?", _NO_ENCODED_WORD),
             message.text,
             to=[address],
             connection=connection,
@@ -59,8 +66,6 @@ def send(address: str, message: Message, *, key: str, now: datetime) -> Outcome:
                 delivered=False,
                 detail=f"The mail server could not be used ({type(error).__name__}: {error})",
             )
-        except ValueError:  # of an address that no header may hold; `message` is ours
-            return Outcome(delivered=False, detail="The address is no valid one.", retry=False)
     return Outcome(delivered=True, detail="The mail server took the message.")
 
 

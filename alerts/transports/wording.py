@@ -25,7 +25,7 @@ def failure(error: Exception, *, seconds: float) -> str:
     causes = list(_causes(error))
     for cause in causes:
         if isinstance(cause, ssl.SSLCertVerificationError):
-            return f"The receiver's certificate is not valid: {cause.verify_message}."
+            return f"The receiver's certificate is not valid: {cause.verify_message.rstrip('.')}."
     if isinstance(error, requests.exceptions.SSLError):
         return "No TLS connection to the receiver could be made."
     if any(isinstance(cause, NameResolutionError) for cause in causes):

@@ -7,6 +7,7 @@ import os
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import django
 
@@ -46,12 +47,12 @@ DOWN = Facts(
 RECOVERED = replace(DOWN, news=News.RECOVERED, at=at(3, 16, 40), resolved_at=at(3, 16, 40))
 
 
-def other(number: int, name: str, facts: Facts = DOWN, **changes: object) -> Facts:
+def other(number: int, name: str, facts: Facts = DOWN, **changes: Any) -> Facts:
     changes = {"monitor_id": f"mon_{number:022d}", "incident_id": f"inc_{number:022d}"} | changes
-    return replace(facts, monitor=name, url=f"https://{number}.shop.example/", **changes)  # type: ignore[arg-type]
+    return replace(facts, monitor=name, url=f"https://{number}.shop.example/", **changes)
 
 
-TIMEOUT = {
+TIMEOUT: dict[str, Any] = {
     "reason_code": "timeout",
     "detail": "No answer within 10 s: the connection stood, and nothing came.",
 }

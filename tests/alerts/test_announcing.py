@@ -15,6 +15,7 @@ from alerts.outbox import MOST_HOLD, QUIET
 from checks.spec import Verdict
 from incidents import consuming
 from incidents.models import Incident, MaintenanceWindow
+from incidents.services import acknowledge
 from monitors.expiry import warn_of_expiries
 from monitors.models import Monitor, MonitorState
 from monitors.services import delete_monitor, mute_monitor, update_monitor
@@ -113,6 +114,27 @@ def test_a_channel_hears_of_its_topics(owner: User, drive: Drive) -> None:
         ("reminder", ("reminder",)),
         ("recovered", ("recovered",)),
     }
+
+
+def test_an_acknowledgement_is_told_once(owner: User, channel: AlertChannel, drive: Drive) -> None:
+    monitor = drive.monitor(owner)
+    drive.check(monitor, DOWN, at(60))
+    drive.tick(at(61))
+    acknowledge(Caller(owner), Incident.objects.get().public_id, now=at(70))
+    assert news(drive.ticks(at(71), at(80), every=1)) == ["acknowledged"]
+    assert drive.facts[-1].by == owner.email
+
+
+def test_an_acknowledgement_of_what_nobody_was_told_of_is_not_told(
+    owner: User, channel: AlertChannel, drive: Drive
+) -> None:
+    monitor = drive.monitor(owner)
+    window(owner, 50, 900)
+    drive.check(monitor, DOWN, at(60))
+    drive.tick(at(61))
+    acknowledge(Caller(owner), Incident.objects.get().public_id, now=at(70))
+    assert drive.ticks(at(71), at(200), every=10) == []
+    assert news(drive.ticks(at(900), at(950), every=10)) == ["still_down"]
 
 
 def test_pause_and_deletion_are_told_as_ends(owner: User, channel: AlertChannel, drive: Drive) -> None:

@@ -40,6 +40,12 @@ SINGLE = [
         "Shop checkout is still down, and nobody has acknowledged it.",
         Level.FAILURE,
     ),
+    (
+        replace(DOWN, news=News.ACKNOWLEDGED, by="kim@example.com"),
+        "[ACKNOWLEDGED] Shop checkout",
+        "kim@example.com has acknowledged that Shop checkout is down.",
+        Level.WARNING,
+    ),
     (RECOVERED, "[RECOVERED] Shop checkout", "Shop checkout is up again.", Level.SUCCESS),
     (
         replace(RECOVERED, news=News.PAUSED),
@@ -56,7 +62,7 @@ SINGLE = [
     (
         replace(DOWN, news=News.FLAPPING),
         "[FLAPPING] Shop checkout",
-        "Shop checkout goes up and down again and again. You hear of it when it settles.",
+        "Shop checkout is down again: it goes up and down all the time. You hear of it when it settles.",
         Level.WARNING,
     ),
     (

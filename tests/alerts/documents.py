@@ -1,0 +1,34 @@
+"""Writes the services into docs/alerts.md, between its markers: `python -m tests.alerts.documents`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import django
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "alerts.md"
+START, END = "<!-- services -->", "<!-- /services -->"
+
+
+def with_services(text: str) -> str:
+    """The document's text with the services as they are now. Raises ValueError where a marker is missing."""
+    from alerts.transports.apprise_way import load
+    from alerts.transports.services import SERVICES
+
+    before, rest = text[: text.index(START)], text[text.index(END) :]
+    rows = []
+    for service in sorted(SERVICES, key=lambda service: service.name.lower()):
+        plugin = load(service)
+        scheme = service.schemes[0]
+        form = plugin.templates[0].replace("{schema}", scheme)
+        also = "".join(f", `{other}://`" for other in service.schemes[1:])
+        rows.append(f"| [{service.name}]({plugin.setup_url}) | `{form}`{also} |")
+    table = "\n".join(["| service | URL |", "|---|---|", *rows])
+    return f"{before}{START}\n{table}\n{rest}"
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
+    django.setup()
+    DOCUMENT.write_text(with_services(DOCUMENT.read_text()))
