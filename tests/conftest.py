@@ -81,7 +81,7 @@ def pytest_runtest_setup() -> None:
     socket_allow_hosts(["127.0.0.1", "::1"], allow_unix_socket=True)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def clean_environment() -> dict[str, str]:
     """For processes that are to find no servers given, as on a fresh machine."""
     ours = ("DATABASE_URL", "REDIS_URL", "SECRET_KEY", "ENCRYPTION_KEYS", "DATA_DIR", "PORT")

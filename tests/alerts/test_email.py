@@ -2,57 +2,23 @@
 
 from __future__ import annotations
 
-import email
-import email.policy
 import socket
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from email.message import EmailMessage
-from typing import Any
+from dataclasses import replace
 
 import pytest
-from aiosmtpd.controller import Controller
-from aiosmtpd.smtp import SMTP, Envelope, Session
 from pytest_django import Settings
 
 from alerts.messages import Message, render
 from alerts.transports import Outcome, send
 from alerts.transports import email as transport
 from tests.alerts import samples
+from tests.alerts.inbox import Inbox, part
 from tests.alerts.samples import BASE_URL, DOWN, NOW, RECOVERED
 from tests.targets.server import Pause, Repeat, Script, TargetServer, Unasked
 
 ADDRESS = "ops@example.com"
-
-
-@dataclass
-class Inbox:
-    """A mail server's rules, and what it took."""
-
-    refuse_recipient: str | None = None
-    refuse_data: str | None = None
-    mails: list[EmailMessage] = field(default_factory=list)
-    recipients: list[list[str]] = field(default_factory=list)
-
-    async def handle_RCPT(  # noqa: N802
-        self, server: SMTP, session: Session, envelope: Envelope, address: str, options: list[str]
-    ) -> str:
-        if self.refuse_recipient:
-            return self.refuse_recipient
-        envelope.rcpt_tos.append(address)
-        return "250 OK"
-
-    async def handle_DATA(self, server: SMTP, session: Session, envelope: Envelope) -> str:  # noqa: N802
-        if self.refuse_data:
-            return self.refuse_data
-        assert isinstance(envelope.content, bytes)
-        mail = email.message_from_bytes(envelope.content, policy=email.policy.default)
-        assert isinstance(mail, EmailMessage)
-        self.mails.append(mail)
-        self.recipients.append(list(envelope.rcpt_tos))
-        return "250 OK"
 
 
 @pytest.fixture
@@ -67,31 +33,13 @@ def use_server(settings: Settings) -> Callable[[int], None]:
 
 @pytest.fixture
 def inbox(use_server: Callable[[int], None]) -> Iterator[Inbox]:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    inbox = Inbox()
-    with running(Controller(inbox, hostname="127.0.0.1", port=port)):
-        use_server(port)
+    with Inbox() as inbox:
+        use_server(inbox.port)
         yield inbox
-
-
-@contextmanager
-def running(controller: Controller) -> Iterator[None]:
-    controller.start()
-    try:
-        yield
-    finally:
-        controller.stop()
 
 
 def deliver(message: Message, *, key: str = "dlv_1", to: str = ADDRESS) -> Outcome:
     return send("email", {"address": to}, message, key=key, now=NOW)
-
-
-def part(mail: EmailMessage, kind: str) -> str:
-    found: Any = mail.get_body((kind,))
-    text: str = found.get_content()
-    return text
 
 
 @pytest.mark.parametrize("name", samples.SAMPLES)

@@ -4,75 +4,18 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 
 import psutil
 import pytest
-import requests
 
-from monitors.models import LEASE_MARGIN
-from tests.processes.up import ROOT, Start, Up
+from tests.processes.client import PASSWORD, Client, manage
+from tests.processes.up import Start, Up
 from tests.processes.waiting import until
 from tests.site import Site
 
 pytestmark = pytest.mark.xdist_group("up")
-
-PASSWORD = "correct horse battery"
-LEASE_SECONDS = LEASE_MARGIN.total_seconds() + 1  # with a timeout of one second
-
-
-class Client:
-    """Somebody with curl."""
-
-    def __init__(self, up: Up) -> None:
-        self._up = up
-        self._base = f"http://127.0.0.1:{up.port}/v1"
-        self._session = requests.Session()
-        answer = self.post("/sessions", {"email": "admin@example.com", "password": PASSWORD})
-        self._session.headers["Authorization"] = f"Bearer {answer['token']}"
-
-    def post(self, path: str, body: dict[str, Any]) -> Any:
-        response = self._session.post(self._base + path, json=body, timeout=30)
-        assert response.ok, response.text
-        return response.json()
-
-    def monitor(self, monitor_id: str) -> dict[str, Any]:
-        response = self._session.get(f"{self._base}/monitors/{monitor_id}", timeout=10)
-        assert response.ok, response.text
-        found: dict[str, Any] = response.json()
-        return found
-
-    def wait_for(self, monitor_id: str, status: str) -> dict[str, Any]:
-        until(lambda: self.monitor(monitor_id)["status"] == status, 30, f"the monitor is {status}")
-        return self.monitor(monitor_id)
-
-    def wait_for_another_check(self, monitor_id: str) -> None:
-        last = self.monitor(monitor_id)["last_checked_at"]
-        until(
-            lambda: self.monitor(monitor_id)["last_checked_at"] > last,
-            LEASE_SECONDS + 10,
-            "it is checked again within a lease, and the time that a restart takes",
-        )
-
-    def close(self) -> None:
-        self._session.close()
-
-
-def manage(up: Up, code: str, environment: dict[str, str]) -> str:
-    """Python on the running instance's database, by `manage.py shell`, as an operator would."""
-    done = subprocess.run(
-        [sys.executable, "manage.py", "shell", "--no-imports", "-c", code],
-        cwd=ROOT,
-        env={**environment, "DATA_DIR": str(up.data_dir)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
-    return done.stdout
 
 
 def stored(up: Up, environment: dict[str, str]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import subprocess
 
 import pytest
 
-from tests.processes.test_following import PASSWORD, manage
+from tests.processes.client import PASSWORD, manage
 from tests.processes.up import ROOT, Start, free_port
 
 pytestmark = pytest.mark.xdist_group("up")

@@ -1,0 +1,60 @@
+"""A mail server on loopback that keeps what it took."""
+
+from __future__ import annotations
+
+import email
+import email.policy
+import socket
+from email.message import EmailMessage
+from types import TracebackType
+from typing import Any, Self
+
+from aiosmtpd.controller import Controller
+from aiosmtpd.smtp import SMTP, Envelope, Session
+
+
+class Inbox:
+    """Takes all but what it is told to refuse. `mails` and `recipients` are in the order in which they came."""
+
+    def __init__(self) -> None:
+        self.refuse_recipient: str | None = None
+        self.refuse_data: str | None = None
+        self.mails: list[EmailMessage] = []
+        self.recipients: list[list[str]] = []
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port: int = free.getsockname()[1]
+        self._controller = Controller(self, hostname="127.0.0.1", port=self.port)
+
+    def __enter__(self) -> Self:
+        self._controller.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._controller.stop()
+
+    async def handle_RCPT(  # noqa: N802
+        self, server: SMTP, session: Session, envelope: Envelope, address: str, options: list[str]
+    ) -> str:
+        if self.refuse_recipient:
+            return self.refuse_recipient
+        envelope.rcpt_tos.append(address)
+        return "250 OK"
+
+    async def handle_DATA(self, server: SMTP, session: Session, envelope: Envelope) -> str:  # noqa: N802
+        if self.refuse_data:
+            return self.refuse_data
+        assert isinstance(envelope.content, bytes)
+        mail = email.message_from_bytes(envelope.content, policy=email.policy.default)
+        assert isinstance(mail, EmailMessage)
+        self.mails.append(mail)
+        self.recipients.append(list(envelope.rcpt_tos))
+        return "250 OK"
+
+
+def part(mail: EmailMessage, kind: str) -> str:
+    """The text of a mail that has one of that kind: `plain` or `html`."""
+    found: Any = mail.get_body((kind,))
+    text: str = found.get_content()
+    return text
