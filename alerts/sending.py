@@ -17,8 +17,8 @@ from alerts.facts import Facts
 from alerts.models import AlertChannel, Delivery, DeliveryItem
 from incidents.models import IncidentEvent
 
-LEASE = timedelta(seconds=90)
-"""Several times what a transport may take."""
+LEASE = timedelta(seconds=45)
+"""Longer than any transport may take."""
 FIRST_RETRY = timedelta(seconds=10)
 LONGEST_RETRY = timedelta(hours=1)
 JITTER = 0.2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
@@ -22,10 +23,17 @@ class Call:
         return json.loads(self.body)
 
 
-class Receiver:
-    """Answers 200 to all. `calls` are in the order in which they came."""
+class _Server(ThreadingHTTPServer):
+    request_queue_size = 128
 
-    def __init__(self) -> None:
+
+class Receiver:
+    """Answers 200 to all, or with the status that `answer` has for a call; for None it hangs up instead.
+
+    `calls` are in the order in which they came.
+    """
+
+    def __init__(self, answer: Callable[[Call], int | None] = lambda _: 200) -> None:
         self.calls: list[Call] = []
         calls = self.calls
 
@@ -33,15 +41,19 @@ class Receiver:
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 headers = dict(self.headers.items())
-                calls.append(Call(self.path, headers["Pulsekeeper-Delivery"], headers, body))
-                self.send_response(200)
+                call = Call(self.path, headers["Pulsekeeper-Delivery"], headers, body)
+                calls.append(call)
+                status = answer(call)
+                if status is None:
+                    return
+                self.send_response(status)
                 self.send_header("Content-Length", "0")
                 self.end_headers()
 
             def log_message(self, *args: Any) -> None:
                 """Quiet."""
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server = _Server(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
 
     def __enter__(self) -> Self:

@@ -18,7 +18,16 @@ from tests.faults.pinging import Attempt
 from tests.faults.script import DEADLINE_SEC, INTERVAL_SEC, TIMEOUT_MS, WITHIN_SEC
 from tests.faults.tenant import Watched
 
-KINDS = ("lost_changes", "double_results", "false_downs", "double_triggers", "late_monitors")
+KINDS = (
+    "lost_changes",
+    "double_results",
+    "false_downs",
+    "double_triggers",
+    "late_monitors",
+    "lost_alerts",
+    "double_alerts",
+    "overtaken_alerts",
+)
 AROUND_SEC = 5.0
 # Clocks are read, and the prober's loop turns, a little apart from when something came.
 BLUR_SEC = 0.3
@@ -62,14 +71,14 @@ class Account:
     events: Sequence[Event]
     faults: dict[str, list[str]] = field(default_factory=lambda: {kind: [] for kind in KINDS})
 
-    def fault(self, kind: str, watched: Watched, at: float, text: str) -> None:
+    def fault(self, kind: str, about: Watched | str, at: float, text: str) -> None:
         near = [
             f"{event.at - self.start:.1f} {event.text}"
             for event in self.events
             if abs(event.at - self.start - at) < AROUND_SEC
         ]
         self.faults[kind].append(
-            f"{kind}: {watched} at {at:.1f} s: {text}; around it: {', '.join(near) or 'nothing'}"
+            f"{kind}: {about} at {at:.1f} s: {text}; around it: {', '.join(near) or 'nothing'}"
         )
 
     def counts(self) -> dict[str, int]:

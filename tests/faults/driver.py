@@ -20,9 +20,11 @@ import django
 
 from config import readiness
 from config.embedded import embedded_servers, load_or_create_secrets
+from tests.alerts.receiver import Receiver
 from tests.faults.killing import RECOVERY_SECONDS, Killer
 from tests.faults.pinging import Job, Jobs
 from tests.faults.script import DEADLINE_SEC, LEASE_SEC, TIMEOUT_MS, WITHIN_SEC, Script, write_script
+from tests.faults.taking import Taker
 from tests.processes.tree import Tree
 from tests.processes.up import free_port
 
@@ -32,8 +34,10 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 # Any number of beats and workers may run at once, so more than one of them does.
-COUNTS = {"worker": 2, "beat": 2}
+COUNTS = {"worker": 2, "beat": 2, "interactive": 2}
 FIRST_STATUS_SECONDS = 60
+# The lease of a sender that was killed, what a message gathers in, and a few retries after that.
+ALERTS_SECONDS = 300
 
 
 def run(*, seed: int, seconds: float, monitors: int) -> dict[str, Any]:
@@ -67,6 +71,8 @@ def _serve(stack: ExitStack, folder: Path) -> None:
         REDIS_URL=found.redis_url,
         ALLOWED_PRIVATE_NETWORKS="127.0.0.0/8",
         THROTTLE_SCALE="0",
+        FLAPPING_CHANGES="100",  # of flapping monitors nothing would be said
+        FLAPPING_MINUTES="2",
         PORT=str(free_port()),
         DJANGO_SETTINGS_MODULE="config.settings",
     )
@@ -123,12 +129,15 @@ class Stage:
     def play(self, stack: ExitStack) -> Account:
         from monitors.models import LEASE_MARGIN
         from tests.faults.accounts import Account
-        from tests.faults.tenant import make_monitors
+        from tests.faults.news import account_for_alerts
+        from tests.faults.tenant import make_channels, make_monitors
 
         assert LEASE_MARGIN.total_seconds() + TIMEOUT_MS / 1000 == LEASE_SEC, (
             "the script's idea of a lease is old"
         )
         fleet = make_monitors(self._script.parts, port=self._target.port)
+        taker = Taker(self._script.seed)
+        make_channels(fleet, receiver=stack.enter_context(Receiver(taker)).url)
         port = int(os.environ["PORT"])
         jobs = Jobs(
             [
@@ -147,13 +156,17 @@ class Stage:
         jobs.begin(start)
         self.killer.note(f"started {len(fleet)} monitors, seed {self._script.seed}")
         recoveries = self._bouts(start)
+        taker.willing = True
         self._settle(fleet, start, recoveries[-1])
+        self._send_the_rest()
+        self.killer.note(str(taker))
         end = time.time() - start
         account = Account(start, end, recoveries, self.killer.events)
         jobs.stop()
         self._tree.stop()
         account.take(fleet, {job.part.number: job.attempts for job in jobs.jobs}, self._target.requests())
-        self.figures |= {"seed": self._script.seed, "seconds": round(end, 1)}
+        alerts = account_for_alerts(account, fleet, taker.tries)
+        self.figures |= {"alerts": alerts, "seed": self._script.seed, "seconds": round(end, 1)}
         return account
 
     def _bouts(self, start: float) -> list[float]:
@@ -180,6 +193,13 @@ class Stage:
         limit = max(recovered, last + DEADLINE_SEC) + WITHIN_SEC - (time.time() - start)
         settled = self.killer.tend(limit, enough=lambda: not _unsettled(fleet, start, recovered))
         self.killer.note("settled" if settled else "not settled in time")
+
+    def _send_the_rest(self) -> None:
+        """Until all that is to be said was taken, or has had the time to be so: the account has what is left."""
+        from tests.faults.news import unfinished
+
+        sent = self.killer.tend(ALERTS_SECONDS, enough=lambda: not unfinished())
+        self.killer.note("all is said" if sent else f"in {ALERTS_SECONDS} s not all was said: {unfinished()}")
 
     def _until(self, what: str, seconds: float, enough: Callable[[], bool]) -> None:
         if not self.killer.tend(seconds, enough=enough):

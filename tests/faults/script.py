@@ -125,7 +125,8 @@ def _blows(
     at = start
     while at < end:
         if not left:  # each has its turn before anyone has a second one
-            left = [*victims, "worker", *SERVERS]  # who holds the claims dies twice
+            # Who holds claims and who sends alerts die twice.
+            left = [*victims, "worker", "interactive", *SERVERS]
             dice.shuffle(left)
         kind = left.pop()
         if kind in SERVERS:

@@ -1,4 +1,7 @@
-"""The monitors of a faults run, made through the services that production uses. Import it where Django is set up."""
+"""The monitors and channels of a faults run, made through the services that production uses.
+
+Import it where Django is set up.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,15 @@ from datetime import timedelta
 
 from accounts.models import Plan
 from accounts.services import create_account
+from alerts.channels import create_channel
+from alerts.models import AlertChannel, Topic
 from core.clock import utc_now
-from monitors.models import MonitorState
+from monitors.models import Monitor, MonitorState
 from monitors.services import create_monitor
 from projects.access import Caller
 from tests.faults.script import GRACE_SEC, HEARTBEAT_SEC, INTERVAL_SEC, TIMEOUT_MS, Part
+
+SHARES = 40
 
 
 @dataclass(frozen=True)
@@ -60,3 +67,24 @@ def _make(caller: Caller, part: Part, *, port: int) -> Watched:
             claimed_at=None, slot_at=None, next_due_at=now + wait
         )
     return Watched(part, monitor.pk, monitor.public_id)
+
+
+def channels_of(part: Part) -> tuple[str, str]:
+    """The names of those that are told of it: one of all, and one of few, to which little is told in groups."""
+    return "all", f"share-{part.number % SHARES}"
+
+
+def make_channels(fleet: Sequence[Watched], *, receiver: str) -> None:
+    """Webhooks that are told of everything, each at a path of its name; nothing else is told of anything."""
+    owner = Monitor.objects.get(pk=fleet[0].monitor_id).owner
+    AlertChannel.objects.filter(owner=owner).delete()
+    shares: dict[str, list[str]] = {}
+    for watched in fleet:
+        _, share = channels_of(watched.part)
+        shares.setdefault(share, []).append(watched.public_id)
+    aims = {"all": {"monitors": "all"}} | {
+        share: {"monitors": "chosen", "monitor_ids": chosen} for share, chosen in shares.items()
+    }
+    for name, aim in aims.items():
+        given = {"kind": "webhook", "name": name, "url": f"{receiver}/{name}", "topics": Topic.values, **aim}
+        create_channel(Caller(owner), given, now=utc_now())
