@@ -50,6 +50,7 @@ def main() -> None:
     tasks.tick()
     while sender.send_next():
         pass
+    sender.sender().stop(grace_sec=30)  # what its threads have under way
 
 
 if __name__ == "__main__":
