@@ -30,8 +30,8 @@ else:
     SECRET_KEY, ENCRYPTION_KEYS = ENV.secret_key, ENV.encryption_keys
     DATABASES = {"default": dict(dj_database_url.parse(ENV.database_url or ""))}
     # A pool, not a connection per thread: worker threads give theirs back while they wait for the network.
-    # Looked at before it is handed out: one that died with its server would cost a batch its claims, for a lease.
-    DATABASES["default"]["CONN_HEALTH_CHECKS"] = True
+    # Ours looks at each before it is handed out: one that died with its server would cost a batch its claims.
+    DATABASES["default"]["ENGINE"] = "core.postgresql"
     DATABASES["default"]["OPTIONS"] = {
         "pool": {"min_size": 1, "max_size": 16, "timeout": 10},
         "prepare_threshold": 5,  # any number: it allows what `core.prepared` asks for, and Django prepares nothing

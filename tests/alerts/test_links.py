@@ -23,6 +23,7 @@ INCIDENT, MONITOR = incident_id(), monitor_id()
         ([Facts(News.SLOW, at=0, monitor="Shop", monitor_id=MONITOR)], f"/v1/monitors/{MONITOR}"),
         ([Facts(News.DOWN, at=0, incident_id=incident_id()) for _ in range(3)], "/v1/incidents"),
     ],
+    ids=["incident", "monitor", "group"],
 )
 def test_a_link_says_where_to_read_on(items: list[Facts], shown: str) -> None:
     text = render(items, key="dlv_1", base_url="http://testserver", now=utc_now()).text

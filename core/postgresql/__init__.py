@@ -1,0 +1,1 @@
+"""Django's backend for PostgreSQL, with a pool that gets over a restart of the server at once."""
