@@ -12,7 +12,7 @@ COMPILE := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.1
 help:
 	@echo 'make up     start Pulsekeeper on this machine (PORT, DATA_DIR, ADMIN_EMAIL, ADMIN_PASSWORD)'
 	@echo 'make test   all checks and tests'
-	@echo 'make faults kill parts of a running Pulsekeeper and account for every monitor (SECONDS_TO_RUN, MONITORS, SEED)'
+	@echo 'make faults kill parts of a running Pulsekeeper and account for every monitor and alert (SECONDS_TO_RUN, MONITORS, SEED)'
 	@echo 'make bench  what this machine carries (MONITORS, HEARTBEATS, WORKERS, SECONDS_TO_RUN)'
 	@echo 'make lock   pin the dependencies of pyproject.toml anew (UPGRADE=1: to their newest versions)'
 	@echo 'make clean  remove the virtualenv and caches; the data in .data stays'

@@ -12,6 +12,7 @@ import pytest
 from alerts import announcing, messages, sending
 from alerts.models import Delivery
 from checks.spec import Verdict
+from incidents import consuming
 from incidents.models import Incident
 from monitors.models import Monitor, StatusChange
 from tests.alerts.driving import Drive, at
@@ -28,7 +29,7 @@ PARTS = tuple(Part(number, "http", (Flip(0.0, up=True),)) for number in (3, 4))
 
 @dataclass
 class Run:
-    """Two outages, one of which is over: the others' pieces of news, each to two channels, and in groups."""
+    """Two outages, one of which is over: three pieces of news, each to two channels, some of it in a group."""
 
     fleet: list[Watched]
     tries: list[Try]
@@ -73,8 +74,6 @@ def run(db: None) -> Run:
 
 
 def consume(seconds: float) -> None:
-    from incidents import consuming
-
     consuming.consume(at(seconds), slow=lambda _: None)
     announcing.announce(at(seconds))
 
