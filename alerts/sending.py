@@ -27,8 +27,8 @@ KEPT = timedelta(days=90)
 State = Delivery.State
 Type = IncidentEvent.Type
 
-# A message waits for earlier ones of its channel about the same incident, as long as those are open: no recovery
-# overtakes its own outage. Of a channel one at a time, so that a slow one costs one sender. Healthy channels first.
+# A message waits for earlier ones of its channel about the same monitor, as long as those are open: no recovery
+# overtakes its own outage, nor what comes after it. Of a channel one at a time, so that a slow one costs one sender. Healthy channels first.
 # Chosen in a WITH, which is run once: a subquery may be run for each row that it is joined to, and then skips the row
 # that this statement has just updated, and chooses another.
 _CLAIM = """
@@ -49,13 +49,16 @@ _CLAIM = """
            )
            AND NOT EXISTS (
                 SELECT
-                  FROM alerts_delivery AS earlier
-                  JOIN alerts_deliveryitem AS told ON told.delivery_id = earlier.id
-                  JOIN alerts_deliveryitem AS item ON item.incident_id = told.incident_id
-                 WHERE earlier.channel_id = candidate.channel_id
+                  FROM alerts_deliveryitem AS item
+                  JOIN incidents_incident AS incident ON incident.id = item.incident_id
+                  JOIN incidents_incident AS same
+                    ON same.id = incident.id OR same.monitor_id = incident.monitor_id
+                  JOIN alerts_deliveryitem AS told ON told.incident_id = same.id
+                  JOIN alerts_delivery AS earlier ON earlier.id = told.delivery_id
+                 WHERE item.delivery_id = candidate.id
+                   AND told.channel_id = candidate.channel_id
                    AND earlier.id < candidate.id
                    AND earlier.state IN ('gathering', 'waiting')
-                   AND item.delivery_id = candidate.id
            )
          ORDER BY channel.failures > 0, candidate.id
          LIMIT 1

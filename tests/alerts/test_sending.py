@@ -156,6 +156,25 @@ def test_a_recovery_never_overtakes_its_outage(owner: User) -> None:
     assert claimed(at(151)).delivery_id == recovered.pk
 
 
+def test_the_next_outage_does_not_overtake_either(owner: User) -> None:
+    make_channel(owner)
+    drive = Drive()
+    monitor = drive.monitor(owner)
+    for second, verdict in ((60, DOWN), (700, UP), (1400, DOWN)):
+        drive.check(monitor, verdict, at(second))
+        consuming.consume(at(second), slow=lambda _: None)
+        announcing.announce(at(second))
+    down, recovered, again = Delivery.objects.order_by("pk")
+    tried(claimed(at(1400)), at(1400), delivered=True)
+    attempt = claimed(at(1401))
+    assert attempt.delivery_id == recovered.pk
+    assert tried(attempt, at(1401)) == "waiting"
+    assert claim(at(1402)) is None
+    recovered.refresh_from_db()
+    assert tried(claimed(recovered.next_try_at), at(1500), delivered=True) == "sent"
+    assert claimed(at(1501)).delivery_id == again.pk != down.pk
+
+
 def test_an_outage_that_was_given_up_holds_nothing_up(owner: User) -> None:
     make_channel(owner)
     incident = outage(Drive(), owner)
