@@ -42,6 +42,9 @@ class Site:
 
     class _Server(ThreadingHTTPServer):
         site: Site
+        request_queue_size = (
+            128  # many checks may come at once, and one that is turned away tries again a second later
+        )
 
     def __init__(self) -> None:
         self._server: Site._Server | None = None
