@@ -207,9 +207,14 @@ def _still_down_after(now: datetime) -> list[Incident]:
     """
     found: dict[int, Incident] = {}
     for window in MaintenanceWindow.objects.filter(current_ends_at__lte=now):
-        whose = Q(project=window.project) if window.project_id else Q(owner=window.owner_id)
+        if not window.all_monitors:
+            within = Q(monitor__in=window.monitors.all())
+        elif window.project_id is not None:
+            within = Q(monitor__project=window.project_id)
+        else:
+            within = Q(monitor__owner=window.owner_id)
         incidents = Incident.objects.filter(
-            whose, resolved_at=None, announced_at__lt=window.current_starts_at, monitor__isnull=False
+            within, resolved_at=None, announced_at__lt=window.current_starts_at
         ).select_related("monitor", "monitor__project", "project")
         by_monitor = {one.monitor_id: one for one in incidents if one.monitor_id is not None}
         assert window.current_ends_at is not None

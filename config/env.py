@@ -107,7 +107,7 @@ class Env(BaseSettings):
         default=None,
         description="Mail server, `smtp://user:password@host:587` (STARTTLS where a user is given), `smtps://…:465` "
         "(TLS) or `smtp://localhost:25`; `%`-escape what is special in a URL. Without it e-mails are printed to the "
-        "log of the web server, which is enough on one's own machine. Production gives it.",
+        "log, which is enough on one's own machine. Production gives it.",
     )
     email_from: str = Field(
         default="pulsekeeper@localhost", description="Sender of the e-mails, an address of yours."

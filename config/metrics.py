@@ -13,6 +13,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 
 import psycopg
 import redis
@@ -28,6 +29,8 @@ from prometheus_client.metrics_core import (
 )
 from prometheus_client.registry import Collector
 
+import alerts.metrics
+from alerts.backlog import oldest_alert
 from core import metrics as counted
 from core.addresses import client_address, is_forwarded_by_a_stranger
 from core.clock import utc_now
@@ -41,7 +44,7 @@ logger = logging.getLogger(__name__)
 FRESH_SEC = 5.0
 PATIENCE_SEC = 2
 MOST_DUE = 50_000  # are counted; more is a number that nobody needs to know exactly
-QUEUES = ("probes", "interactive", "dispatch")
+QUEUES = ("probes", "interactive", "dispatch", "alerts")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,15 +60,22 @@ LAG = Gauge("pulsekeeper_lag_seconds", "How long the longest overdue monitor has
 DUE = Gauge("pulsekeeper_due", f"Monitors that are due and not handed out yet, {MOST_DUE:,} at most.")
 TICK_AGE = Gauge("pulsekeeper_tick_age_seconds", "Since the last tick of the scheduler.")
 QUEUE_LENGTH = Gauge("pulsekeeper_queue_length", "Messages that no worker has taken yet.", ("queue",))
+ALERT_LAG = Gauge(
+    "pulsekeeper_alert_lag_seconds",
+    "How long the oldest alert has waited that could have gone out; 0 where none does.",
+)
 UNREACHABLE = Gauge(
     "pulsekeeper_unreachable",
     "1 where /metrics could not ask this source, and shows nothing of it.",
     ("source",),
 )
-GAUGES = (LAG, DUE, TICK_AGE, QUEUE_LENGTH, UNREACHABLE)
+GAUGES = (LAG, DUE, TICK_AGE, QUEUE_LENGTH, ALERT_LAG, UNREACHABLE)
 
 INSTRUMENTS: tuple[Counter | Histogram | Level, ...] = tuple(
-    value for _, value in inspect.getmembers(instruments) if isinstance(value, Counter | Histogram | Level)
+    value
+    for module in (instruments, alerts.metrics)
+    for _, value in inspect.getmembers(module)
+    if isinstance(value, Counter | Histogram | Level)
 )
 COUNTERS = tuple(each for each in INSTRUMENTS if isinstance(each, Counter))
 HISTOGRAMS = tuple(each for each in INSTRUMENTS if isinstance(each, Histogram))
@@ -121,16 +131,21 @@ def _of_database() -> list[Metric]:
     now = utc_now()
     with hasty_connection(patience_sec=PATIENCE_SEC) as database:
         waiting = backlog(database, now=now, most=MOST_DUE)
-    oldest, tick = waiting.oldest_due_at, waiting.last_tick_at
-    lag = 0.0 if oldest is None else (now - oldest).total_seconds()
+        alert = oldest_alert(database, now=now)
+    tick = waiting.last_tick_at
     found = [
-        GaugeMetricFamily(LAG.name, LAG.help, value=lag),
+        GaugeMetricFamily(LAG.name, LAG.help, value=_seconds(waiting.oldest_due_at, now)),
         GaugeMetricFamily(DUE.name, DUE.help, value=waiting.due),
+        GaugeMetricFamily(ALERT_LAG.name, ALERT_LAG.help, value=_seconds(alert, now)),
     ]
     if tick is not None:
         age = max(0.0, (now - tick).total_seconds())
         found.append(GaugeMetricFamily(TICK_AGE.name, TICK_AGE.help, value=age))
     return [*found]
+
+
+def _seconds(since: datetime | None, now: datetime) -> float:
+    return 0.0 if since is None else max(0.0, (now - since).total_seconds())
 
 
 def _by_labels(sums: Mapping[str, float], name: str) -> dict[Labels, dict[str, float]]:

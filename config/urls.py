@@ -9,6 +9,7 @@ import projects.views
 import tokens.schema  # noqa: F401  (drf-spectacular finds extensions once they are imported; workers have no use for it)
 from config.docs import docs
 from config.health import healthz, readyz
+from config.links import link
 from config.metrics import metrics
 from core.api.views import UnknownRoute
 
@@ -23,6 +24,9 @@ urlpatterns = [
         name="openapi",
     ),
     path("docs", docs),
+    path("incidents", link, {"kind": "incidents"}),
+    path("incidents/<id:public_id>", link, {"kind": "incidents"}),
+    path("monitors/<id:public_id>", link, {"kind": "monitors"}),
     path("invitations/<id:token>", projects.views.invitation),
     path("alert-channels/confirm/<id:token>", alerts.views.confirm_address),
     path("v1/", include("tokens.urls")),

@@ -316,6 +316,22 @@ def test_a_window_of_chosen_monitors_leaves_the_others(
     assert [message.items for message in drive.tick(at(101))] == [(("down", "other"),)]
 
 
+def test_a_members_own_window_over_a_project_ends_like_any(owner: User, drive: Drive) -> None:
+    member = make_user()
+    AlertChannel.objects.all().delete()
+    project = make_project(owner, member=member)
+    channel = make_channel(member, scope="project", scope_project=project)
+    monitor = drive.monitor(owner, project_id=project.public_id)
+    drive.check(monitor, DOWN, at(60))
+    drive.tick(at(61))
+    window(member, 100, 500, monitor)
+    drive.ticks(at(110), at(600), every=10)
+    assert [(message.channel_id, message.news) for message in drive.sent] == [
+        (channel.pk, ["down"]),
+        (channel.pk, ["still_down"]),
+    ]
+
+
 def test_expiry_warnings_wait_for_the_end_of_a_silence(
     owner: User, channel: AlertChannel, drive: Drive
 ) -> None:

@@ -41,9 +41,9 @@ SINGLE = [
         Level.FAILURE,
     ),
     (
-        replace(DOWN, news=News.ACKNOWLEDGED, by="kim@example.com"),
+        replace(DOWN, news=News.ACKNOWLEDGED, by="Kim"),
         "[ACKNOWLEDGED] Shop checkout",
-        "kim@example.com has acknowledged that Shop checkout is down.",
+        "Kim has acknowledged that Shop checkout is down.",
         Level.WARNING,
     ),
     (RECOVERED, "[RECOVERED] Shop checkout", "Shop checkout is up again.", Level.SUCCESS),
