@@ -42,6 +42,8 @@ class Site:
 
     class _Server(ThreadingHTTPServer):
         site: Site
+        # Many checks may come at once, and one that is turned away tries again a second later.
+        request_queue_size = 128
 
     def __init__(self) -> None:
         self._server: Site._Server | None = None

@@ -115,7 +115,8 @@ class Somebody:
         return channel_id
 
     def watch(self, url: str, name: str) -> str:
-        body = {"name": name, "url": url, "interval_sec": 1, "timeout_ms": 1000, "fail_threshold": 1}
+        # Who is switched off refuses at once; a machine that is busy with other tests may take its time.
+        body = {"name": name, "url": url, "interval_sec": 1, "timeout_ms": 10_000, "fail_threshold": 1}
         monitor_id: str = self.client.post("/monitors", body)["id"]
         self.client.wait_for(monitor_id, "up")
         return monitor_id
@@ -362,7 +363,7 @@ def test_thirty_outages_at_once_are_three_messages_at_most(
 
         def all_written() -> bool:
             found = [owner.deliveries(one) for one in owner.channels.values()]
-            return all(sum(len(one["items"]) for one in deliveries) == STORM for deliveries in found)
+            return all(sum(len(one["items"]) for one in deliveries) >= STORM for deliveries in found)
 
         until(all_written, 20, "all are down, and what is to be told of them is written")
         stage.pass_time(QUIET)
