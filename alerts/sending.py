@@ -23,12 +23,15 @@ FIRST_RETRY = timedelta(seconds=10)
 LONGEST_RETRY = timedelta(hours=1)
 JITTER = 0.2
 KEPT = timedelta(days=90)
+MOST_OF_OWNER = 6
+"""Messages of one account under way at once: all of its receivers may hang, and those of others do not wait."""
 
 State = Delivery.State
 Type = IncidentEvent.Type
 
 # A message waits for earlier ones of its channel about the same monitor, as long as those are open: no recovery
-# overtakes its own outage, nor what comes after it. Of a channel one at a time, so that a slow one costs one sender. Healthy channels first.
+# overtakes its own outage, nor what comes after it. Of a channel one at a time, so that a slow one costs one sender,
+# and of an account a few. Healthy channels first.
 # Chosen in a WITH, which is run once: a subquery may be run for each row that it is joined to, and then skips the row
 # that this statement has just updated, and chooses another.
 _CLAIM = """
@@ -44,6 +47,14 @@ _CLAIM = """
                 SELECT
                   FROM alerts_delivery AS other
                  WHERE other.channel_id = candidate.channel_id
+                   AND other.state = 'waiting'
+                   AND other.leased_until > %(now)s
+           )
+           AND %(most_of_owner)s > (
+                SELECT count(*)
+                  FROM alerts_delivery AS other
+                  JOIN alerts_alertchannel AS theirs ON theirs.id = other.channel_id
+                 WHERE theirs.owner_id = channel.owner_id
                    AND other.state = 'waiting'
                    AND other.leased_until > %(now)s
            )
@@ -86,7 +97,15 @@ class Try:
 def claim(now: datetime, *, healthy_only: bool = False) -> Try | None:
     """The next message that is due; None where there is none for now. Committed when this returns."""
     with connection.cursor() as cursor:
-        cursor.execute(_CLAIM, {"now": now, "lease_end": now + LEASE, "healthy_only": healthy_only})
+        cursor.execute(
+            _CLAIM,
+            {
+                "now": now,
+                "lease_end": now + LEASE,
+                "healthy_only": healthy_only,
+                "most_of_owner": MOST_OF_OWNER,
+            },
+        )
         row = cursor.fetchone()
     return None if row is None else Try(*row)
 

@@ -12,7 +12,7 @@ from django.db.models.functions import Now
 from checks.selectors import evidence_of
 from checks.spec import Verdict
 from core.clock import to_ms
-from core.db import try_hold
+from core.db import hold, try_hold
 from incidents.models import FlappingSpell, Incident, IncidentEvent
 from monitors.models import StatusChange
 
@@ -78,8 +78,7 @@ def follow_monitors() -> None:
 def note_reasons(now: datetime) -> None:
     """Where an open outage fails for another reason by now, say so in its timeline."""
     with transaction.atomic():
-        if not try_hold(LOCK):
-            return
+        hold(LOCK)
         with connection.cursor() as cursor:
             # The bound of time keeps this to the last partitions, whatever has not been checked for long.
             cursor.execute(_LATEST_REASONS, {"now": now})

@@ -13,7 +13,18 @@ from alerts import announcing, sending
 from alerts.facts import Facts, News
 from alerts.models import AlertChannel, Delivery
 from alerts.outbox import QUIET, TRIED_FOR, Piece, put
-from alerts.sending import FIRST_RETRY, JITTER, KEPT, LEASE, LONGEST_RETRY, Try, backoff, claim, finish
+from alerts.sending import (
+    FIRST_RETRY,
+    JITTER,
+    KEPT,
+    LEASE,
+    LONGEST_RETRY,
+    MOST_OF_OWNER,
+    Try,
+    backoff,
+    claim,
+    finish,
+)
 from checks.spec import Verdict
 from incidents import consuming
 from incidents.models import Incident
@@ -111,6 +122,20 @@ def test_one_at_a_time_of_a_channel_and_every_channel_at_once(owner: User) -> No
     assert claim(at(0)) is None
     assert tried(found[0], at(1), delivered=True) == "sent"
     assert claimed(at(1)).channel_id == found[0].channel_id
+
+
+def test_an_account_whose_receivers_all_hang_leaves_room_for_others(owner: User) -> None:
+    for _ in range(MOST_OF_OWNER + 3):
+        waiting(make_channel(owner))
+    other = make_user()
+    AlertChannel.objects.filter(owner=other).delete()
+    theirs = make_channel(other)
+    waiting(theirs)
+    found = [claimed(at(0)) for _ in range(MOST_OF_OWNER + 1)]
+    assert found[-1].channel_id == theirs.pk
+    assert claim(at(0)) is None
+    tried(found[0], at(1), delivered=True)
+    assert claim(at(1)) is not None
 
 
 def test_healthy_channels_come_first(owner: User) -> None:
