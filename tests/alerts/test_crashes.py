@@ -48,6 +48,11 @@ def work(*step: str) -> int:
     ).returncode
 
 
+def end_leases() -> None:
+    """Those who died took leases along; here they are over."""
+    Delivery.objects.update(leased_until=utc_now() - timedelta(seconds=1))
+
+
 @pytest.mark.django_db(transaction=True)
 def test_no_alert_is_lost_wherever_a_worker_dies() -> None:
     drive, owner = Drive(), make_user()
@@ -59,9 +64,9 @@ def test_no_alert_is_lost_wherever_a_worker_dies() -> None:
             channel.config = {"url": f"{receiver.url}/{step}", "secret": "s" * 40}
             channel.save()
             drive.check(monitor, Verdict.DOWN, utc_now())
+            end_leases()
             assert work(step) == -signal.SIGKILL, step
-        # Those who died took leases along; here they are over.
-        Delivery.objects.update(leased_until=utc_now() - timedelta(seconds=1))
+        end_leases()
         assert work() == 0
         keys = {step: [call.key for call in receiver.calls if call.path == f"/{step}"] for step in STEPS}
     assert all(keys.values()), keys
