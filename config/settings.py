@@ -88,6 +88,7 @@ INSTALLED_APPS = [
     "tokens",
     "checks",
     "monitors",
+    "connectors",
     "incidents",
     "alerts",
     "rest_framework",

@@ -1,0 +1,82 @@
+"""Accounts at other providers that people have linked (Connector), and what was imported from there."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, ClassVar
+
+from django.conf import settings
+from django.db import models
+
+from core.crypto import register_sealed, seal, unseal
+from monitors.models import Monitor
+
+
+class Connector(models.Model):
+    """One person's link to one provider. `provider` is the name of the backend, not the word of the paths.
+
+    `sealed_tokens` holds {"access_token", "refresh_token", "expires_at", "team_id", …}, encrypted and never shown.
+    `revoked_at`: the provider refuses the grant; it has to be linked again.
+    """
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="connectors")
+    provider = models.CharField(max_length=20)
+    created_at = models.DateTimeField()
+    meta = models.CharField(max_length=200, null=True, help_text="The name of the account at the provider.")
+    sealed_tokens = models.TextField(editable=False)
+    revoked_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["user", "provider"], name="one_connector_per_user_and_provider")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.provider} of {self.user_id}"
+
+    @property
+    def tokens(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(unseal(self.sealed_tokens))
+        return found
+
+    @tokens.setter
+    def tokens(self, tokens: dict[str, Any]) -> None:
+        self.sealed_tokens = seal(json.dumps(tokens))
+
+
+register_sealed(Connector, "sealed_tokens")
+
+
+class OAuthState(models.Model):
+    """A way to a provider that somebody has begun: who comes back with `state` is that person, once, within 10 minutes.
+
+    Kept by digest. `sealed_session` is what social-auth would keep in a browser's session: the PKCE verifier.
+    """
+
+    digest = models.BinaryField(max_length=32, unique=True)
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    provider = models.CharField(max_length=20)
+    expires_at = models.DateTimeField(db_index=True)
+    sealed_session = models.TextField(editable=False)
+
+    def __str__(self) -> str:
+        return f"{self.provider} for {self.user_id}"
+
+
+class Import(models.Model):
+    """A project of the provider's that is a monitor now. Gone with the monitor, so that it can be imported again."""
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    provider = models.CharField(max_length=20)
+    external_ref = models.CharField(max_length=200)
+    monitor = models.OneToOneField(Monitor, on_delete=models.CASCADE, related_name="imported_as")
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["user", "provider", "external_ref"], name="one_monitor_per_external_ref"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.provider} {self.external_ref}"
