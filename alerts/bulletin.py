@@ -15,6 +15,7 @@ from alerts.routing import Routes, routes_of
 from core.clock import to_ms
 from incidents import flapping, windows
 from incidents.models import Incident, IncidentEvent
+from incidents.timeline import bulk_note, event
 from monitors.models import Monitor
 
 LOOK_AGAIN = timedelta(seconds=15)
@@ -153,11 +154,11 @@ class Bulletin:
         if incident.quiet != reason:
             incident.quiet = reason
             self.unsaid.append(
-                IncidentEvent(
-                    incident=incident,
-                    type=IncidentEvent.Type.SUPPRESSED,
+                event(
+                    incident,
+                    IncidentEvent.Type.SUPPRESSED,
+                    _UNSAID[reason],
                     at=self.now,
-                    text=_UNSAID[reason],
                     data={"reason": reason.value},
                 )
             )
@@ -168,17 +169,17 @@ class Bulletin:
         events, pieces = list(self.unsaid), []
         for one in self.said:
             channel_ids = choose(one) if one.channel_ids is None else one.channel_ids
-            event = IncidentEvent(
-                incident=one.incident,
-                type=IncidentEvent.Type.ANNOUNCED,
+            announced = event(
+                one.incident,
+                IncidentEvent.Type.ANNOUNCED,
+                f"{_channels(len(channel_ids))} told {_SAID[one.news]}.",
                 at=self.now,
-                text=f"{_channels(len(channel_ids))} told {_SAID[one.news]}.",
                 data={"news": one.news.value, "channels": len(channel_ids)},
             )
-            events.append(event)
+            events.append(announced)
             facts = incident_facts(one.incident, one.news, self.now, by=one.by)
-            pieces.append(Piece(f"event:{event.public_id}", facts, channel_ids, one.incident))
-        IncidentEvent.objects.bulk_create(events)
+            pieces.append(Piece(f"event:{announced.public_id}", facts, channel_ids, one.incident))
+        bulk_note(events)
         put(pieces, now=self.now)
 
 

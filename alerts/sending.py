@@ -15,7 +15,8 @@ from django.db.models import F, Q
 
 from alerts.facts import Facts
 from alerts.models import AlertChannel, Delivery, DeliveryItem
-from incidents.models import IncidentEvent
+from incidents.models import Incident, IncidentEvent
+from incidents.timeline import bulk_note, event
 
 LEASE = timedelta(seconds=45)
 """Longer than any transport may take."""
@@ -183,15 +184,14 @@ def _note(delivery: Delivery, claimed: Try, detail: str, now: datetime) -> None:
         State.WAITING: f"An alert to {channel} failed and will be tried again: {detail}",
         State.DEAD: f"An alert to {channel} was given up after {claimed.number} tries: {detail}",
     }
-    told = delivery.items.exclude(incident=None).order_by("incident").values_list("incident_id", flat=True)
-    IncidentEvent.objects.bulk_create(
-        IncidentEvent(
-            incident_id=incident_id,
-            type=Type.ALERT_SENT if state is State.SENT else Type.ALERT_FAILED,
+    told = Incident.objects.filter(delivery_items__delivery=delivery).distinct().order_by("pk").only("pk")
+    bulk_note(
+        event(
+            incident,
+            Type.ALERT_SENT if state is State.SENT else Type.ALERT_FAILED,
+            texts[state],
             at=now,
-            text=texts[state],
             data={"delivery_id": delivery.public_id, "channel_id": channel.public_id},
         )
-        for incident_id in told.distinct()
-        if incident_id is not None
+        for incident in told
     )

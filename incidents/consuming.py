@@ -14,6 +14,7 @@ from checks.spec import Verdict
 from core.clock import to_ms
 from core.db import hold, try_hold
 from incidents.models import FlappingSpell, Incident, IncidentEvent
+from incidents.timeline import bulk_note, event
 from monitors.models import StatusChange
 
 BATCH = 1_000
@@ -56,7 +57,7 @@ def close_deleted(now: datetime) -> None:
         incidents = list(gone.select_for_update().order_by("pk"))
         events = [_resolve(incident, Resolution.DELETED, now) for incident in incidents]
         Incident.objects.bulk_update(incidents, ["resolved_at", "resolution", "look_again_at"])
-        IncidentEvent.objects.bulk_create(events)
+        bulk_note(events)
 
 
 def follow_monitors() -> None:
@@ -88,16 +89,16 @@ def note_reasons(now: datetime) -> None:
         for incident in incidents:
             at, incident.reason_code, incident.detail = found[incident.pk]
             events.append(
-                IncidentEvent(
-                    incident=incident,
-                    type=Type.REASON_CHANGED,
+                event(
+                    incident,
+                    Type.REASON_CHANGED,
+                    f"It fails for another reason now: {incident.detail}",
                     at=at,
-                    text=f"It fails for another reason now: {incident.detail}",
                     data={"reason_code": incident.reason_code},
                 )
             )
         Incident.objects.bulk_update(incidents, ["reason_code", "detail"])
-        IncidentEvent.objects.bulk_create(events)
+        bulk_note(events)
 
 
 _LATEST_REASONS = """
@@ -175,17 +176,12 @@ class _Book:
             self.confirmed[change.monitor_id, change.claim, change.at] = incident
         self.turned[change.monitor_id] = change.at
         self.events += [
-            IncidentEvent(
-                incident=incident,
-                type=Type.FIRST_FAILURE,
-                at=incident.started_at,
-                text="The first check failed.",
-            ),
-            IncidentEvent(
-                incident=incident,
-                type=Type.CONFIRMED,
+            event(incident, Type.FIRST_FAILURE, "The first check failed.", at=incident.started_at),
+            event(
+                incident,
+                Type.CONFIRMED,
+                f"It is down: {change.detail or change.reason_code}",
                 at=change.at,
-                text=f"It is down: {change.detail or change.reason_code}",
                 data={"reason_code": change.reason_code},
             ),
         ]
@@ -206,7 +202,7 @@ class _Book:
         Incident.objects.bulk_update(self.resolved, ["resolved_at", "resolution", "look_again_at"])
         # Those that were closed before these were opened are written by now: at most one is open at a time.
         Incident.objects.bulk_create(self.made)
-        IncidentEvent.objects.bulk_create(self.events)
+        bulk_note(self.events)
         # A monitor that is paused has settled: nothing of it changes until somebody resumes it.
         FlappingSpell.objects.filter(monitor__in=self.paused, ended_at=None).update(ended_at=Now())
         spells = list(FlappingSpell.objects.filter(monitor__in=self.turned, ended_at=None))
@@ -233,11 +229,11 @@ def _resolve(incident: Incident, resolution: Resolution, at: datetime) -> Incide
     incident.resolved_at = max(at, incident.confirmed_at or incident.started_at)
     incident.resolution = resolution
     incident.look_again_at = None
-    return IncidentEvent(
-        incident=incident,
-        type=Type.RESOLVED,
+    return event(
+        incident,
+        Type.RESOLVED,
+        _ENDINGS[resolution],
         at=incident.resolved_at,
-        text=_ENDINGS[resolution],
         data={
             "resolution": resolution.value,
             "lasted_ms": to_ms(incident.resolved_at) - to_ms(incident.started_at),

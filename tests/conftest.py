@@ -18,8 +18,10 @@ import django
 import hypothesis
 import pytest
 from pytest_socket import socket_allow_hosts
+from xdist.remote import Producer
 
 from config.embedded import embedded_servers, load_or_create_secrets
+from tests.scheduling import ByProcessTree
 from tests.site import Site
 
 _session = ExitStack()
@@ -68,6 +70,10 @@ if os.environ.get("CI"):
 # While this file is imported, not in a hook: the conftest files of the folders below, which pytest reads right
 # after this one and before any hook of theirs runs, import models.
 _configure()
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByProcessTree:
+    return ByProcessTree(config, log)
 
 
 def pytest_unconfigure() -> None:

@@ -83,10 +83,9 @@ def main() -> int:
             if not passed:
                 failed.append(running[future])
                 say(output)
-    # loadgroup: the tests that start whole process trees share one worker, since they fill the machine.
     # One more than there are cores: the one that starts them waits for processes most of the time.
     workers = f"--numprocesses={(os.cpu_count() or 1) + 1}"
-    pytest = [str(BIN / "python"), "-m", "pytest", workers, "--dist=loadgroup", *sys.argv[1:]]
+    pytest = [str(BIN / "python"), "-m", "pytest", workers, *sys.argv[1:]]
     say(f"running {' '.join(pytest[1:])}")
     if subprocess.run(pytest, cwd=ROOT, env=ENVIRONMENT, stdin=subprocess.DEVNULL, check=False).returncode:
         failed.append("pytest")

@@ -28,8 +28,6 @@ from tests.processes.waiting import until
 from tests.site import Site
 from tests.targets.server import Hang, TargetServer
 
-pytestmark = pytest.mark.xdist_group("up")
-
 SECRET = "a secret of the receiver"
 STORM = 30
 PEOPLE = ("outage", "testing", "hanging", "storm")

@@ -6,11 +6,7 @@ import json
 import subprocess
 import sys
 
-import pytest
-
 from tests.processes.up import ROOT
-
-pytestmark = pytest.mark.xdist_group("up")
 
 SECONDS = 14
 LONGEST = 420  # with the start, leases, retries of alerts, and a machine that is busy with other tests

@@ -15,8 +15,6 @@ from tests.processes.up import Start, Up
 from tests.processes.waiting import until
 from tests.site import Site
 
-pytestmark = pytest.mark.xdist_group("up")
-
 
 def stored(up: Up, environment: dict[str, str]) -> dict[str, Any]:
     """Results as [claim, verdict, checked_at] and changes as [before, after, at], times in epoch ms."""

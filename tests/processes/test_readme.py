@@ -8,12 +8,8 @@ import re
 import signal
 import subprocess
 
-import pytest
-
 from tests.processes.client import PASSWORD, manage
 from tests.processes.up import ROOT, Start, free_port
-
-pytestmark = pytest.mark.xdist_group("up")
 
 
 def test_the_transcript_prints_what_it_says(start: Start, clean_environment: dict[str, str]) -> None:

@@ -23,7 +23,6 @@ from tests.processes.up import ROOT, STOP_SECONDS, Start, free_port
 from tests.processes.waiting import until
 
 # Several process trees at once are more than a small machine carries: one worker of xdist runs all of these.
-pytestmark = pytest.mark.xdist_group("up")
 
 
 def refusal(environment: dict[str, str], **variables: str) -> str:
