@@ -255,7 +255,7 @@ def _well(fake: Fake, query: dict[str, str]) -> None:
     finish(fake, query)
 
 
-def _without_team_or_user(fake: Fake, query: dict[str, str]) -> None:
+def _refused_code(fake: Fake, query: dict[str, str]) -> None:
     with pytest.raises(OAuthRefused):
         finish(fake, {**query, "code": f"{query['code']}x"})
 
@@ -266,7 +266,7 @@ def _down(fake: Fake, query: dict[str, str]) -> None:
         finish(fake, query)
 
 
-@pytest.mark.parametrize("happens", [_well, _without_team_or_user, _down])
+@pytest.mark.parametrize("happens", [_well, _refused_code, _down])
 def test_nothing_secret_is_logged(
     fake: Fake, user: User, happens: Callable[[Fake, dict[str, str]], None], caplog: pytest.LogCaptureFixture
 ) -> None:
