@@ -42,6 +42,15 @@ ALLOWED_PRIVATE_NETWORKS = ENV.allowed_private_networks
 SSL_CERT_FILE = ENV.ssl_cert_file
 RDAP_BOOTSTRAP_URL = ENV.rdap_bootstrap_url
 DNS_SERVERS = ENV.dns_servers
+VERCEL_URL = ENV.vercel_url.rstrip("/")
+VERCEL_API_URL = ENV.vercel_api_url.rstrip("/")
+VERCEL_CLIENT_ID = ENV.vercel_client_id or ""
+VERCEL_CLIENT_SECRET = ENV.vercel_client_secret or ""
+VERCEL_SLUG = ENV.vercel_slug or ""
+NETLIFY_URL = ENV.netlify_url.rstrip("/")
+NETLIFY_API_URL = ENV.netlify_api_url.rstrip("/")
+NETLIFY_CLIENT_ID = ENV.netlify_client_id or ""
+NETLIFY_CLIENT_SECRET = ENV.netlify_client_secret or ""
 DATA_DIR = ENV.data_dir
 RESULTS_KEPT_DAYS = ENV.results_kept_days
 ROLLUPS_KEPT_DAYS = ENV.rollups_kept_days
@@ -206,6 +215,7 @@ LOGGING = {
             "tokens",
             "checks",
             "monitors",
+            "connectors",
             "incidents",
             "alerts",
         )
