@@ -1,0 +1,1 @@
+"""Linking providers by OAuth, and importing their projects."""
