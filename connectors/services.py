@@ -30,7 +30,7 @@ def start(caller: Caller, word: str, *, now: datetime) -> str:
 
 
 def link(word: str, query: Mapping[str, str], *, now: datetime) -> Connector:
-    """What comes back from the provider, as a connector. Raises OAuthRefused, ProviderFailed.
+    """What comes back from the provider, as a connector. Raises OAuthRefused, ProviderFailed, GrantRevoked.
 
     One statement, so that of two links at once one is whole and the other replaces it.
     """

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from django.http import HttpRequest, HttpResponse
 from django.conf import settings
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_GET
 from drf_spectacular.utils import OpenApiParameter, extend_schema
@@ -12,8 +12,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from connectors import importing, selectors, services
-from connectors.oauth import OAuthRefused
-from connectors.providers.base import ProviderFailed
+from connectors.providers.base import GrantRevoked, OAuthRefused, ProviderFailed
 from connectors.serializers import (
     AuthorizeSerializer,
     ConnectorSerializer,
@@ -136,7 +135,7 @@ def callback(request: HttpRequest, provider: str) -> HttpResponse:
     connector, problem, status = None, None, 200
     try:
         connector = services.link(provider, request.GET.dict(), now=utc_now())
-    except OAuthRefused as error:
+    except (OAuthRefused, GrantRevoked) as error:
         problem, status = str(error), 400
     except ProviderFailed as error:
         problem, status = str(error), 502
