@@ -151,6 +151,36 @@ class Env(BaseSettings):
         description="Comma-separated `word=provider`: the providers that people can link, and the word that the paths of "
         "`/v1/connectors` have for each. Providers are `vercel` and `netlify` (`docs/connectors.md`).",
     )
+    vercel_url: str = Field(
+        default="https://vercel.com",
+        description="Where Vercel's page of consent is, for tests and mirrors.",
+    )
+    vercel_api_url: str = Field(
+        default="https://api.vercel.com", description="Where Vercel's API is, for tests and mirrors."
+    )
+    vercel_client_id: str | None = Field(
+        default=None,
+        description="Client id of this deployment's integration at Vercel; `docs/connectors.md` says how to register "
+        "it. Without it, its secret and `VERCEL_SLUG` accounts at Vercel cannot be linked.",
+    )
+    vercel_client_secret: str | None = Field(default=None, description="Client secret of that integration.")
+    vercel_slug: str | None = Field(
+        default=None,
+        description="URL slug of that integration, as in `https://vercel.com/integrations/<slug>`.",
+    )
+    netlify_url: str = Field(
+        default="https://app.netlify.com",
+        description="Where Netlify's page of consent is, for tests and mirrors.",
+    )
+    netlify_api_url: str = Field(
+        default="https://api.netlify.com", description="Where Netlify's API is, for tests and mirrors."
+    )
+    netlify_client_id: str | None = Field(
+        default=None,
+        description="Client id of this deployment's OAuth application at Netlify; `docs/connectors.md` says how to "
+        "register it. Without it and its secret accounts at Netlify cannot be linked.",
+    )
+    netlify_client_secret: str | None = Field(default=None, description="Client secret of that application.")
     throttle_scale: float = Field(
         default=1.0, ge=0, description="Multiplies every throttle; 0 turns throttling off."
     )
@@ -199,7 +229,7 @@ class Env(BaseSettings):
         default=None, description="Password of that account. Without it one is generated and printed once."
     )
 
-    @field_validator("rdap_bootstrap_url")
+    @field_validator("rdap_bootstrap_url", "vercel_url", "vercel_api_url", "netlify_url", "netlify_api_url")
     @classmethod
     def _http_address(cls, value: str) -> str:
         parts = urlsplit(value)

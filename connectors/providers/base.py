@@ -29,6 +29,10 @@ class ProviderFailed(Exception):
     """It is down, slow, limits us, or answers what makes no sense. The text is a sentence without secrets."""
 
 
+class OAuthRefused(Exception):
+    """Nothing gets linked, for a reason that lies with whoever came back. The text is a sentence for a page."""
+
+
 class GrantRevoked(Exception):
     """It does not take the tokens any more, and cannot give new ones."""
 
@@ -37,11 +41,16 @@ class Provider(Protocol):
     """`tokens` are those of Account; a provider that had to refresh them returns the new ones."""
 
     name: str
+    title: str
+    """As people call it."""
 
     def is_configured(self) -> bool: ...
 
     def projects(self, tokens: Mapping[str, Any]) -> Iterator[ProviderProject]:
-        """All of them, page by page, a bounded number. Raises ProviderFailed, GrantRevoked."""
+        """All of them, page by page, a bounded number. Raises ProviderFailed, GrantRevoked.
+
+        The network is awaited between them: not to be read inside a transaction.
+        """
         ...
 
     def refreshed(self, tokens: Mapping[str, Any], *, now: datetime) -> Mapping[str, Any]:

@@ -1,36 +1,32 @@
-"""Two providers on loopback, and one person who may link them."""
+"""Providers on loopback, and a deployment that is registered with them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import pytest
-from pytest_django.fixtures import Settings
+from pytest_django import Settings
 
-from accounts.models import User
-from tests.api.client import Api
-from tests.connectors.linking import Place, place
-from tests.makers import make_user
-
-
-@pytest.fixture(autouse=True)
-def _cheap_and_unthrottled(settings: Settings) -> None:
-    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
-    settings.THROTTLE_SCALE = 0
+from connectors.oauth import redirect_uri
+from tests.connectors.fakes import FakeNetlify, FakeVercel
 
 
 @pytest.fixture
-def user(transactional_db: None) -> User:
-    """Rows are committed: the network is never awaited inside a transaction, and so not in a test's."""
-    return make_user()
+def vercel(settings: Settings) -> Iterator[FakeVercel]:
+    with FakeVercel(redirect_uri=redirect_uri("vercel")) as fake:
+        fake.configure(settings)
+        yield fake
 
 
 @pytest.fixture
-def api(user: User) -> Api:
-    return Api.signed_in(user)
+def netlify(settings: Settings) -> Iterator[FakeNetlify]:
+    with FakeNetlify(redirect_uri=redirect_uri("netlify")) as fake:
+        fake.configure(settings)
+        yield fake
 
 
-@pytest.fixture
-def vercel(settings: Settings) -> Iterator[Place]:
-    with place(settings, "vercel") as there:
-        yield there
+@pytest.fixture(params=["vercel", "netlify"])
+def fake(request: pytest.FixtureRequest) -> FakeVercel | FakeNetlify:
+    """Either."""
+    found: FakeVercel | FakeNetlify = request.getfixturevalue(request.param)
+    return found

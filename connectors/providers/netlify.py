@@ -1,0 +1,61 @@
+"""Netlify: an OAuth application, whose tokens last until they are revoked.
+
+https://docs.netlify.com/api-and-cli-guides/api-guides/get-started-with-api, https://open-api.netlify.com
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from django.conf import settings
+from social_core.backends.oauth import BaseOAuth2PKCE
+
+from connectors.providers.backend import MAX_PROJECTS, PAGE_SIZE, ProviderBackend, first_text, text_of
+from connectors.providers.base import ProviderProject
+
+
+class Netlify(ProviderBackend, BaseOAuth2PKCE[Any]):
+    """Sends PKCE, which a server that does not know it ignores (RFC 7636, 5)."""
+
+    name = "netlify"
+    title = "Netlify"
+
+    def get_key_and_secret(self) -> tuple[str, str]:
+        return settings.NETLIFY_CLIENT_ID, settings.NETLIFY_CLIENT_SECRET
+
+    def authorization_url(self) -> str:
+        return f"{settings.NETLIFY_URL}/authorize"
+
+    def access_token_url(self) -> str:
+        return f"{settings.NETLIFY_API_URL}/oauth/token"
+
+    def account_name(self, tokens: Mapping[str, Any]) -> str | None:
+        account = self.json_of(self.ask(f"{settings.NETLIFY_API_URL}/api/v1/user", tokens))
+        if not isinstance(account, dict):
+            raise self.nonsense()
+        return first_text(account.get("full_name"), account.get("email"))
+
+    def pages(self, tokens: Mapping[str, Any]) -> Iterator[list[Any]]:
+        for number in range(1, MAX_PROJECTS // PAGE_SIZE + 1):
+            params = {"page": number, "per_page": PAGE_SIZE}
+            response = self.ask(f"{settings.NETLIFY_API_URL}/api/v1/sites", tokens, params)
+            page = self.json_of(response)
+            if not isinstance(page, list):
+                raise self.nonsense()
+            yield page
+            if "next" not in response.links:
+                return
+
+    def project_of(self, listed: Mapping[str, Any]) -> ProviderProject:
+        return ProviderProject(
+            external_ref=text_of(listed, "id"), name=text_of(listed, "name"), url=_address(listed)
+        )
+
+
+def _address(listed: Mapping[str, Any]) -> str:
+    if domain := first_text(listed.get("custom_domain")):
+        return f"https://{domain}"
+    found = first_text(listed.get("ssl_url"), listed.get("url")) or ""
+    return urlsplit(found)._replace(scheme="https").geturl() if found else ""

@@ -1,0 +1,295 @@
+"""Start, consent, callback: with providers that take nothing that is not as documented."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import traceback
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+import pytest
+from django.db import connection
+from pytest_django import Settings
+
+from accounts.models import User
+from connectors import oauth
+from connectors.models import OAuthState
+from connectors.providers import BACKENDS, provider
+from connectors.providers.base import Account, OAuthRefused, ProviderFailed
+from tests.connectors.fakes import FakeNetlify, FakeVercel, Mode
+from tests.makers import NOON, make_user
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+Fake = FakeVercel | FakeNetlify
+
+
+@pytest.fixture
+def user() -> User:
+    return make_user()
+
+
+def begin(fake: Fake, user: User) -> dict[str, str]:
+    """What the provider leads back with."""
+    return query_of(fake.consent(oauth.start(user, fake.NAME, slug=fake.NAME, now=NOON)))
+
+
+def query_of(callback: str) -> dict[str, str]:
+    return dict(parse_qsl(urlsplit(callback).query))
+
+
+def finish(fake: Fake, query: dict[str, str], **kwargs: Any) -> tuple[User, Account]:
+    return oauth.finish(fake.NAME, query, **{"slug": fake.NAME, "now": NOON, **kwargs})
+
+
+def refused(fake: Fake, query: dict[str, str], **kwargs: Any) -> str:
+    with pytest.raises(OAuthRefused) as caught:
+        finish(fake, query, **kwargs)
+    return str(caught.value)
+
+
+def test_the_whole_way(fake: Fake, user: User) -> None:
+    url = oauth.start(user, fake.NAME, slug=fake.NAME, now=NOON)
+    callback = fake.consent(url)
+    assert callback.startswith(f"{oauth.redirect_uri(fake.NAME)}?")
+
+    linked, account = finish(fake, query_of(callback))
+    assert (linked, account.name) == (user, "Ada Lovelace")
+    assert account.tokens["access_token"] in fake.issued
+    assert [found.external_ref for found in provider(fake.NAME).projects(account.tokens)] == [
+        "prj_1",
+        "prj_2",
+        "prj_3",
+    ]
+    assert not OAuthState.objects.exists()
+
+
+def test_what_is_asked_of_vercel(vercel: FakeVercel, user: User) -> None:
+    url = urlsplit(oauth.start(user, "vercel", slug="vercel", now=NOON))
+    assert url.path == "/integrations/pulsekeeper/new"
+    assert list(dict(parse_qsl(url.query))) == ["state"]
+
+
+def test_what_is_asked_of_netlify(netlify: FakeNetlify, user: User) -> None:
+    asked = dict(parse_qsl(urlsplit(oauth.start(user, "netlify", slug="netlify", now=NOON)).query))
+    assert asked.pop("state") != asked.pop("code_challenge")
+    assert asked == {
+        "client_id": netlify.client_id,
+        "redirect_uri": oauth.redirect_uri("netlify"),
+        "response_type": "code",
+        "code_challenge_method": "S256",
+    }
+
+
+def test_a_team_of_vercel(settings: Settings, user: User) -> None:
+    with FakeVercel(redirect_uri=oauth.redirect_uri("vercel"), team=("team_1", "Acme")) as fake:
+        fake.configure(settings)
+        _, account = finish(fake, begin(fake, user))
+        assert account.name == "Acme"
+        assert account.tokens["team_id"] == "team_1"
+        assert len(list(provider("vercel").projects(account.tokens))) == 3
+
+
+def test_neither_state_nor_verifier_is_stored_readably(netlify: FakeNetlify, user: User) -> None:
+    query = begin(netlify, user)
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT s::text FROM connectors_oauthstate s")
+        (stored,) = cursor.fetchone()
+    assert query["state"] not in stored
+    assert "verifier" not in stored
+
+
+def test_a_state_is_good_once(fake: Fake, user: User) -> None:
+    query = begin(fake, user)
+    finish(fake, query)
+    assert "used before" in refused(fake, query)
+    assert "used before" in refused(fake, {**query, "code": "another"})
+
+
+def test_a_state_of_two_callbacks_at_once_is_good_for_one(fake: Fake, user: User) -> None:
+    query = begin(fake, user)
+    barrier = threading.Barrier(8)
+    results: list[str] = []
+
+    def call() -> None:
+        barrier.wait()
+        try:
+            finish(fake, query)
+            results.append("linked")
+        except OAuthRefused:
+            results.append("refused")
+        finally:
+            connection.close()
+
+    threads = [threading.Thread(target=call) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(results) == ["linked"] + ["refused"] * 7
+    assert fake.calls.count(fake.TOKEN_PATH) == 1
+
+
+def test_a_state_lives_ten_minutes(fake: Fake, user: User) -> None:
+    late = begin(fake, user)
+    assert "ran out" in refused(fake, late, now=NOON + oauth.LIFETIME)
+    in_time = begin(fake, user)
+    finish(fake, in_time, now=NOON + oauth.LIFETIME - timedelta(seconds=1))
+
+
+@pytest.mark.parametrize("state", [None, "", "forged", "x" * 10_000, "\0"])
+def test_a_missing_or_forged_state(fake: Fake, user: User, state: str | None) -> None:
+    query = {**begin(fake, user), "state": state}
+    assert "never begun here" in refused(fake, {k: v for k, v in query.items() if v is not None})
+    assert fake.TOKEN_PATH not in fake.calls
+
+
+def test_a_state_of_another_provider_stays_for_its_own(
+    vercel: FakeVercel, netlify: FakeNetlify, user: User
+) -> None:
+    query = begin(netlify, user)
+    assert "never begun here" in refused(vercel, query)
+    assert finish(netlify, query)[0] == user
+
+
+def test_each_comes_back_as_who_began(fake: Fake, user: User) -> None:
+    other = make_user()
+    first, second = begin(fake, user), begin(fake, other)
+    assert finish(fake, second)[0] == other
+    assert finish(fake, first)[0] == user
+
+
+def test_who_was_shut_out_meanwhile_links_nothing(fake: Fake, user: User) -> None:
+    query = begin(fake, user)
+    User.objects.filter(pk=user.pk).update(is_active=False)
+    refused(fake, query)
+    assert fake.TOKEN_PATH not in fake.calls
+
+
+def test_a_denied_consent(fake: Fake, user: User) -> None:
+    fake.denies = True
+    query = begin(fake, user)
+    assert refused(fake, query) == f"{BACKENDS[fake.NAME].title} was not allowed to share your projects."
+    assert "used before" in refused(fake, query)
+
+
+def test_no_code(fake: Fake, user: User) -> None:
+    query = begin(fake, user)
+    del query["code"]
+    assert "without its code" in refused(fake, query)
+
+
+def test_a_code_that_is_not_the_providers(fake: Fake, user: User) -> None:
+    assert "any more" in refused(fake, {**begin(fake, user), "code": "code_of_my_own"})
+
+
+def test_a_code_that_was_redeemed(fake: Fake, user: User) -> None:
+    first, second = begin(fake, user), begin(fake, user)
+    finish(fake, first)
+    assert "any more" in refused(fake, {**second, "code": first["code"]})
+
+
+def test_a_code_of_somebody_elses_way_fails_at_its_verifier(netlify: FakeNetlify, user: User) -> None:
+    mine, stolen = begin(netlify, user), begin(netlify, make_user())
+    assert "any more" in refused(netlify, {**mine, "code": stolen["code"]})
+
+
+def test_a_way_back_that_is_not_registered(fake: Fake, user: User) -> None:
+    query = begin(fake, user)
+    assert "any more" in refused(fake, query, slug="elsewhere")
+
+
+@pytest.mark.parametrize("name", ["CLIENT_ID", "CLIENT_SECRET"])
+def test_keys_that_the_provider_does_not_know(fake: Fake, user: User, settings: Settings, name: str) -> None:
+    query = begin(fake, user)
+    setattr(settings, f"{fake.NAME.upper()}_{name}", "wrong")
+    with pytest.raises(ProviderFailed, match="does not take this deployment's client id and secret"):
+        finish(fake, query)
+
+
+MODES: list[tuple[Mode, str]] = [
+    ("down", "cannot be reached"),
+    ("slow", "took too long to answer"),
+    ("429", "takes no more requests for now"),
+    ("500", "answered 500"),
+    ("wrong_json", "answered with what makes no sense"),
+    ("wrong_types", "answered with what makes no sense"),
+]
+
+
+@pytest.mark.parametrize(("mode", "text"), MODES)
+def test_a_provider_gone_wrong(
+    fake: Fake, user: User, mode: Mode, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("connectors.providers.backend.REQUEST_SEC", 0.5)
+    query = begin(fake, user)
+    fake.mode = mode
+    with pytest.raises(ProviderFailed) as caught:
+        finish(fake, query)
+    assert str(caught.value) == f"{BACKENDS[fake.NAME].title} {text}."
+    fake.mode = ""
+    assert "used before" in refused(fake, query)
+    finish(fake, begin(fake, user))
+
+
+def test_a_provider_that_is_not_there(settings: Settings, user: User) -> None:
+    with FakeNetlify(redirect_uri=oauth.redirect_uri("netlify")) as fake:
+        fake.configure(settings)
+        query = begin(fake, user)
+    with pytest.raises(ProviderFailed, match="Netlify cannot be reached"):
+        finish(fake, query)
+
+
+def test_addresses_of_our_own_network_are_not_asked(fake: Fake, user: User, settings: Settings) -> None:
+    query = begin(fake, user)
+    settings.ALLOWED_PRIVATE_NETWORKS = ()
+    with pytest.raises(ProviderFailed, match="cannot be reached"):
+        finish(fake, query)
+    assert fake.TOKEN_PATH not in fake.calls
+
+
+def _well(fake: Fake, query: dict[str, str]) -> None:
+    finish(fake, query)
+
+
+def _refused_code(fake: Fake, query: dict[str, str]) -> None:
+    with pytest.raises(OAuthRefused):
+        finish(fake, {**query, "code": f"{query['code']}x"})
+
+
+def _down(fake: Fake, query: dict[str, str]) -> None:
+    fake.mode = "500"
+    with pytest.raises(ProviderFailed):
+        finish(fake, query)
+
+
+@pytest.mark.parametrize("happens", [_well, _refused_code, _down])
+def test_nothing_secret_is_logged(
+    fake: Fake, user: User, happens: Callable[[Fake, dict[str, str]], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    query = begin(fake, user)
+    caplog.clear()  # the browser's side says what it opens
+    happens(fake, query)
+    for secret in (*fake.issued, fake.client_secret, query["state"]):
+        assert secret not in caplog.text
+
+
+@pytest.mark.parametrize("mode", ["down", "429", "500", "wrong_json", "wrong_types"])
+def test_nothing_secret_is_in_a_failure(fake: Fake, user: User, mode: Mode) -> None:
+    query = begin(fake, user)
+    fake.mode = mode
+    with pytest.raises(ProviderFailed) as caught:
+        finish(fake, query)
+    shown = "".join(traceback.format_exception(caught.value))
+    for secret in (*fake.issued, fake.client_secret, query["state"]):
+        assert secret not in shown
+
+
+def test_what_ran_out_is_deleted(fake: Fake, user: User) -> None:
+    begin(fake, user)
+    assert oauth.delete_expired(NOON + oauth.LIFETIME - timedelta(seconds=1)) == 0
+    assert oauth.delete_expired(NOON + oauth.LIFETIME) == 1
