@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 import re
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import unquote, urlsplit
@@ -27,14 +27,15 @@ def connectors_of(pairs: tuple[str, ...]) -> dict[str, str]:
     for pair in pairs:
         word, _, backend = (part.strip() for part in pair.partition("="))
         if not re.fullmatch("[a-z0-9][a-z0-9_-]{0,31}", word):
-            raise ValueError(f"{pair!r} does not begin with a word of a-z, 0-9, - and _, of 32 characters at most")
+            raise ValueError(
+                f"{pair!r} does not begin with a word of a-z, 0-9, - and _, of 32 characters at most"
+            )
         if backend not in BACKENDS:
             raise ValueError(f"{pair!r} names no provider; there are {' and '.join(BACKENDS)}")
         if word in found or backend in found.values():
             raise ValueError(f"{pair!r} names a word or a provider for the second time")
         found[word] = backend
     return found
-
 
 
 def mail_settings(url: str | None) -> dict[str, Any]:
@@ -148,8 +149,8 @@ class Env(BaseSettings):
     )
     connectors: CommaSeparated = Field(
         default=("vercel=vercel", "netlify=netlify"),
-        description="Comma-separated `word=provider`: the providers that people can link, and the word that the paths of "
-        "`/v1/connectors` have for each. Providers are `vercel` and `netlify` (`docs/connectors.md`).",
+        description="Comma-separated `word=provider`: the providers that people can link, and the word that the paths "
+        "of `/v1/connectors` have for each. Providers are `vercel` and `netlify` (`docs/connectors.md`).",
     )
     vercel_url: str = Field(
         default="https://vercel.com",

@@ -62,7 +62,7 @@ DESCRIPTIONS = {
     "Check": "One check that was made.",
     "CheckDetail": "One check that was made, with what was seen of the target where it failed.",
     "CheckResult": "What one check of a draft found.",
-    "Connector": "An account at a provider that somebody has linked. Its tokens are stored encrypted and never returned.",
+    "Connector": "An account at a provider that somebody has linked. Its tokens are encrypted and never returned.",
     "ContentRule": "An assertion on the body. Text rules need `value`, json_field needs `path`.",
     "Delivery": "One message to one channel.",
     "DeliveryItem": "One piece of news in a message.",

@@ -108,9 +108,9 @@ def _import_one(
         raise NotFound
     if not project.url:
         raise ValidationFailed("the project has no address.", field="url")
-    given = {"type": "http", "name": project.name[:MAX_NAME] or ref, "url": project.url}
+    given = {"type": "http", "name": project.name[:MAX_NAME], "url": project.url}
     with transaction.atomic():
-        monitor = create_monitor(caller, place | given, now=now)
+        monitor = create_monitor(caller, {**place, **given}, now=now)
         Import.objects.create(
             user=caller.user, provider=connector.provider, external_ref=ref, monitor=monitor
         )

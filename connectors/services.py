@@ -57,7 +57,9 @@ def disconnect(caller: Caller, word: str) -> None:
     get_connector(caller, word).delete()
 
 
-def fetch_projects(caller: Caller, word: str, *, now: datetime) -> tuple[Connector, dict[str, ProviderProject]]:
+def fetch_projects(
+    caller: Caller, word: str, *, now: datetime
+) -> tuple[Connector, dict[str, ProviderProject]]:
     """All projects of the linked account, by reference. Raises ReconnectRequired, ProviderError."""
     while True:
         connector = get_connector(caller, word)
@@ -100,12 +102,11 @@ def _note_revoked(connector: Connector, *, now: datetime) -> bool:
 
 
 def _by_ref(projects: Iterable[ProviderProject]) -> dict[str, ProviderProject]:
-    """A project that is on two pages, since another was made meanwhile, is one."""
-    found: dict[str, ProviderProject] = {}
-    for project in projects:
-        ref = storable(project.external_ref)
-        found.setdefault(ref, ProviderProject(ref, storable(project.name), storable(project.url)))
-    return found
+    found = (
+        ProviderProject(storable(project.external_ref), storable(project.name), storable(project.url))
+        for project in projects
+    )
+    return {project.external_ref: project for project in found}
 
 
 def storable(text: str) -> str:

@@ -11,7 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from connectors import importing, selectors, services
+from connectors import importing, providers, selectors, services
 from connectors.providers.base import GrantRevoked, OAuthRefused, ProviderFailed
 from connectors.serializers import (
     AuthorizeSerializer,
@@ -132,9 +132,10 @@ class ConnectorDetail(APIView):
 @require_GET
 def callback(request: HttpRequest, provider: str) -> HttpResponse:
     """Where a provider sends the person back to, with a code or with a refusal."""
-    connector, problem, status = None, None, 200
+    connector, title, problem, status = None, "", None, 200
     try:
         connector = services.link(provider, request.GET.dict(), now=utc_now())
+        title = providers.provider(connector.provider).title
     except (OAuthRefused, GrantRevoked) as error:
         problem, status = str(error), 400
     except ProviderFailed as error:
@@ -144,7 +145,7 @@ def callback(request: HttpRequest, provider: str) -> HttpResponse:
     page = render(
         request,
         "connectors/callback.html",
-        {"connector": connector, "problem": problem, "word": provider, "back": settings.BASE_URL},
+        {"connector": connector, "problem": problem, "title": title, "back": settings.BASE_URL},
         status=status,
     )
     for name, value in _PAGE_HEADERS.items():

@@ -126,6 +126,4 @@ class MonitorMute(APIView):
         caller = caller_of(request)
         selectors.get_monitor(caller, monitor_id)
         minutes = body_of(request, MuteSerializer)["minutes"]
-        return Response(
-            shown([services.mute_monitor(caller, monitor_id, minutes=minutes, now=utc_now())])[0]
-        )
+        return Response(shown([services.mute_monitor(caller, monitor_id, minutes=minutes, now=utc_now())])[0])

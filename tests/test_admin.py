@@ -185,9 +185,7 @@ def test_connectors_without_their_tokens(staff: Client, page: str) -> None:
     def link() -> Connector:
         connector = make_connector(make_user())
         monitor = make_monitor(connector.user)
-        Import.objects.create(
-            user=connector.user, provider="vercel", external_ref="prj_1", monitor=monitor
-        )
+        Import.objects.create(user=connector.user, provider="vercel", external_ref="prj_1", monitor=monitor)
         return connector
 
     link()

@@ -13,7 +13,7 @@ from pytest_django.fixtures import Settings
 
 from accounts.models import User
 from alerts.models import AlertChannel
-from connectors.models import Connector
+from connectors.models import Connector, OAuthState
 from core import rotation
 from core.clock import utc_now
 from core.crypto import seal, sealed_columns, unseal
@@ -66,6 +66,10 @@ def test_a_rotation_in_its_three_steps(settings: Settings, user: User) -> None:
     body = {"project_id": project.public_id, "name": "CI"}
     before = make_sealed(user, "before")
     plain = make_monitor(user)
+    make_connector(user)
+    OAuthState.objects.create(
+        digest=b"x", user=user, provider="vercel", expires_at=utc_now(), sealed_session=seal("{}")
+    )
     token = api.post("/v1/tokens", body, key="k").text
 
     settings.ENCRYPTION_KEYS = (old, new)

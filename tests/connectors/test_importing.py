@@ -161,7 +161,8 @@ def test_tokens_that_were_replaced_meanwhile_are_not_revoked(
 
     vercel.link(api)
     vercel.fake.revoke()
-    real, links = services._fetch, []
+    real = services._fetch
+    links: list[Any] = []
 
     def fetch(connector: Connector, **named: Any) -> Any:
         if not links:
