@@ -69,5 +69,10 @@ beat_schedule = {
         "options": {"expires": 3000},
     },
     "roll-up": {"task": "checks.tasks.roll_up", "schedule": 300.0, "options": {"expires": 250}},
+    "forget-oauth-states": {
+        "task": "connectors.tasks.sweep",
+        "schedule": 3600.0,
+        "options": {"expires": 3000},
+    },
     "sweep": {"task": "projects.tasks.sweep", "schedule": 3600.0, "options": {"expires": 3000}},
 }

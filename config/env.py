@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,6 +16,26 @@ from core.egress import parse_networks
 BASE_DIR = Path(__file__).resolve().parent.parent
 
 CommaSeparated = Annotated[tuple[str, ...], NoDecode]
+
+# The names of `connectors.providers.BACKENDS`, which could not be read before the settings; a test compares the two.
+BACKENDS = ("vercel", "netlify")
+
+
+def connectors_of(pairs: tuple[str, ...]) -> dict[str, str]:
+    """Backends by the word of their paths, of `word=backend` each. Raises ValueError for what cannot be."""
+    found: dict[str, str] = {}
+    for pair in pairs:
+        word, _, backend = (part.strip() for part in pair.partition("="))
+        if not re.fullmatch("[a-z0-9][a-z0-9_-]{0,31}", word):
+            raise ValueError(
+                f"{pair!r} does not begin with a word of a-z, 0-9, - and _, of 32 characters at most"
+            )
+        if backend not in BACKENDS:
+            raise ValueError(f"{pair!r} names no provider; there are {' and '.join(BACKENDS)}")
+        if word in found or backend in found.values():
+            raise ValueError(f"{pair!r} names a word or a provider for the second time")
+        found[word] = backend
+    return found
 
 
 def mail_settings(url: str | None) -> dict[str, Any]:
@@ -126,6 +147,11 @@ class Env(BaseSettings):
         description="Folder of IANA's list of RDAP registries, or of a mirror of it (`dns.json`). Registries are asked "
         "by https only, unless this address itself is `http://`.",
     )
+    connectors: CommaSeparated = Field(
+        default=("vercel=vercel", "netlify=netlify"),
+        description="Comma-separated `word=provider`: the providers that people can link, and the word that the paths "
+        "of `/v1/connectors` have for each. Providers are `vercel` and `netlify` (`docs/connectors.md`).",
+    )
     vercel_url: str = Field(
         default="https://vercel.com",
         description="Where Vercel's page of consent is, for tests and mirrors.",
@@ -219,7 +245,7 @@ class Env(BaseSettings):
             mail_settings(value)
         return value
 
-    @field_validator("encryption_keys", "allowed_hosts", "dns_servers", mode="before")
+    @field_validator("encryption_keys", "allowed_hosts", "dns_servers", "connectors", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
         if isinstance(value, str):
@@ -230,6 +256,12 @@ class Env(BaseSettings):
     @classmethod
     def _name_servers(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(map(name_server, value))
+
+    @field_validator("connectors")
+    @classmethod
+    def _known_providers(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        connectors_of(value)
+        return value
 
     @field_validator("allowed_private_networks", "trusted_proxies", "metrics_allowed", mode="before")
     @classmethod

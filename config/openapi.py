@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from http import HTTPStatus
 from typing import Any
 
+from django.conf import settings
+
 from alerts.facts import News
 from alerts.models import AlertChannel, Delivery, Topic
 from checks.spec import ReasonCode, RuleType, Verdict
@@ -45,6 +47,7 @@ TAGS = {
     "alert-channels": ("Alert channels", "Where alerts go, and what went there."),
     "incidents": ("Incidents", "What went wrong, and what happened about it."),
     "maintenance-windows": ("Maintenance windows", "When alerts are held back."),
+    "connectors": ("Connectors", "Accounts at other providers, whose projects become monitors."),
     "projects": ("Projects", "Groups of monitors, and the people who share them."),
     "tokens": ("Tokens", "Access tokens, each for one project."),
     "sessions": ("Sessions", "Signing in and out."),
@@ -59,6 +62,7 @@ DESCRIPTIONS = {
     "Check": "One check that was made.",
     "CheckDetail": "One check that was made, with what was seen of the target where it failed.",
     "CheckResult": "What one check of a draft found.",
+    "Connector": "An account at a provider that somebody has linked. Its tokens are encrypted and never returned.",
     "ContentRule": "An assertion on the body. Text rules need `value`, json_field needs `path`.",
     "Delivery": "One message to one channel.",
     "DeliveryItem": "One piece of news in a message.",
@@ -66,6 +70,8 @@ DESCRIPTIONS = {
     "Evidence": "What was seen of the target until the check failed.",
     "HeaderInput": "A header to send. Values are stored encrypted and never returned.",
     "HeaderOut": "A header that is sent; its value is never returned.",
+    "ImportResult": "What came of an import, each list in the order of the request.",
+    "ImportableProject": "A project of a provider's.",
     "Incident": "An outage of a monitor, or something that people declared.",
     "IncidentDetail": "An incident with its timeline and the evidence of the failing check.",
     "IncidentEvent": "One line of a timeline, in the order of what happened.",
@@ -125,6 +131,8 @@ def finish(result: dict[str, Any], generator: Any, request: Any, public: bool) -
         if operation.get("security") == [{}]:
             operation["security"] = []
         for parameter in operation.get("parameters", []):
+            if parameter["name"] == "provider":
+                parameter["schema"]["enum"] = list(settings.CONNECTORS)
             named = enums.get(frozenset(parameter["schema"].get("enum", ())))
             if named is not None:
                 parameter["schema"] = {"$ref": f"#/components/schemas/{named}"}

@@ -224,6 +224,30 @@ _WINDOW = _WINDOW_INPUT | {
 }
 _OK = {"ok": True}
 
+_CONNECTOR = {
+    "provider": "vercel",
+    "created_at": NOW - DAY,
+    "meta": "Shop Ltd",
+    "reconnect_required": False,
+}
+_IMPORTED = _MONITOR | {
+    "name": "shop-web",
+    "url": "https://www.shop.example",
+    "method": "HEAD",
+    "check_ssl": False,
+    "cert_expires_at": None,
+    "content_rules": [],
+    "request_headers": [],
+    "status": None,
+    "status_since": None,
+    "last_latency_ms": None,
+    "last_connect_ms": None,
+    "last_ttfb_ms": None,
+    "uptime_24h": None,
+    "avg_latency_24h": None,
+    "last_checked_at": None,
+}
+
 REQUESTS: dict[str, Any] = {
     "create_monitor": _MONITOR_INPUT,
     "test_monitor": {"url": "https://shop.example/health", "timeout_ms": 5000},
@@ -237,6 +261,10 @@ REQUESTS: dict[str, Any] = {
     "comment_incident": {"text": "The provider works on it."},
     "create_maintenance_window": _WINDOW_INPUT,
     "update_maintenance_window": {"name": "Updates on Sundays"},
+    "import_connector_projects": {
+        "external_refs": ["prj_QmXy5kV2", "prj_Rn81bTz7", "prj_gone"],
+        "project_id": PROJECT_ID,
+    },
     "create_project": {"name": "Shop"},
     "rename_project": {"name": "Web shop"},
     "create_alert_channel": {
@@ -298,6 +326,24 @@ RESPONSES: dict[str, Any] = {
     "get_maintenance_window": _WINDOW,
     "update_maintenance_window": _WINDOW | {"name": "Updates on Sundays"},
     "delete_maintenance_window": _OK,
+    "list_connectors": [_CONNECTOR],
+    "start_connector": {"authorize_url": "https://vercel.com/integrations/pulsekeeper/new?state=q4zt…"},
+    "list_connector_projects": {
+        "projects": [
+            {
+                "external_ref": "prj_QmXy5kV2",
+                "name": "shop-web",
+                "url": "https://www.shop.example",
+                "already_imported": False,
+            }
+        ]
+    },
+    "import_connector_projects": {
+        "created": [_IMPORTED],
+        "skipped": ["prj_Rn81bTz7"],
+        "failed": [{"external_ref": "prj_gone", "error": "not_found"}],
+    },
+    "disconnect_connector": _OK,
     "list_projects": [_PROJECT | {"monitors": 4, "up": 2, "slow": 1, "down": 0, "unknown": 1}],
     "create_project": _PROJECT,
     "rename_project": _OK,
@@ -336,6 +382,10 @@ ERRORS: dict[str, dict[str, Any]] = {
     "415": {"error": "unsupported_media_type", "reason": "Send application/json."},
     "422": {"error": "validation_error", "reason": "limit: must be a whole number from 1 to 1000."},
     "429": {"error": "rate_limited", "reason": "Too many requests; wait before the next."},
+    "502": {
+        "error": "provider_error",
+        "reason": "The provider did not answer as it should; try again in a moment.",
+    },
     "503": {
         "error": "no_worker",
         "reason": "No worker ran the check in time; try again in a moment.",
@@ -351,7 +401,17 @@ _MONITOR_LIMIT = {
     "reason": "The plan's number of monitors is reached.",
     "limit": 50,
 }
+_RECONNECT_REQUIRED = {
+    "error": "reconnect_required",
+    "reason": "The provider does not accept the grant any more; link it again by oauth/start.",
+}
 OPERATION_ERRORS: dict[tuple[str, str], dict[str, Any]] = {
+    ("start_connector", "503"): {
+        "error": "provider_not_configured",
+        "reason": "This deployment has no keys for the provider; its operator sets them.",
+    },
+    ("list_connector_projects", "409"): _RECONNECT_REQUIRED,
+    ("import_connector_projects", "409"): _RECONNECT_REQUIRED,
     ("create_monitor", "403"): _MONITOR_LIMIT,
     ("update_monitor", "403"): _MONITOR_LIMIT,
     ("create_monitor", "422"): {

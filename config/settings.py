@@ -10,7 +10,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.management.utils import get_random_secret_key
 from pydantic import ValidationError
 
-from config.env import BASE_DIR, Env, mail_settings
+from config.env import BASE_DIR, Env, connectors_of, mail_settings
 
 try:
     ENV = Env()
@@ -58,6 +58,7 @@ FLAPPING_CHANGES = ENV.flapping_changes
 FLAPPING_MINUTES = ENV.flapping_minutes
 globals().update(mail_settings(ENV.email_url))
 DEFAULT_FROM_EMAIL = SERVER_EMAIL = ENV.email_from
+CONNECTORS = connectors_of(ENV.connectors)
 BASE_URL = ENV.base_url.rstrip("/")
 STAGING_URL = ENV.staging_url.rstrip("/")
 TRUSTED_PROXIES = ENV.trusted_proxies

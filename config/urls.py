@@ -4,6 +4,7 @@ from drf_spectacular.views import SpectacularJSONAPIView
 from rest_framework.permissions import AllowAny
 
 import alerts.views
+import connectors.views
 import core.api.converters  # noqa: F401  (registers <id:…>)
 import projects.views
 import tokens.schema  # noqa: F401  (drf-spectacular finds extensions once they are imported; workers have no use for it)
@@ -29,9 +30,11 @@ urlpatterns = [
     path("monitors/<id:public_id>", link, {"kind": "monitors"}),
     path("invitations/<id:token>", projects.views.invitation),
     path("alert-channels/confirm/<id:token>", alerts.views.confirm_address),
+    path("connectors/<id:provider>/callback", connectors.views.callback),
     path("v1/", include("tokens.urls")),
     path("v1/", include("projects.urls")),
     path("v1/", include("monitors.urls")),
+    path("v1/", include("connectors.urls")),
     path("v1/", include("alerts.urls")),
     path("v1/", include("incidents.urls")),
     re_path(r"^v1(/.*)?$", UnknownRoute.as_view()),

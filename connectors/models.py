@@ -63,6 +63,9 @@ class OAuthState(models.Model):
         return f"{self.provider} for {self.user_id}"
 
 
+register_sealed(OAuthState, "sealed_session")
+
+
 class Import(models.Model):
     """A project of the provider's that is a monitor now. Gone with the monitor, so that it can be imported again."""
 

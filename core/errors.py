@@ -131,6 +131,24 @@ class IdempotencyKeySpent(ApiError):
     reason = "Idempotency-Key: what was created with this key is gone, or no longer yours; use another key."
 
 
+class ReconnectRequired(ApiError):
+    status = 409
+    code = "reconnect_required"
+    reason = "The provider does not accept the grant any more; link it again by oauth/start."
+
+
+class ProviderError(ApiError):
+    status = 502
+    code = "provider_error"
+    reason = "The provider did not answer as it should; try again in a moment."
+
+
+class ProviderNotConfigured(ApiError):
+    status = 503
+    code = "provider_not_configured"
+    reason = "This deployment has no keys for the provider; its operator sets them."
+
+
 class NotConfirmed(ApiError):
     status = 409
     code = "not_confirmed"

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -19,24 +16,19 @@ from core.ids import random_text
 from core.throttles import CallerThrottle, ProbeThrottle
 from monitors import interactive, selectors, services
 from monitors.drafts import MonitorType
-from monitors.models import Monitor, spec_of
+from monitors.models import spec_of
 from monitors.serializers import (
     CheckResultSerializer,
     MonitorInputSerializer,
     MonitorPatchSerializer,
     MonitorSerializer,
     MuteSerializer,
+    shown,
 )
 from projects import idempotency
 from projects.access import caller_of
 from projects.idempotency import Made
 from projects.schema import IDEMPOTENCY_KEY
-
-
-def _shown(monitors: Sequence[Monitor]) -> list[Any]:
-    now = utc_now()
-    context = {"now": now, "statistics": selectors.statistics(monitors, now=now)}
-    return list(MonitorSerializer(monitors, many=True, context=context).data)
 
 
 class MonitorList(APIView):
@@ -50,7 +42,7 @@ class MonitorList(APIView):
     )
     def get(self, request: Request) -> Response:
         page = Page(request, selectors.list_monitors(caller_of(request)))
-        return page.response(_shown(page.rows))
+        return page.response(shown(page.rows))
 
     @extend_schema(
         operation_id="create_monitor",
@@ -82,7 +74,7 @@ class MonitorList(APIView):
             monitor, claim=services.FIRST_CLAIM
         ):
             services.release_first_claim(monitor, now=utc_now())
-        return Response(_shown([selectors.get_monitor(caller, monitor.public_id)])[0], status=201)
+        return Response(shown([selectors.get_monitor(caller, monitor.public_id)])[0], status=201)
 
 
 class MonitorTest(APIView):
@@ -102,7 +94,7 @@ class MonitorTest(APIView):
 class MonitorDetail(APIView):
     @extend_schema(operation_id="get_monitor", summary="Read a monitor", responses=MonitorSerializer)
     def get(self, request: Request, monitor_id: str) -> Response:
-        return Response(_shown([selectors.get_monitor(caller_of(request), monitor_id)])[0])
+        return Response(shown([selectors.get_monitor(caller_of(request), monitor_id)])[0])
 
     @extend_schema(
         operation_id="update_monitor",
@@ -115,7 +107,7 @@ class MonitorDetail(APIView):
         selectors.get_monitor(caller, monitor_id)  # not found goes before what is wrong with the body
         given = body_of(request, MonitorPatchSerializer)
         monitor = services.update_monitor(caller, monitor_id, given, now=utc_now())
-        return Response(_shown([monitor])[0])
+        return Response(shown([monitor])[0])
 
     @extend_schema(operation_id="delete_monitor", summary="Delete a monitor", responses={200: OkSerializer})
     def delete(self, request: Request, monitor_id: str) -> Response:
@@ -134,6 +126,4 @@ class MonitorMute(APIView):
         caller = caller_of(request)
         selectors.get_monitor(caller, monitor_id)
         minutes = body_of(request, MuteSerializer)["minutes"]
-        return Response(
-            _shown([services.mute_monitor(caller, monitor_id, minutes=minutes, now=utc_now())])[0]
-        )
+        return Response(shown([services.mute_monitor(caller, monitor_id, minutes=minutes, now=utc_now())])[0])

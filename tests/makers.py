@@ -20,6 +20,7 @@ from alerts.facts import Facts, News
 from alerts.models import AlertChannel, Delivery, DeliveryItem
 from checks.partitions import SERIES, make, parts
 from checks.spec import CheckOutcome, ReasonCode, Verdict
+from connectors.models import Connector
 from core.clock import to_ms
 from core.errors import ApiError
 from monitors.ledger import Reading
@@ -104,6 +105,14 @@ def make_delivery(
         for _ in range(items)
     )
     return delivery
+
+
+def make_connector(user: User, *, provider: str = "vercel", **columns: Any) -> Connector:
+    """As linking leaves it, with tokens that no provider gave."""
+    connector = Connector(user=user, provider=provider, created_at=NOON, meta="Shop Ltd", **columns)
+    connector.tokens = {"access_token": f"access-{next(_numbers)}"}
+    connector.save()
+    return connector
 
 
 def outcome(verdict: Verdict, *, at: datetime = NOON, latency_ms: int = 20) -> CheckOutcome:

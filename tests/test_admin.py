@@ -13,11 +13,13 @@ from django.urls import reverse
 from accounts.models import User
 from accounts.services import create_account
 from alerts.models import AlertChannel, Delivery
+from connectors.models import Connector, Import
 from incidents.models import Incident, IncidentEvent, MaintenanceWindow
 from tests.makers import (
     NOON,
     PASSWORD,
     make_channel,
+    make_connector,
     make_delivery,
     make_monitor,
     make_plan,
@@ -176,3 +178,27 @@ def test_an_account_made_in_the_admin_has_its_channel_too(staff: Client) -> None
     edited = {"email": user.email, "plan": user.plan_id, "is_active": "on"}
     assert staff.post(reverse("admin:accounts_user_change", args=[user.pk]), edited).status_code == 302
     assert AlertChannel.objects.filter(owner=user).count() == 1
+
+
+@pytest.mark.parametrize("page", ["connectors_connector", "connectors_import"])
+def test_connectors_without_their_tokens(staff: Client, page: str) -> None:
+    def link() -> Connector:
+        connector = make_connector(make_user())
+        monitor = make_monitor(connector.user)
+        Import.objects.create(user=connector.user, provider="vercel", external_ref="prj_1", monitor=monitor)
+        return connector
+
+    link()
+    shown(staff, f"{page}_changelist")  # what Django keeps from the first page on
+    _, one = shown(staff, f"{page}_changelist")
+    connectors = [link() for _ in range(9)]
+    html, ten = shown(staff, f"{page}_changelist")
+    assert ten == one
+    model = Connector if page == "connectors_connector" else Import
+    pages = [html, *(shown(staff, f"{page}_change", row.pk)[0] for row in model._default_manager.all())]
+    pages.append(shown(staff, f"{page}_changelist", query=f"?q={connectors[0].user.email}")[0])
+    assert connectors[0].user.email in pages[-1]
+    for connector in connectors:
+        assert not any(connector.sealed_tokens in text for text in pages)
+        assert not any(connector.tokens["access_token"] in text for text in pages)
+    assert staff.get(reverse(f"admin:{page}_add")).status_code == 403

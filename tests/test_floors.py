@@ -10,7 +10,18 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-FLOORS = ("config", "core", "accounts", "projects", "tokens", "checks", "monitors", "incidents", "alerts")
+FLOORS = (
+    "config",
+    "core",
+    "accounts",
+    "projects",
+    "tokens",
+    "checks",
+    "monitors",
+    "connectors",
+    "incidents",
+    "alerts",
+)
 
 
 def lint(folder: Path) -> subprocess.CompletedProcess[str]:
@@ -29,6 +40,9 @@ def lint(folder: Path) -> subprocess.CompletedProcess[str]:
     [
         pytest.param("checks/selectors.py", "from monitors.models import Monitor", id="a higher floor"),
         pytest.param("monitors/services.py", "from monitors import views", id="upwards within an app"),
+        pytest.param(
+            "connectors/services.py", "from connectors import importing", id="upwards within connectors"
+        ),
         pytest.param("incidents/timeline.py", "from incidents import services", id="upwards within another"),
         pytest.param("alerts/messages.py", "from alerts.transports import base", id="upwards within alerts"),
         pytest.param(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from config.env import Env, mail_settings
+from config.env import BACKENDS, Env, connectors_of, mail_settings
+from connectors import providers
 
 
 @pytest.mark.parametrize(
@@ -64,6 +65,36 @@ def test_what_is_no_name_server(monkeypatch: pytest.MonkeyPatch, server: str) ->
     with pytest.raises(ValidationError, match="is no address of a name server") as caught:
         Env()
     assert repr(server) in str(caught.value)
+
+
+def test_words_for_providers(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert set(BACKENDS) == set(providers.BACKENDS)
+    assert connectors_of(Env().connectors) == {"vercel": "vercel", "netlify": "netlify"}
+    monkeypatch.setenv("CONNECTORS", "provider_a=vercel, provider-b = netlify,")
+    assert connectors_of(Env().connectors) == {"provider_a": "vercel", "provider-b": "netlify"}
+
+
+@pytest.mark.parametrize(
+    "pairs",
+    [
+        "vercel",
+        "vercel=",
+        "=vercel",
+        "vercel=github",
+        "a=vercel,a=netlify",
+        "a=vercel,b=vercel",
+        "a/b=vercel",
+        "Vercel=vercel",
+        "-=vercel",
+        f"{'x' * 33}=vercel",
+        "a=b=vercel",
+    ],
+)
+def test_what_is_no_word_for_a_provider(monkeypatch: pytest.MonkeyPatch, pairs: str) -> None:
+    monkeypatch.setenv("CONNECTORS", pairs)
+    with pytest.raises(ValidationError) as caught:
+        Env()
+    assert repr(pairs.rpartition(",")[2]) in str(caught.value)
 
 
 @pytest.mark.parametrize("url", ["data.iana.org/rdap/", "ftp://data.iana.org/", "https://", "https://x/?y"])

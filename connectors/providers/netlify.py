@@ -50,7 +50,9 @@ class Netlify(ProviderBackend, BaseOAuth2PKCE[Any]):
 
     def project_of(self, listed: Mapping[str, Any]) -> ProviderProject:
         return ProviderProject(
-            external_ref=text_of(listed, "id"), name=text_of(listed, "name"), url=_address(listed)
+            external_ref=text_of(listed, "id"),
+            name=first_text(listed["name"]) or text_of(listed, "id"),
+            url=_address(listed),
         )
 
 

@@ -74,7 +74,7 @@ class Vercel(ProviderBackend):
         host = _production_host(listed)
         return ProviderProject(
             external_ref=text_of(listed, "id"),
-            name=text_of(listed, "name"),
+            name=first_text(listed["name"]) or text_of(listed, "id"),
             url=f"https://{host}" if host else "",
         )
 

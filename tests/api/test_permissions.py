@@ -29,6 +29,7 @@ from tests.makers import (
     NOON,
     PASSWORD,
     make_channel,
+    make_connector,
     make_delivery,
     make_monitor,
     make_project,
@@ -79,6 +80,11 @@ TABLE: dict[tuple[str, str], tuple[int, ...] | tuple[str, int]] = {
     ("GET",    "/v1/maintenance-windows/{window_id}"):     (200, 200, 200, 404, 200, 404),
     ("PATCH",  "/v1/maintenance-windows/{window_id}"):     (200, 200, 200, 404, 200, 404),
     ("DELETE", "/v1/maintenance-windows/{window_id}"):     (200, 200, 200, 404, 200, 404),
+    ("GET",    "/v1/connectors"):                          (200, 200, 200, 200, 403, 403),
+    ("DELETE", "/v1/connectors/{provider}"):               (200, 404, 404, 404, 403, 403),
+    ("POST",   "/v1/connectors/{provider}/oauth/start"):   (503, 503, 503, 503, 403, 403),  # allowed; no keys here
+    ("GET",    "/v1/connectors/{provider}/projects"):      (409, 404, 404, 404, 403, 403),  # allowed; a revoked grant
+    ("POST",   "/v1/connectors/{provider}/import"):        (409, 404, 404, 404, 403, 403),
     ("GET",    "/v1/projects"):                            (200, 200, 200, 200, 403, 403),
     ("POST",   "/v1/projects"):                            (201, 201, 201, 201, 403, 403),
     ("PATCH",  "/v1/projects/{project_id}"):               (200, 200, 403, 404, 403, 403),
@@ -101,7 +107,8 @@ SOON = to_ms(utc_now() + timedelta(days=1))
 WINDOW = {"name": "New", "starts_at": SOON, "ends_at": SOON + 60_000, "monitors": "all"}
 
 CODES = {400: {"project_forbidden"}, 401: {"unauthorized"}, 404: {"not_found"}, 422: {"validation_error"}}
-CODES |= {403: {"forbidden", "session_required"}, 503: {"no_worker"}}
+CODES |= {403: {"forbidden", "session_required"}, 409: {"reconnect_required"}}
+CODES |= {503: {"no_worker", "provider_not_configured"}}
 
 
 @dataclass(frozen=True)
@@ -132,6 +139,7 @@ class World:
             ("POST", "/v1/incidents/{incident_id}/comments"): {"text": "New."},
             ("POST", "/v1/maintenance-windows"): WINDOW | {"project_id": project_id},
             ("PATCH", "/v1/maintenance-windows/{window_id}"): {"name": "New"},
+            ("POST", "/v1/connectors/{provider}/import"): {"external_refs": ["prj_1"]},
             ("POST", "/v1/projects"): {"name": "New"},
             ("PATCH", "/v1/projects/{project_id}"): {"name": "New"},
             ("POST", "/v1/projects/{project_id}/members"): {"email": "new@shop.example", "role": "member"},
@@ -171,7 +179,9 @@ def world(db: None) -> World:
     incident = declare(Caller(owner), here | {"title": "Late", "text": "Orders are late."}, now=utc_now())
     times = {"starts_at": from_ms(SOON), "ends_at": from_ms(SOON + 60_000)}
     window = create_window(Caller(owner), WINDOW | times | here, now=utc_now())
+    make_connector(owner, revoked_at=utc_now())
     ids = {
+        "provider": "vercel",
         "channel_id": channel.public_id,
         "delivery_id": make_delivery(channel, state=Delivery.State.DEAD).public_id,
         "incident_id": incident.public_id,

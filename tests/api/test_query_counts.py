@@ -22,7 +22,7 @@ from projects.access import Caller
 from projects.models import Membership, Project
 from tests.api.client import Api
 from tests.api.test_openapi import OPERATIONS
-from tests.makers import make_channel, make_delivery, make_monitor, make_project, make_user
+from tests.makers import make_channel, make_connector, make_delivery, make_monitor, make_project, make_user
 
 Fill = Callable[[User, Project, int], None]
 
@@ -90,6 +90,14 @@ def add_windows(user: User, project: Project, count: int) -> None:
         create_window(caller, given | chosen, now=now)
 
 
+def add_connectors(user: User, project: Project, count: int) -> None:
+    """There is no more than one of each provider."""
+    if count == 1:
+        make_connector(user)
+    else:
+        make_connector(user, provider="netlify")
+
+
 # Operation: (path, most queries, how rows come about). One of the queries is that of the credential.
 LISTS: dict[str, tuple[str, int, Fill]] = {
     "list_monitors": ("/v1/monitors", 6, add_monitors),
@@ -99,6 +107,7 @@ LISTS: dict[str, tuple[str, int, Fill]] = {
     "list_alert_channel_deliveries": ("/v1/alert-channels/{channel}/deliveries", 5, add_deliveries),
     "list_incidents": ("/v1/incidents", 2, add_incidents),
     "list_maintenance_windows": ("/v1/maintenance-windows", 3, add_windows),
+    "list_connectors": ("/v1/connectors", 2, add_connectors),
     "list_projects": ("/v1/projects", 2, add_projects),
     "list_members": ("/v1/projects/{project}/members", 4, add_members),
     "list_tokens": ("/v1/tokens", 2, add_tokens),

@@ -13,6 +13,7 @@ from pytest_django.fixtures import Settings
 
 from accounts.models import User
 from alerts.models import AlertChannel
+from connectors.models import Connector, OAuthState
 from core import rotation
 from core.clock import utc_now
 from core.crypto import seal, sealed_columns, unseal
@@ -20,7 +21,7 @@ from monitors.models import Monitor
 from monitors.services import update_monitor
 from projects.access import Caller
 from tests.api.client import Api
-from tests.makers import at_once, make_channel, make_monitor, make_project, make_user
+from tests.makers import at_once, make_channel, make_connector, make_monitor, make_project, make_user
 
 
 def make_key() -> str:
@@ -65,6 +66,10 @@ def test_a_rotation_in_its_three_steps(settings: Settings, user: User) -> None:
     body = {"project_id": project.public_id, "name": "CI"}
     before = make_sealed(user, "before")
     plain = make_monitor(user)
+    make_connector(user)
+    OAuthState.objects.create(
+        digest=b"x", user=user, provider="vercel", expires_at=utc_now(), sealed_session=seal("{}")
+    )
     token = api.post("/v1/tokens", body, key="k").text
 
     settings.ENCRYPTION_KEYS = (old, new)
@@ -194,6 +199,15 @@ def test_channels_are_sent_to_as_before(settings: Settings, user: User) -> None:
     settings.ENCRYPTION_KEYS = (new,)
     assert AlertChannel.objects.get(pk=channel.pk).config == before
     assert AlertChannel.objects.exclude(pk=channel.pk).get().config == {"address": user.email}
+
+
+def test_a_linked_provider_is_reached_as_before(settings: Settings, user: User) -> None:
+    connector = make_connector(user)
+    before = connector.tokens
+    settings.ENCRYPTION_KEYS = (new := make_key(), settings.ENCRYPTION_KEYS[0])
+    assert "connectors.Connector.sealed_tokens: 1 re-encrypted" in rotate()
+    settings.ENCRYPTION_KEYS = (new,)
+    assert Connector.objects.get().tokens == before
 
 
 def test_a_batch_of_nothing(db: None) -> None:

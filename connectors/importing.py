@@ -1,0 +1,122 @@
+"""Making monitors of a provider's projects (decision 39). Each item is a transaction of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from django.db import IntegrityError, transaction
+
+from connectors import services
+from connectors.models import Connector, Import
+from connectors.providers.base import ProviderProject
+from connectors.selectors import get_connector, imported_refs
+from core.errors import ApiError, MonitorLimit, NotFound, ValidationFailed
+from monitors.models import Monitor
+from monitors.selectors import list_monitors
+from monitors.services import create_monitor, release_first_claim
+from projects import places
+from projects.access import Caller
+
+MAX_NAME = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    external_ref: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Importable:
+    external_ref: str
+    name: str
+    url: str
+    already_imported: bool
+
+
+@dataclass(slots=True)
+class Imported:
+    """What came of an import, each list in the order of the request."""
+
+    created: list[Monitor] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+    failed: list[Failure] = field(default_factory=list)
+
+
+def list_importable(caller: Caller, word: str, *, now: datetime) -> list[Importable]:
+    connector, projects = services.fetch_projects(caller, word, now=now)
+    there = imported_refs(connector, among=projects)
+    return [
+        Importable(project.external_ref, project.name, project.url, project.external_ref in there)
+        for project in projects.values()
+    ]
+
+
+def import_projects(
+    caller: Caller, word: str, refs: Sequence[str], *, place: Mapping[str, Any], now: datetime
+) -> Imported:
+    """Monitors of these projects, in the project that `place["project_id"]` names, if it does.
+
+    The provider is asked for what is not imported yet; where all of it is, the answer needs nobody.
+    """
+    with transaction.atomic():
+        places.place(caller, place)  # what is wrong with all of them is said before anything is asked
+    wanted = list(dict.fromkeys(refs))
+    connector = get_connector(caller, word)
+    there = imported_refs(connector, among=wanted)
+    result = Imported(skipped=[ref for ref in wanted if ref in there])
+    if len(there) == len(wanted):
+        return result
+    connector, projects = services.fetch_projects(caller, word, now=now)
+    made: list[int] = []
+    for ref in wanted:
+        if ref in there:
+            continue
+        try:
+            made.append(_import_one(caller, connector, projects.get(ref), ref, place=place, now=now))
+        except (ApiError, IntegrityError) as error:
+            # Another import of the same ref was first: it has the place in the plan, or the row of the ref.
+            if imported_refs(connector, among=[ref]):
+                result.skipped.append(ref)
+            elif isinstance(error, ApiError):
+                result.failed.append(Failure(ref, _reason(error)))
+            else:
+                raise
+    places_of = {ref: number for number, ref in enumerate(wanted)}
+    result.skipped.sort(key=places_of.__getitem__)
+    result.created = list(list_monitors(caller).filter(pk__in=made).order_by("pk"))
+    return result
+
+
+def _import_one(
+    caller: Caller,
+    connector: Connector,
+    project: ProviderProject | None,
+    ref: str,
+    *,
+    place: Mapping[str, Any],
+    now: datetime,
+) -> int:
+    """The new monitor's key. The first check is for the scheduler to make, at once: nobody waits here.
+
+    Raises IntegrityError where the ref has been imported meanwhile: the unique constraint decides.
+    """
+    if project is None:
+        raise NotFound
+    if not project.url:
+        raise ValidationFailed("the project has no address.", field="url")
+    given = {"type": "http", "name": project.name[:MAX_NAME], "url": project.url}
+    with transaction.atomic():
+        monitor = create_monitor(caller, {**place, **given}, now=now)
+        Import.objects.create(
+            user=caller.user, provider=connector.provider, external_ref=ref, monitor=monitor
+        )
+        release_first_claim(monitor, now=now)
+    return monitor.pk
+
+
+def _reason(error: ApiError) -> str:
+    return error.code if isinstance(error, NotFound | MonitorLimit) else str(error)

@@ -1,0 +1,66 @@
+"""Connectors as the API takes and gives them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rest_framework import serializers
+
+from connectors.models import Connector
+from connectors.selectors import word_of
+from core.api.fields import EpochMsField, StrictSerializer, TextField
+from monitors.serializers import MonitorSerializer
+
+MAX_REFS = 1000
+
+
+class ConnectorSerializer(serializers.Serializer[Any]):
+    provider = serializers.SerializerMethodField(help_text="The word of the paths.")
+    created_at = EpochMsField()
+    meta = serializers.CharField(allow_null=True, help_text="The name of the account at the provider.")
+    reconnect_required = serializers.SerializerMethodField(
+        help_text="The provider does not accept the grant any more; link it again."
+    )
+
+    def get_provider(self, connector: Connector) -> str:
+        return word_of(connector.provider)
+
+    def get_reconnect_required(self, connector: Connector) -> bool:
+        return connector.revoked_at is not None
+
+
+class AuthorizeSerializer(serializers.Serializer[Any]):
+    authorize_url = serializers.CharField(help_text="To be opened in a browser, within 10 minutes.")
+
+
+class ImportableProjectSerializer(serializers.Serializer[Any]):
+    external_ref = serializers.CharField()
+    name = serializers.CharField()
+    url = serializers.CharField(help_text="Empty where the project has no address.")
+    already_imported = serializers.BooleanField()
+
+
+class ImportableProjectsSerializer(serializers.Serializer[Any]):
+    projects = ImportableProjectSerializer(many=True)
+
+
+class ImportInputSerializer(StrictSerializer):
+    external_refs = serializers.ListField(
+        child=TextField(max_length=200), allow_empty=False, max_length=MAX_REFS
+    )
+    project_id = TextField(required=False, allow_null=True, max_length=64)
+
+
+class ImportFailureSerializer(serializers.Serializer[Any]):
+    external_ref = serializers.CharField()
+    error = serializers.CharField(
+        help_text="monitor_limit, not_found, or a sentence that says what is wrong with the address."
+    )
+
+
+class ImportResultSerializer(serializers.Serializer[Any]):
+    created = MonitorSerializer(many=True)
+    skipped = serializers.ListField(
+        child=serializers.CharField(), help_text="References that were imported already."
+    )
+    failed = ImportFailureSerializer(many=True)

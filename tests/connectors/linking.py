@@ -1,0 +1,57 @@
+"""The way to a provider and back, as a person goes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from django.conf import settings as django_settings
+from django.test import Client
+
+from tests.api.client import Api
+from tests.connectors.fakes import FakeNetlify, FakeVercel
+
+FAKES: dict[str, type[FakeNetlify | FakeVercel]] = {"vercel": FakeVercel, "netlify": FakeNetlify}
+
+
+@dataclass(frozen=True)
+class Place:
+    """A provider, and the word of our paths for it."""
+
+    word: str
+    fake: FakeNetlify | FakeVercel
+
+    @property
+    def path(self) -> str:
+        return f"/v1/connectors/{self.word}"
+
+    def begin(self, api: Api) -> str:
+        answer = api.post(f"{self.path}/oauth/start")
+        assert answer.status == 200, answer.text
+        url: str = answer.json["authorize_url"]
+        return url
+
+    def link(self, api: Api) -> None:
+        page = come_back(self.fake.consent(self.begin(api)))
+        assert page.status_code == 200, page.content.decode()
+
+    def refs(self) -> list[str]:
+        return [project.ref for project in self.fake.projects]
+
+
+@contextmanager
+def place(settings: Any, backend: str, *, word: str | None = None) -> Iterator[Place]:
+    word = word or backend
+    redirect_uri = f"{django_settings.BASE_URL}/connectors/{word}/callback"
+    with FAKES[backend](redirect_uri=redirect_uri) as fake:
+        fake.configure(settings)
+        yield Place(word, fake)
+
+
+def come_back(address: str) -> Any:
+    """What the browser shows that the provider has sent to `address`."""
+    parts = urlsplit(address)
+    return Client(raise_request_exception=False).get(f"{parts.path}?{parts.query}")
