@@ -223,7 +223,7 @@ SILENCES = {
     "all": (50, 900),
 }
 TRUTH: dict[tuple[str, str, bool], list[tuple[str, int]]] = {
-    # (mute or window, silence, whether it recovers at 700)
+    # (mute, window, both or neither; silence; whether it recovers at 700)
     ("window", "before", True): [("down", 100), ("recovered", 700)],
     ("window", "before", False): [("down", 100)],
     ("window", "inside", True): [("down", 100), ("still_down", 400), ("recovered", 700)],
@@ -245,6 +245,20 @@ TRUTH: dict[tuple[str, str, bool], list[tuple[str, int]]] = {
     ("mute", "end", False): [("down", 100)],
     ("mute", "all", True): [],
     ("mute", "all", False): [("down", 900)],
+    # Both at once: failures do not count, and what was told before is told again at the window's end.
+    ("both", "before", True): [("down", 100), ("recovered", 700)],
+    ("both", "before", False): [("down", 100)],
+    ("both", "inside", True): [("down", 100), ("still_down", 400), ("recovered", 700)],
+    ("both", "inside", False): [("down", 100), ("still_down", 400)],
+    ("both", "beginning", True): [("down", 400), ("recovered", 700)],
+    ("both", "beginning", False): [("down", 400)],
+    ("both", "end", True): [("down", 100), ("recovered", 900)],
+    ("both", "end", False): [("down", 100), ("still_down", 900)],
+    ("both", "all", True): [],
+    ("both", "all", False): [("down", 900)],
+    # Neither.
+    ("neither", "inside", True): [("down", 100), ("recovered", 700)],
+    ("neither", "inside", False): [("down", 100)],
 }
 STEP = 50
 
@@ -255,10 +269,10 @@ def test_silences(
 ) -> None:
     start, end = SILENCES[silence]
     monitor = drive.monitor(owner)
-    if way == "window":
+    if way in ("window", "both"):
         window(owner, start, end)
     for second in range(STEP, 1200, STEP):
-        if way == "mute" and second == max(start, STEP):
+        if way in ("mute", "both") and second == max(start, STEP):
             length = timedelta(seconds=end - second)
             Monitor.objects.filter(pk=monitor.pk).update(muted_until=at(second) + length)
         failing = second >= 100 and not (recovers and second >= 700)
