@@ -1,7 +1,7 @@
 """Section 1, "What the service does".
 
-Elsewhere: "connectors" and "a failed check opens an incident", alerts, maintenance windows and status pages are later
-issues'; "every operation available in the dashboard is available over this API" waits for the dashboard.
+Elsewhere: "connectors" are in tests/api/test_connectors.py; "a failed check opens an incident", alerts and maintenance
+windows in tests/incidents and tests/alerts; status pages are a later issue's; "every operation available in the dashboard is available over this API" waits for the dashboard.
 """
 
 from __future__ import annotations
