@@ -1,9 +1,9 @@
 """Section 2, "Resources and their fields": every row of its tables.
 
-Elsewhere: the connectors' three tables are in tests/api/test_connectors.py; rules and verdicts in their every case are in
-tests/checks/test_rules.py and test_verdict.py; the exact latency that is slow is in
-tests/checks/test_verdict.py; timings and TLS failures of every kind are in tests/checks/test_probes.py and
-test_probes_tls.py; "domain_expires_at: registration expiry from an RDAP lookup" in tests/api/test_domain_expiry.py.
+Elsewhere: the connectors' three tables are in tests/api/test_connectors.py; rules and verdicts in their every case in
+tests/checks/test_rules.py and test_verdict.py; the exact latency that is slow in tests/checks/test_verdict.py;
+timings and TLS failures of every kind in tests/checks/test_probes.py and test_probes_tls.py; "domain_expires_at:
+registration expiry from an RDAP lookup" in tests/api/test_domain_expiry.py.
 """
 
 from __future__ import annotations

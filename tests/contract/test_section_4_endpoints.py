@@ -1,8 +1,7 @@
 """Section 4, "Endpoints": every row of its table, connectors aside, and its rules 2, 3, 4 and 6.
 
 Elsewhere: every route for every caller is tests/api/test_permissions.py; rules 1 and 5 and the rows of connectors are
-tests/api/test_connectors.py; lists in
-pages ("not shown", decision 17) are in tests/api/test_monitors.py.
+tests/api/test_connectors.py; lists in pages ("not shown", decision 17) are in tests/api/test_monitors.py.
 """
 
 from __future__ import annotations
