@@ -1,7 +1,7 @@
 """Section 7, "Errors": every row of its table, connectors aside.
 
-Elsewhere: connectors are tests/api/test_connectors.py; the shape of what Django itself refuses, unknown routes, 405, 413,
-415 and crashes are in tests/api/test_errors.py; 401 on every authenticated endpoint in test_section_4_endpoints.py and
+Elsewhere: connectors are tests/api/test_connectors.py; the shape of what Django itself refuses, unknown routes, 405,
+413, 415 and crashes in tests/api/test_errors.py; 401 on every authenticated endpoint in test_section_4_endpoints.py and
 tests/api/test_permissions.py; 422 for each field in tests/api/test_monitors.py and test_hostile_input.py.
 """
 
