@@ -112,9 +112,11 @@ def tell_expiries(now: datetime) -> None:
 def _announce_due(now: datetime) -> None:
     opening = Q(resolved_at=None, announced_at=None, confirmed_at__isnull=False)
     closing = Q(resolved_at__isnull=False, announced_at__isnull=False, closing_announced_at=None)
+    # Over before anybody looked, since it was short or the senders were away. It was an outage all the same.
+    passed = Q(resolved_at__isnull=False, announced_at=None, quiet=None, monitor__isnull=False)
     due = list(
         Incident.objects.select_for_update(of=["self"])
-        .filter(opening | closing)
+        .filter(opening | closing | passed)
         .filter(Q(look_again_at=None) | Q(look_again_at__lte=now))
         .select_related("monitor", "monitor__project", "project")
         .order_by("pk")[:BATCH]
@@ -129,7 +131,9 @@ def _announce_due(now: datetime) -> None:
             bulletin.hold_back(incident, reason)
             continue
         if not incident.is_open:
-            incident.closing_announced_at = now
+            if incident.announced_at is None:
+                bulletin.say(incident, News.DOWN)
+            incident.announced_at, incident.closing_announced_at = incident.announced_at or now, now
             bulletin.say(incident, _CLOSINGS[incident.resolution])
         elif incident.monitor_id in beginning:
             assert incident.monitor_id is not None

@@ -80,6 +80,11 @@ class Incident(models.Model):
                 name="incident_closing_due",
                 condition=Q(resolved_at__isnull=False, announced_at__isnull=False, closing_announced_at=None),
             ),
+            models.Index(
+                fields=["id"],
+                name="incident_passed",
+                condition=Q(resolved_at__isnull=False, announced_at=None, quiet=None, monitor__isnull=False),
+            ),
         ]
 
     def __str__(self) -> str:

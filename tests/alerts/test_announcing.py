@@ -85,9 +85,7 @@ def test_down_and_recovered(owner: User, channel: AlertChannel, drive: Drive) ->
     assert told.started_at == int(at(60).timestamp() * 1000)
 
 
-def test_what_was_down_and_up_between_two_ticks_is_told_as_both(
-    owner: User, channel: AlertChannel, drive: Drive
-) -> None:
+def test_what_is_told_too_late_is_told_as_both(owner: User, channel: AlertChannel, drive: Drive) -> None:
     """It is short, but it was an outage; and an outage that nobody hears of is a lost alert."""
     monitor = drive.monitor(owner)
     drive.check(monitor, DOWN, at(60))
@@ -95,6 +93,29 @@ def test_what_was_down_and_up_between_two_ticks_is_told_as_both(
     announcing.announce(at(60))
     drive.check(monitor, UP, at(61))
     assert news(drive.tick(at(62))) == ["down", "recovered"]
+
+
+def test_what_was_over_before_anybody_looked_is_told_as_both(
+    owner: User, channel: AlertChannel, drive: Drive
+) -> None:
+    """The senders were away, say."""
+    monitor = drive.monitor(owner)
+    drive.check(monitor, DOWN, at(60))
+    drive.check(monitor, UP, at(120))
+    assert news(drive.tick(at(900))) == ["down", "recovered"]
+    assert drive.tick(at(901)) == []
+    assert timeline(Incident.objects.get()).count("announced") == 2
+
+
+def test_what_was_over_under_a_silence_before_anybody_looked_is_not_told(
+    owner: User, channel: AlertChannel, drive: Drive
+) -> None:
+    monitor = drive.monitor(owner)
+    window(owner, 50, 900)
+    drive.check(monitor, DOWN, at(60))
+    drive.check(monitor, UP, at(120))
+    assert drive.ticks(at(130), at(1000), every=10) == []
+    assert "suppressed" in timeline(Incident.objects.get())
 
 
 def test_a_channel_hears_of_its_topics(owner: User, drive: Drive) -> None:
