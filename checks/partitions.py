@@ -84,7 +84,11 @@ def is_there(series: Series) -> bool:
 
 
 def parts(series: Series) -> list[Bounds]:
-    """The partitions that there are, oldest first, the default one left out."""
+    """The partitions that there are, oldest first, the default one left out.
+
+    By the rows of the catalogue: to_regclass() of a partition's name would ask the session's cache, which does not
+    hear of what others made or dropped while this one waited for an advisory lock.
+    """
     with connection.cursor() as cursor:
         cursor.execute(
             """
@@ -115,8 +119,7 @@ def _make(series: Series, bounds: Bounds) -> bool:
     name, default = series.name(bounds[0]), series.default
     inside = f"{series.column} >= %s AND {series.column} < %s"
     with _catalogue() as cursor:
-        cursor.execute("SELECT to_regclass(%s) IS NULL", [name])
-        if not cursor.fetchone()[0]:
+        if bounds in parts(series):
             return False
         # Recording has to wait at the parent: what waits at the default partition was sent there already, and would
         # be refused when its row belongs into this one. ATTACH itself takes a lesser lock on the parent, and the
@@ -153,18 +156,17 @@ def drop(series: Series, *, before: datetime) -> list[str]:
         name = series.name(start)
         if end <= before:
             with _put_off_while_locked(f"drop {name}"):
-                if _drop(name):
+                if _drop(series, (start, end)):
                     dropped.append(name)
     return dropped
 
 
-def _drop(name: str) -> bool:
+def _drop(series: Series, bounds: Bounds) -> bool:
     with _catalogue() as cursor:
-        cursor.execute("SELECT to_regclass(%s) IS NOT NULL", [name])
-        if not cursor.fetchone()[0]:
+        if bounds not in parts(series):
             return False
         # Detaching first would take the same lock; concurrently it cannot be done beside a default partition.
-        cursor.execute(f"DROP TABLE {name}")
+        cursor.execute(f"DROP TABLE {series.name(bounds[0])}")
     return True
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
@@ -20,6 +22,7 @@ from checks.retention import keep_partitions
 from checks.rollups import roll_up
 from checks.spec import Verdict
 from tests.makers import NOON, at_once, outcome
+from tests.processes.waiting import until
 
 DAY = timedelta(days=1)
 
@@ -34,6 +37,29 @@ def rows_by_part() -> dict[str, int]:
     with connection.cursor() as cursor:
         cursor.execute("SELECT tableoid::regclass::text, count(*) FROM checks_checkresult GROUP BY 1")
         return dict(cursor.fetchall())
+
+
+def amid_the_lock(held: threading.Event, change: Callable[[], object]) -> object:
+    """What `change` returned, made by a session for whose lock somebody else was already waiting."""
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_lock(hashtextextended('partitions', 0))")
+            held.set()
+            until(somebody_waits, 10, "somebody waits for the lock")
+            returned = change()
+            cursor.execute("SELECT pg_advisory_unlock_all()")
+        return returned
+    finally:
+        connection.close()
+
+
+def somebody_waits() -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT EXISTS (SELECT FROM pg_stat_activity"
+            " WHERE datname = current_database() AND wait_event = 'advisory')"
+        )
+        return bool(cursor.fetchone()[0])
 
 
 def day(of: datetime) -> Bounds:
@@ -112,6 +138,22 @@ class TestPartitions:
         assert sorted(names) == [RESULTS.name(start) for start, _ in wanted], "each was made by one of them"
         assert CheckResult.objects.count() == 80
         assert rows_by_part() == {RESULTS.name(day(NOON)[0]): 80}
+
+    def test_what_somebody_else_made_and_dropped_while_we_waited_is_seen(self) -> None:
+        """Also by a session that looked for the name before, and remembers that it was not there, or was."""
+        bounds, name = day(NOON), RESULTS.name(day(NOON)[0])
+        for theirs, ours in (
+            (partitions._make, partial(make, RESULTS, [bounds])),
+            (partitions._drop, partial(drop, RESULTS, before=bounds[1])),
+        ):
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT to_regclass(%s)", [name])
+            with ThreadPoolExecutor() as pool:
+                held = threading.Event()
+                other = pool.submit(amid_the_lock, held, partial(theirs, RESULTS, bounds))
+                assert held.wait(10)
+                assert ours() == []
+                assert other.result(10) is True
 
     def test_old_days_are_dropped_whole(self) -> None:
         make(RESULTS, RESULTS.wanted(now=NOON))
