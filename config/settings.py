@@ -6,6 +6,7 @@ from typing import Any
 
 import dj_database_url
 from cryptography.fernet import Fernet
+from csp.constants import NONCE, NONE, SELF
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.utils import get_random_secret_key
 from pydantic import ValidationError
@@ -38,6 +39,11 @@ else:
     }
 
 REDIS_URL = ENV.redis_url
+CACHES: dict[str, Any] = {
+    "default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}
+    if REDIS_URL is None
+    else {"BACKEND": "core.cache.PatientCache", "LOCATION": REDIS_URL, "KEY_PREFIX": "cache"}
+}
 ALLOWED_PRIVATE_NETWORKS = ENV.allowed_private_networks
 SSL_CERT_FILE = ENV.ssl_cert_file
 RDAP_BOOTSTRAP_URL = ENV.rdap_bootstrap_url
@@ -104,6 +110,13 @@ INSTALLED_APPS = [
     "rest_framework",
     "drf_spectacular",
     "drf_spectacular_sidecar",
+    "allauth",
+    "allauth.account",
+    "allauth.mfa",
+    "allauth.usersessions",
+    "social_django",
+    "csp",
+    "django_htmx",
     "django.contrib.admin",
     "django.contrib.auth",
     "django.contrib.contenttypes",
@@ -119,10 +132,13 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "config.middleware.pings_first",
     "whitenoise.middleware.WhiteNoiseMiddleware",
+    "csp.middleware.CSPMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
+    "django_htmx.middleware.HtmxMiddleware",
+    "allauth.account.middleware.AccountMiddleware",
 ]
 
 TEMPLATES = [
@@ -147,6 +163,51 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator"},
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
 ]
+
+# Cookies of pages; the API has none. A form posted over TLS says so in Origin, also where a proxy ended the TLS.
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = BASE_URL.startswith("https://")
+SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = (
+    "Lax"  # the way back from GitHub or Google has to bring the session
+)
+SESSION_COOKIE_HTTPONLY = CSRF_COOKIE_HTTPONLY = True
+SESSION_COOKIE_AGE = 14 * 24 * 3600
+CSRF_TRUSTED_ORIGINS = [BASE_URL]
+LOGIN_URL = "account_login"
+LOGIN_REDIRECT_URL = "/"
+LOGOUT_REDIRECT_URL = "account_login"
+
+# For every page that sets no policy of its own. Inline scripts and styles need `nonce="{{ request.csp_nonce }}"`.
+CONTENT_SECURITY_POLICY = {
+    "DIRECTIVES": {
+        "default-src": [NONE],
+        "script-src": [SELF, NONCE],
+        "style-src": [SELF, NONCE],
+        "img-src": [SELF, "data:"],
+        "font-src": [SELF],
+        "connect-src": [SELF],
+        "manifest-src": [SELF],
+        "object-src": [NONE],
+        "base-uri": [NONE],
+        "form-action": [SELF],
+        "frame-ancestors": [NONE],
+    }
+}
+
+# Accounts on the web.
+ACCOUNT_LOGIN_METHODS = {"email"}
+ACCOUNT_SIGNUP_FIELDS = ["email*", "password1*"]
+ACCOUNT_USER_MODEL_USERNAME_FIELD = None
+ACCOUNT_EMAIL_VERIFICATION = "mandatory"
+ACCOUNT_CHANGE_EMAIL = True
+ACCOUNT_EMAIL_SUBJECT_PREFIX = ""
+ACCOUNT_EMAIL_NOTIFICATIONS = True
+ACCOUNT_REAUTHENTICATION_REQUIRED = True  # before what a stolen session must not do
+ACCOUNT_LOGOUT_ON_GET = False
+ACCOUNT_SESSION_REMEMBER = True
+ACCOUNT_RATE_LIMITS = False  # `THROTTLES` above has them, in one table with those of the API
+MFA_SUPPORTED_TYPES = ["totp", "recovery_codes"]
+MFA_TOTP_ISSUER = "Pulsekeeper"
+MFA_TOTP_TOLERANCE = 1  # clocks of phones are off by some seconds
 
 DATA_UPLOAD_MAX_MEMORY_SIZE = 256 * 1024  # the largest valid body is a monitor of about 20 KB
 
