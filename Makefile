@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 COMPILE := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-header --no-annotate --quiet
 
-.PHONY: help up test faults bench lock clean
+.PHONY: help up test faults bench lock vendor clean
 .DEFAULT_GOAL := help
 
 help:
@@ -15,6 +15,7 @@ help:
 	@echo 'make faults kill parts of a running Pulsekeeper and account for every monitor and alert (SECONDS_TO_RUN, MONITORS, SEED)'
 	@echo 'make bench  what this machine carries (MONITORS, HEARTBEATS, WORKERS, SECONDS_TO_RUN)'
 	@echo 'make lock   pin the dependencies of pyproject.toml anew (UPGRADE=1: to their newest versions)'
+	@echo 'make vendor copy the chart library and the icons that frontend/package-lock.json pins into static/vendor (needs npm)'
 	@echo 'make clean  remove the virtualenv and caches; the data in .data stays'
 
 # `exec`: make waits for manage.py itself, to which it passes a SIGTERM on.
@@ -56,6 +57,10 @@ lock: $(VENV)/.test
 	$(COMPILE) $(if $(UPGRADE),--upgrade) --extra local --extra test -o requirements/test.txt
 	$(COMPILE) --extra local -c requirements/test.txt -o requirements/local.txt
 	$(COMPILE) -c requirements/test.txt -o requirements/production.txt
+
+vendor:
+	cd frontend && npm ci --ignore-scripts --no-audit --no-fund
+	$(PYTHON) frontend/vendor.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -107,6 +107,7 @@ INSTALLED_APPS = [
     "connectors",
     "incidents",
     "alerts",
+    "dashboard",
     "rest_framework",
     "drf_spectacular",
     "drf_spectacular_sidecar",
@@ -123,6 +124,7 @@ INSTALLED_APPS = [
     "django.contrib.sessions",
     "django.contrib.messages",
     "django.contrib.staticfiles",
+    "django.forms",
 ]
 
 MIDDLEWARE = [
@@ -151,12 +153,17 @@ TEMPLATES = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
-            ]
+                "dashboard.context.navigation",
+            ],
+            "builtins": ["core.templatetags.pulsekeeper"],
         },
     }
 ]
 
+FORM_RENDERER = "core.forms.Renderer"
+
 STATIC_URL = "/static/"
+STATICFILES_DIRS = [BASE_DIR / "static"]
 WHITENOISE_USE_FINDERS = True  # serves without a collectstatic step
 
 AUTH_PASSWORD_VALIDATORS = [
@@ -280,6 +287,7 @@ LOGGING = {
             "connectors",
             "incidents",
             "alerts",
+            "dashboard",
         )
     }
     | {"django.request": {"level": "ERROR"}},  # a caller's 4xx is no news of ours

@@ -10,7 +10,6 @@ import projects.views
 import tokens.schema  # noqa: F401  (drf-spectacular finds extensions once they are imported; workers have no use for it)
 from config.docs import docs
 from config.health import healthz, readyz
-from config.links import link
 from config.metrics import metrics
 from core.api.views import UnknownRoute
 
@@ -25,9 +24,7 @@ urlpatterns = [
         name="openapi",
     ),
     path("docs", docs),
-    path("incidents", link, {"kind": "incidents"}),
-    path("incidents/<id:public_id>", link, {"kind": "incidents"}),
-    path("monitors/<id:public_id>", link, {"kind": "monitors"}),
+    path("", include("dashboard.urls")),
     path("invitations/<id:token>", projects.views.invitation),
     path("alert-channels/confirm/<id:token>", alerts.views.confirm_address),
     path("connectors/<id:provider>/callback", connectors.views.callback),
@@ -40,6 +37,6 @@ urlpatterns = [
     re_path(r"^v1(/.*)?$", UnknownRoute.as_view()),
 ]
 
-handler400 = "core.api.errors.json_bad_request"
-handler404 = "core.api.errors.json_not_found"
-handler500 = "core.api.errors.json_server_error"
+handler400 = "config.errors.bad_request"
+handler404 = "config.errors.not_found"
+handler500 = "config.errors.server_error"

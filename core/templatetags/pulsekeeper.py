@@ -1,0 +1,71 @@
+"""What templates of every app say the same way: icons, times and durations. A builtin of the engine: no {% load %}."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from django import template
+from django.templatetags.static import static
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+register = template.Library()
+
+NOTHING = "\N{EN DASH}"
+_UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+
+
+@register.simple_tag
+def icon(name: str) -> SafeString:
+    """An icon of static/vendor/lucide, as large as the text beside it; it says nothing to a screen reader."""
+    return format_html(
+        '<svg class="icon" aria-hidden="true"><use href="{}#{}"/></svg>',
+        static("vendor/lucide/icons.svg"),
+        name,
+    )
+
+
+@register.simple_tag
+def when(moment: datetime | None, style: str = "full", *, never: str = "never") -> SafeString | str:
+    """A moment, in the reader's zone once times.js has seen it: `full`, `day` or `ago`. The title is in UTC."""
+    if moment is None:
+        return never
+    utc = moment.astimezone(UTC)
+    shown = f"{utc:%d %b %Y}" if style == "day" else f"{utc:%d %b %Y, %H:%M} UTC"
+    return format_html(
+        '<time datetime="{}" title="{}" data-time="{}">{}</time>',
+        utc.isoformat(timespec="seconds"),
+        f"{utc:%d %b %Y, %H:%M:%S} UTC",
+        style,
+        shown,
+    )
+
+
+@register.filter
+def duration(value: timedelta | float | None) -> str:
+    """A span of time in its two largest units, as in `3 h 20 min`; a number is one of seconds."""
+    if value is None:
+        return ""
+    left = round(value.total_seconds() if isinstance(value, timedelta) else value)
+    parts = []
+    for size, unit in _UNITS:
+        count, left = divmod(left, size)
+        if count:
+            parts.append(f"{count} {unit}")
+        elif parts:
+            break
+    return " ".join(parts[:2]) or "0 s"
+
+
+@register.filter
+def milliseconds(value: float | None) -> str:
+    """A latency: `84 ms`, `1.62 s`, or a dash for none."""
+    if value is None:
+        return NOTHING
+    return f"{value:.0f} ms" if value < 1000 else f"{value / 1000:.2f} s"
+
+
+@register.filter
+def percent(value: float | None) -> str:
+    """An uptime: `100 %`, `99.98 %`, or a dash for none."""
+    return NOTHING if value is None else f"{value:.2f}".rstrip("0").rstrip(".") + " %"

@@ -1,0 +1,114 @@
+"""Copies into static/vendor what frontend/package-lock.json pins: uPlot as it is, of Lucide the icons named in ICONS.
+
+`make vendor` runs it after `npm ci`. The result is committed, so that running Pulsekeeper needs no npm.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from xml.etree import ElementTree
+
+HERE = Path(__file__).resolve().parent
+MODULES = HERE / "node_modules"
+VENDOR = HERE.parent / "static" / "vendor"
+SVG = "http://www.w3.org/2000/svg"
+
+# What templates may name in {% icon %}.
+ICONS = (
+    "activity",
+    "arrow-left",
+    "arrow-right",
+    "bell",
+    "bell-off",
+    "calendar",
+    "check",
+    "chevron-down",
+    "chevron-left",
+    "chevron-right",
+    "circle-alert",
+    "circle-check",
+    "circle-help",
+    "circle-pause",
+    "circle-play",
+    "clock",
+    "copy",
+    "download",
+    "ellipsis",
+    "external-link",
+    "eye",
+    "folder",
+    "globe",
+    "heart-pulse",
+    "info",
+    "key",
+    "link",
+    "list",
+    "lock",
+    "log-out",
+    "mail",
+    "menu",
+    "message-square",
+    "minus",
+    "moon",
+    "pause",
+    "pencil",
+    "play",
+    "plug",
+    "plus",
+    "refresh-cw",
+    "rss",
+    "search",
+    "send",
+    "settings",
+    "shield",
+    "shield-check",
+    "square-check",
+    "star",
+    "sun",
+    "sun-moon",
+    "tag",
+    "terminal",
+    "timer",
+    "trash-2",
+    "triangle-alert",
+    "upload",
+    "user",
+    "user-plus",
+    "users",
+    "volume-x",
+    "wrench",
+    "x",
+    "zap",
+)
+
+
+def copy_uplot() -> None:
+    target = VENDOR / "uplot"
+    target.mkdir(parents=True, exist_ok=True)
+    for name in ("dist/uPlot.iife.min.js", "dist/uPlot.min.css", "LICENSE"):
+        shutil.copyfile(MODULES / "uplot" / name, target / Path(name).name)
+
+
+def draw_icons() -> None:
+    """One sprite: a <symbol> for each icon, whose stroke is that of the place it is used in."""
+    ElementTree.register_namespace("", SVG)
+    sprite = ElementTree.Element(f"{{{SVG}}}svg")
+    for name in ICONS:
+        icon = ElementTree.parse(MODULES / "lucide-static" / "icons" / f"{name}.svg").getroot()  # noqa: S314
+        symbol = ElementTree.SubElement(
+            sprite, f"{{{SVG}}}symbol", id=name, viewBox=icon.get("viewBox", "0 0 24 24")
+        )
+        for shape in icon:
+            shape.tail = None
+            symbol.append(shape)
+        symbol.tail = "\n"
+    target = VENDOR / "lucide"
+    target.mkdir(parents=True, exist_ok=True)
+    (target / "icons.svg").write_text(ElementTree.tostring(sprite, encoding="unicode") + "\n")
+    shutil.copyfile(MODULES / "lucide-static" / "LICENSE", target / "LICENSE")
+
+
+if __name__ == "__main__":
+    copy_uplot()
+    draw_icons()
