@@ -30,6 +30,7 @@ task_routes = {
     "monitors.tasks.refresh_registrations": {"queue": "probes"},
     # They may take a minute, and the dispatcher has two threads.
     "checks.tasks.*": {"queue": "probes"},
+    "monitors.tasks.write_days": {"queue": "probes"},
 }
 
 worker_prefetch_multiplier = 1
@@ -69,6 +70,11 @@ beat_schedule = {
         "options": {"expires": 3000},
     },
     "roll-up": {"task": "checks.tasks.roll_up", "schedule": 300.0, "options": {"expires": 250}},
+    "write-days": {
+        "task": "monitors.tasks.write_days",
+        "schedule": crontab(minute="3,33"),
+        "options": {"expires": 1500},
+    },
     "forget-oauth-states": {
         "task": "connectors.tasks.sweep",
         "schedule": 3600.0,

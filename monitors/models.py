@@ -1,5 +1,5 @@
-"""What is checked (Monitor), when and what came of it (MonitorState), each transition (StatusChange), and what
-runs out (DomainRegistration, ExpiryWarning).
+"""What is checked (Monitor), when and what came of it (MonitorState), each transition (StatusChange), each day's
+uptime (DailyUptime), and what runs out (DomainRegistration, ExpiryWarning).
 """
 
 from __future__ import annotations
@@ -295,3 +295,30 @@ class SchedulerGap(models.Model):
 
     def __str__(self) -> str:
         return f"{self.started_at} to {self.ended_at}"
+
+
+class DailyUptime(models.Model):
+    """How much of a day of UTC was observed, and how much of that the monitor was down (`monitors.daily`)."""
+
+    pk = models.CompositePrimaryKey("monitor_id", "day")
+    monitor = models.ForeignKey(Monitor, on_delete=models.CASCADE, related_name="+", db_index=False)
+    day = models.DateField()
+    observed_ms = models.IntegerField()
+    down_ms = models.IntegerField()
+    outages = models.IntegerField()
+
+    class Meta:
+        indexes: ClassVar = [models.Index(fields=["day"], name="uptime_day")]
+
+    def __str__(self) -> str:
+        return f"{self.day}: {self.down_ms} of {self.observed_ms} ms down"
+
+
+class UptimeProgress(models.Model):
+    """One row: days before `written_until` are in DailyUptime."""
+
+    id = models.SmallIntegerField(primary_key=True, default=1)
+    written_until = models.DateField(null=True)
+
+    def __str__(self) -> str:
+        return f"written until {self.written_until}"

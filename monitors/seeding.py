@@ -18,6 +18,7 @@ from checks.hours import start_of_hour
 from checks.partitions import RESULTS, ROLLUPS, Series, make
 from checks.rollups import GRACE, roll_up_past
 from core.clock import EPOCH
+from monitors.daily import write_days
 from monitors.drafts import Draft
 from monitors.models import Monitor, MonitorState, draft_columns
 
@@ -93,6 +94,7 @@ def seed_history(owner: User, *, monitors: int, days: int, interval_sec: int, no
             changes += cursor.rowcount
     roll_up_past(start_of_hour(start), start_of_hour(now - GRACE))
     _make_states(ids, claims=end - first, now=now)
+    write_days(now)
     with connection.cursor() as cursor:
         cursor.execute("VACUUM ANALYZE")
     return Seeded(len(ids), results, changes)

@@ -16,7 +16,7 @@ from checks import mailbox
 from checks.spec import CheckOutcome, ReasonCode, Verdict
 from core.clock import utc_now
 from core.db import release_connection
-from monitors import interactive, metrics, pulses, scheduling
+from monitors import daily, interactive, metrics, pulses, scheduling
 from monitors.assignments import Assignment, load_assignments
 from monitors.backlog import queued
 from monitors.drafts import MonitorType
@@ -110,6 +110,14 @@ def first_check(monitor_id: int, claim: int, reply_to: str) -> None:
         prober().submit(assignments, then=answer)
     else:
         answer(None)
+
+
+@shared_task(name="monitors.tasks.write_days")
+def write_days() -> None:
+    """Each monitor's uptime of the days that are over."""
+    now = utc_now()
+    daily.write_days(now)
+    daily.forget_old_days(now)
 
 
 @shared_task(name="monitors.tasks.check_draft")

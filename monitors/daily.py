@@ -1,0 +1,192 @@
+"""Each day's share of uptime, kept as a row a monitor and day, for whoever shows many monitors over many days.
+
+The rows say what `monitors.uptime.tally` says of the same days. They are written after midnight of UTC, and the last
+days are written anew with each run: a change may be noted for a moment that has passed. The days after the last that
+is written are tallied from the turns when they are read, so what is shown is never older than now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Any
+
+from django.conf import settings
+from django.db import connection, transaction
+
+from core.bulk import array
+from core.db import try_hold
+from monitors.models import DailyUptime, Monitor, UptimeProgress
+from monitors.selectors import gaps_since, last_tick, standing_of, turns_since
+from monitors.uptime import Span, Standing, Tally, tally
+
+DAY = timedelta(days=1)
+WRITTEN_ANEW = 2
+"""Days. No change is noted later than that: a result of an old claim is dropped, and a claim lasts minutes."""
+BACKFILL = 90
+MONITORS_AT_ONCE = 1_000
+LOCK = "daily uptime"
+
+_MS = timedelta(milliseconds=1)
+
+# The share lock keeps a monitor from being deleted between being read and being referred to.
+_WRITE = """
+    INSERT INTO monitors_dailyuptime (monitor_id, day, observed_ms, down_ms, outages)
+    SELECT given.*
+      FROM unnest(%s::bigint[], %s::date[], %s::int[], %s::int[], %s::int[])
+           AS given (monitor_id, day, observed_ms, down_ms, outages)
+      JOIN monitors_monitor AS monitor ON monitor.id = given.monitor_id
+     ORDER BY given.day, given.monitor_id
+       FOR KEY SHARE OF monitor
+    ON CONFLICT (monitor_id, day) DO UPDATE
+       SET (observed_ms, down_ms, outages) = ROW (excluded.observed_ms, excluded.down_ms, excluded.outages)
+     WHERE (monitors_dailyuptime.observed_ms, monitors_dailyuptime.down_ms, monitors_dailyuptime.outages)
+           IS DISTINCT FROM (excluded.observed_ms, excluded.down_ms, excluded.outages)
+"""
+_READ = """
+    SELECT monitor_id,
+           array_agg(day - %(start)s ORDER BY day),
+           array_agg(observed_ms ORDER BY day),
+           array_agg(down_ms ORDER BY day)
+      FROM monitors_dailyuptime
+     WHERE monitor_id = ANY (%(ids)s) AND day >= %(start)s AND day < %(end)s
+     GROUP BY monitor_id
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """Days of UTC from `start` on, the last of them today: of each, milliseconds observed and, of those, down."""
+
+    start: date
+    observed_ms: Sequence[int]
+    down_ms: Sequence[int]
+
+    def percents(self) -> list[float | None]:
+        """Of each day; two decimals, None with nothing observed."""
+        return [
+            None if observed <= 0 else 100.0 if not down else round(100 * (observed - down) / observed, 2)
+            for observed, down in zip(self.observed_ms, self.down_ms, strict=True)
+        ]
+
+    def percent(self, days: int | None = None) -> float | None:
+        """Of the last so many days together, or of all."""
+        last = slice(None if days is None else -days, None)
+        observed, down = sum(self.observed_ms[last]), sum(self.down_ms[last])
+        return None if observed <= 0 else round(100 * (observed - down) / observed, 2)
+
+
+def daily_uptimes(monitors: Sequence[Monitor], *, days: int, now: datetime) -> dict[int, History]:
+    """Of each monitor, by its key; in four queries, however many monitors and days. Their states must be loaded."""
+    today = _day_of(now)
+    start = today - timedelta(days=days - 1)
+    until = max(min(_written_until() or start, today), start)
+    live = [_span(until + timedelta(days=n), now) for n in range((today - until).days + 1)]
+    ids = [monitor.pk for monitor in monitors]
+    turns, gaps = turns_since(live[0].start, ids), gaps_since(live[0].start)
+    known: dict[int, tuple[list[int], list[int], list[int]]] = {}
+    with connection.cursor() as cursor:
+        cursor.execute(_READ, {"ids": ids, "start": start, "end": until})
+        for monitor_id, *columns in cursor.fetchall():
+            known[monitor_id] = (columns[0], columns[1], columns[2])
+    still: dict[Standing, list[Tally]] = {}  # most monitors had no turn today, and stand alike
+    found: dict[int, History] = {}
+    for monitor in monitors:
+        standing = standing_of(monitor)
+        if monitor.pk in turns:
+            latest = tally(live, turns[monitor.pk], standing, gaps)
+        else:
+            if standing not in still:
+                still[standing] = tally(live, (), standing, gaps)
+            latest = still[standing]
+        offsets, observed, down = known.get(monitor.pk, ((), (), ()))
+        length = (until - start).days
+        found[monitor.pk] = History(
+            start,
+            [*_spread(offsets, observed, length), *(one.observed // _MS for one in latest)],
+            [*_spread(offsets, down, length), *(one.down // _MS for one in latest)],
+        )
+    return found
+
+
+def _spread(offsets: Sequence[int], values: Sequence[int], length: int) -> Sequence[int]:
+    """The values at their places among so many days, 0 elsewhere."""
+    if len(values) == length:
+        return values
+    days = [0] * length
+    for offset, value in zip(offsets, values, strict=True):
+        days[offset] = value
+    return days
+
+
+def write_days(now: datetime) -> int:
+    """Write the days that are over, the last of them anew; how many days these are. Nothing while somebody else does.
+
+    A day is over once the scheduler has run after it: its first run notes what was missed while it stood still.
+    """
+    ticked = last_tick()
+    end = _day_of(now if ticked is None else min(now, ticked))
+    written = _written_until()
+    start = end - timedelta(days=BACKFILL) if written is None else written - timedelta(days=WRITTEN_ANEW)
+    spans = [_span(start + timedelta(days=n), now) for n in range((end - start).days)]
+    if not spans:
+        return 0
+    last_id = 0
+    while True:
+        with transaction.atomic():
+            if not try_hold(LOCK):
+                return 0
+            # Before the turns: a change between the two then shows as a turn, and not as having been so all along.
+            monitors = list(
+                Monitor.objects.filter(pk__gt=last_id)
+                .select_related("state")
+                .only("enabled", "created_at", "state__status")
+                .order_by("pk")[:MONITORS_AT_ONCE]
+            )
+            _write(monitors, spans)
+        if len(monitors) < MONITORS_AT_ONCE:
+            break
+        last_id = monitors[-1].pk
+    with transaction.atomic():
+        progress, _ = UptimeProgress.objects.select_for_update().get_or_create(id=1)
+        if progress.written_until is None or progress.written_until < end:
+            progress.written_until = end
+            progress.save(update_fields=["written_until"])
+    return len(spans)
+
+
+def forget_old_days(now: datetime) -> int:
+    """Those older than the hourly roll-ups are kept."""
+    before = _day_of(now) - timedelta(days=settings.ROLLUPS_KEPT_DAYS)
+    deleted, _ = DailyUptime.objects.filter(day__lt=before).delete()
+    return deleted
+
+
+def _write(monitors: Sequence[Monitor], spans: Sequence[Span]) -> None:
+    turns = turns_since(spans[0].start, [monitor.pk for monitor in monitors])
+    gaps = gaps_since(spans[0].start)
+    rows: list[tuple[Any, ...]] = []
+    for monitor in monitors:
+        tallies = tally(spans, turns.get(monitor.pk, ()), standing_of(monitor), gaps)
+        rows += [
+            (monitor.pk, span.start.date(), one.observed // _MS, one.down // _MS, one.incidents)
+            for span, one in zip(spans, tallies, strict=True)
+            if span.end > monitor.created_at
+        ]
+    if rows:
+        with connection.cursor() as cursor:
+            cursor.execute(_WRITE, [array(values) for values in zip(*rows, strict=True)])
+
+
+def _written_until() -> date | None:
+    return UptimeProgress.objects.values_list("written_until", flat=True).first()
+
+
+def _day_of(moment: datetime) -> date:
+    return moment.astimezone(UTC).date()
+
+
+def _span(day: date, now: datetime) -> Span:
+    start = datetime.combine(day, time(), UTC)
+    return Span(start, max(start, min(start + DAY, now)))
