@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from typing import Any
+from types import TracebackType
+from typing import Any, Protocol, Self
 
 import requests
 
@@ -16,14 +17,28 @@ PASSWORD = "correct horse battery"
 LEASE_SECONDS = LEASE_MARGIN.total_seconds() + 1  # with a timeout of one second
 
 
+class Served(Protocol):
+    """On this machine."""
+
+    port: int
+
+
 class Client:
     """Somebody with curl."""
 
-    def __init__(self, up: Up, email: str = "admin@example.com") -> None:
-        self._base = f"http://127.0.0.1:{up.port}/v1"
+    def __init__(self, instance: Served, email: str = "admin@example.com") -> None:
+        self._base = f"http://127.0.0.1:{instance.port}/v1"
         self._session = requests.Session()
         answer = self.post("/sessions", {"email": email, "password": PASSWORD})
         self._session.headers["Authorization"] = f"Bearer {answer['token']}"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
     def get(self, path: str) -> Any:
         return self._ask("GET", path)

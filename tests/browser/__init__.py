@@ -1,0 +1,26 @@
+"""Tests of pages, in Debian's Chromium against the whole application: web server, workers, scheduler, e-mails.
+
+A test of a page:
+
+    def test_a_monitor_is_made(browse: Browse, app: Application) -> None:
+        page = browse(app.person())          # signed in; `page` (the fixture) is somebody who is not
+        page.goto("/monitors/new")
+        page.get_by_label("Address").fill("https://example.com/")
+        page.get_by_role("button", name="Create").click()
+        expect(page.get_by_role("heading", name="example.com")).to_be_visible()
+        axe(page)                            # no serious violation, in light colours or in dark ones
+
+- `app` (application.py) is one for all tests of a process, so each brings people of its own: `app.person("anna")` has a
+  new account with PASSWORD. `person.client()` is the API in their name, to make what a test starts from; monitors may
+  have an interval of one second, and `tests.site.Site` is something to watch that can be switched off.
+  `app.mail_to(address)` waits for an e-mail, and `app.link_in(mail)` is the link in it. `with app.database():` has
+  models and services work on its rows.
+- `page` and `browse(...)` (browsing.py) fail the test on a console error, an exception in a script, what the
+  Content-Security-Policy refused, and a request to another host. `browse.allow("status of 404")` where one is expected.
+  Several people are several calls; `browse(somebody, viewport={"width": 390, "height": 844})` has a telephone.
+- `axe(page)` (axe.py) on every page, in each state that it has. `Keyboard(page)` (keyboard.py) has Tab and keys.
+- Wait with `expect(...)`, which looks until it is so; never for a time.
+
+Without Chromium they are skipped, and fail where CI is set, as `.ci/run` does, which installs it. The tests of a file
+share a browser (`--dist` of tests/scheduling.py): many in one file are cheaper than a file for each.
+"""

@@ -1,0 +1,176 @@
+"""The application that browsers are pointed at: the Procfile's processes on a database and a broker of their own."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
+from copy import deepcopy
+from dataclasses import dataclass, field
+from email.message import EmailMessage
+from pathlib import Path
+
+from celery import Celery
+from django.db import connections
+from django.db.utils import load_backend
+from django.test import Client as DjangoClient
+from playwright.sync_api import BrowserContext
+
+from accounts.models import Plan, User
+from accounts.services import create_account
+from config.embedded import Servers
+from tests.alerts.inbox import Inbox, part
+from tests.processes.client import PASSWORD, Client
+from tests.processes.tree import ROOT, Tree
+from tests.processes.up import free_port
+from tests.processes.waiting import until
+
+UP_SECONDS = 60
+MAIL_SECONDS = 30
+WORKERS = ("probes", "interactive", "dispatcher")
+
+
+@dataclass
+class Application:
+    """It is up, and sends its e-mails to `inbox`. Checks may be a second apart, and nothing is throttled."""
+
+    port: int
+    inbox: Inbox
+    servers: Servers
+    unblock: Callable[[], AbstractContextManager[None]] = nullcontext
+    """Of pytest-django, which refuses the database to what does not ask for it."""
+    _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @contextmanager
+    def database(self) -> Iterator[None]:
+        """Models and services work on this application's rows, here in the test's process.
+
+        For what no page and no endpoint does, like letting time pass. A task that is sent from here reaches nobody: for
+        first checks and test runs, ask the API or the page.
+        """
+        settings = deepcopy(connections.settings["default"])
+        settings["NAME"] = self.servers.database_url.rpartition("/")[2].partition("?")[0]
+        settings["OPTIONS"]["pool"] = False
+        own = load_backend(settings["ENGINE"]).DatabaseWrapper(settings, "default")
+        before = connections["default"]
+        connections["default"] = own
+        try:
+            with closing(own), self.unblock():
+                yield
+        finally:
+            connections["default"] = before
+
+    def person(self, name: str = "anna", *, plan: str = "pro", staff: bool = False) -> Person:
+        """A new account with PASSWORD, whose address begins with `name`."""
+        email = f"{name}-{next(self._numbers)}@example.com"
+        with self.database():
+            user = create_account(
+                email=email, password=PASSWORD, plan=plan, is_staff=staff, is_superuser=staff
+            )
+        return Person(self, user)
+
+    def mail_to(self, address: str, *, about: str = "") -> EmailMessage:
+        """The newest to this address, waited for, whose subject has `about` in it."""
+
+        def found() -> EmailMessage | None:
+            mails = [m for m in self.inbox.mails if m["To"] == address and about in m["Subject"]]
+            return mails[-1] if mails else None
+
+        mail = until(found, MAIL_SECONDS, f"a mail about {about!r} comes to {address}")
+        assert mail is not None
+        return mail
+
+    def link_in(self, mail: EmailMessage, *, with_: str = "") -> str:
+        """The first address of this application in a mail that has `with_` in it."""
+        found: list[str] = re.findall(rf"{re.escape(self.address)}[^\s<>\"]*", part(mail, "plain"))
+        return next(link for link in found if with_ in link)
+
+
+@dataclass(frozen=True)
+class Person:
+    app: Application
+    user: User
+
+    @property
+    def email(self) -> str:
+        return self.user.email
+
+    def client(self) -> Client:
+        """The API in their name, to make what a test starts from: `with somebody.client() as client`."""
+        return Client(self.app, self.email)
+
+    def sign_in(self, context: BrowserContext) -> None:
+        """As if they had signed in: for tests of what comes after that."""
+        with self.app.database():
+            client = DjangoClient()
+            client.force_login(self.user)
+        cookies = [(morsel.key, morsel.value) for morsel in client.cookies.values()]
+        context.add_cookies(
+            [{"name": name, "value": value, "url": self.app.address} for name, value in cookies]
+        )
+
+
+@contextmanager
+def application(
+    folder: Path,
+    servers: Servers,
+    *,
+    counts: Mapping[str, int] | None = None,
+    unblock: Callable[[], AbstractContextManager[None]] = nullcontext,
+) -> Iterator[Application]:
+    """Runs until it is left. Migrates `servers`, and logs into `folder`; `counts` as the tree has it."""
+    tree_counts = counts or {}
+    with ExitStack() as stack:
+        inbox = stack.enter_context(Inbox())
+        app = Application(free_port(), inbox, servers, unblock)
+        environment = {
+            **{name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "COV_"))},
+            "DATA_DIR": str(folder),
+            "DATABASE_URL": servers.database_url,
+            "REDIS_URL": servers.redis_url,
+            "PORT": str(app.port),
+            "BASE_URL": app.address,
+            "EMAIL_URL": f"smtp://127.0.0.1:{inbox.port}",
+            "EMAIL_FROM": "Pulsekeeper <alerts@pulsekeeper.example>",
+            "THROTTLE_SCALE": "0",
+        }
+        migrate = [sys.executable, "manage.py", "migrate", "--verbosity", "0"]
+        subprocess.run(migrate, cwd=ROOT, env=environment, check=True)
+        with app.database():
+            Plan.objects.update(min_interval_sec=1)
+        tree = stack.enter_context(Tree(environment, folder, counts=tree_counts))
+        _wait_until_up(app, tree, everything=not tree_counts)
+        yield app
+
+
+def _wait_until_up(app: Application, tree: Tree, *, everything: bool) -> None:
+    """The web process answers; `everything`: the workers too, and a tick of beat has come through."""
+
+    def answers() -> bool:
+        assert not (ended := tree.ended()), {name: tree.log(name).read_text()[-4000:] for name in ended}
+        try:
+            with urllib.request.urlopen(f"{app.address}/{'readyz' if everything else 'healthz'}", timeout=5):
+                return True
+        except (OSError, urllib.error.HTTPError):
+            return False
+
+    until(answers, UP_SECONDS, "the application is ready")
+    if everything:
+        nodes = [f"{name}-1@{socket.gethostname()}" for name in WORKERS]
+        with Celery(broker=app.servers.redis_url, set_as_current=False) as broker:
+            until(
+                lambda: len(broker.control.ping(nodes, timeout=1, limit=len(nodes)) or []) == len(nodes),
+                UP_SECONDS,
+                "all workers answer",
+            )

@@ -1,0 +1,54 @@
+"""axe-core, which finds what keeps people from using a page. Its source comes with a package: nothing is fetched."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from playwright.sync_api import Page
+
+BAD = ("serious", "critical")
+# What moves, or fades into other colours, is looked at where it ends.
+_RUN = """([only, without]) => {
+    for (let round = 0; round < 10 && document.getAnimations().length; round++)
+        for (const each of document.getAnimations())
+            try { each.finish() } catch { each.cancel() }
+    return axe.run({include: only, exclude: without}, {resultTypes: ["violations"]});
+}"""
+
+
+@cache
+def _source() -> str:
+    return (files("axe_playwright_python") / "axe.min.js").read_text() + "\n;null"
+
+
+def violations(page: Page, *, only: str = "html", without: tuple[str, ...] = ()) -> list[str]:
+    """One text for each serious or critical one: the rule, what it says, and the elements. In the present colours.
+
+    By the debugger's way into the page, which no Content-Security-Policy stops.
+    """
+    if not page.evaluate("'axe' in window"):
+        page.evaluate(_source())
+    found: dict[str, Any] = page.evaluate(_RUN, [[only], [[selector] for selector in without]])
+    return [_told(one) for one in found["violations"] if one["impact"] in BAD]
+
+
+def axe(page: Page, *, only: str = "html", without: tuple[str, ...] = ()) -> None:
+    """Fail on any serious or critical violation of this page, in light colours and in dark ones.
+
+    `only` and `without` are CSS selectors, for pages that are not ours through and through.
+    """
+    found = []
+    for scheme in ("dark", "light"):
+        page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+        found += [f"{scheme}: {each}" for each in violations(page, only=only, without=without)]
+    assert not found, f"axe-core on {page.url}:\n" + "\n".join(found)
+
+
+def _told(violation: dict[str, Any]) -> str:
+    lines = [f"{violation['impact']} {violation['id']}: {violation['help']} ({violation['helpUrl']})"]
+    for node in violation["nodes"]:
+        lines.append(f"    {' '.join(map(str, node['target']))}: {node['html'][:200]}")
+        lines += [f"        {line}" for line in node["failureSummary"].splitlines()]
+    return "\n".join(lines)

@@ -1,0 +1,45 @@
+"""Pages of the application, opened and watched."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from playwright.sync_api import Browser, Page
+
+from tests.browser.application import Application, Person
+from tests.browser.watching import Watch, without
+
+PATIENCE_MS = 20_000
+"""For whatever a page waits for, on a machine that is busy with other tests."""
+
+
+class Browse:
+    """Opens pages, each as on a machine of its own."""
+
+    def __init__(self, app: Application, browser: Browser) -> None:
+        self._app, self._browser = app, browser
+        self._watches: list[Watch] = []
+        self._allowed: list[str] = []
+        self.pages: list[Page] = []
+
+    def __call__(self, person: Person | None = None, **options: Any) -> Page:
+        """A blank page, of somebody who is signed in, or nobody; `options` are of a browser context."""
+        options = {"reduced_motion": "reduce", "timezone_id": "Europe/Berlin", "locale": "en-GB"} | options
+        context = self._browser.new_context(base_url=self._app.address, **options)
+        context.set_default_timeout(PATIENCE_MS)
+        self._watches.append(Watch(context, address=self._app.address))
+        if person is not None:
+            person.sign_in(context)
+        self.pages.append(context.new_page())
+        return self.pages[-1]
+
+    def allow(self, text: str) -> None:
+        """Faults with this in them are part of the test, like "status of 404", and one has to happen."""
+        self._allowed.append(text)
+
+    def close(self) -> list[str]:
+        """The faults of all pages."""
+        faults = [fault for watch in self._watches for fault in watch.faults]
+        for watch in self._watches:
+            watch.close()
+        return without(faults, self._allowed)

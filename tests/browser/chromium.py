@@ -1,0 +1,46 @@
+"""Debian's Chromium, driven by Playwright. None is downloaded."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from playwright.sync_api import Browser, sync_playwright
+
+MISSING = (
+    "browser tests need Chromium: apt install chromium fonts-dejavu-core, or name the program in CHROMIUM"
+)
+ARGUMENTS = (
+    "--no-sandbox",  # which root cannot have, as in CI
+    # Not even a look-up leaves the machine, whatever a page or Chromium itself asks for.
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+)
+
+
+def find_chromium() -> str | None:
+    """Its path, or None where there is none. CHROMIUM names another one."""
+    return os.environ.get("CHROMIUM") or shutil.which("chromium")
+
+
+@contextmanager
+def chromium(executable: str) -> Iterator[Browser]:
+    """Playwright keeps an event loop in this thread until it is left.
+
+    Django then takes the thread for an asynchronous one, and would refuse its database to it.
+    """
+    before = os.environ.get("DJANGO_ALLOW_ASYNC_UNSAFE")
+    os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "1"
+    try:
+        with sync_playwright() as playwright:
+            browser = playwright.chromium.launch(executable_path=executable, args=list(ARGUMENTS))
+            try:
+                yield browser
+            finally:
+                browser.close()
+    finally:
+        if before is None:
+            del os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"]
+        else:
+            os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = before

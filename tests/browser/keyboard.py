@@ -1,0 +1,55 @@
+"""Somebody without a mouse."""
+
+from __future__ import annotations
+
+from playwright.sync_api import Locator, Page
+
+TABS = 300
+"""More than any page of ours has stops; only of one that holds the focus so many are tried."""
+
+_IS_FOCUSED = "element => element === document.activeElement"
+_STOP = """() => {
+    const element = document.activeElement;
+    const name = element.getAttribute("aria-label") || element.textContent || element.getAttribute("name") || "";
+    if (element === document.body) return "the end";
+    return element.tagName.toLowerCase() + " " + name.trim().replace(/\\s+/g, " ").slice(0, 40);
+}"""
+_IS_MARKED = """element => {
+    const style = getComputedStyle(element);
+    const outlined = style.outlineStyle !== "none" && parseFloat(style.outlineWidth) > 0;
+    return outlined || style.boxShadow !== "none";
+}"""
+
+
+class Keyboard:
+    """Reaches things by Tab alone, and sees where it is: a stop without a mark fails."""
+
+    def __init__(self, page: Page) -> None:
+        self._page = page
+
+    def reach(self, target: Locator, *, back: bool = False) -> None:
+        """Press Tab (`back`: Shift+Tab) until `target` has the focus; fails where that never comes."""
+        stops: list[str] = []
+        while len(stops) < TABS and stops.count("the end") < 2:
+            if target.evaluate(_IS_FOCUSED):
+                assert target.evaluate(_IS_MARKED), f"nothing shows that {target} has the focus"
+                return
+            self._page.keyboard.press("Shift+Tab" if back else "Tab")
+            stops.append(self._page.evaluate(_STOP))
+        raise AssertionError(f"{target} is not reached by Tab. The stops: {', '.join(stops)}")
+
+    def press(self, target: Locator, key: str = "Enter") -> None:
+        """Reach it and press a key on it: Enter for links and buttons, Space for boxes."""
+        self.reach(target)
+        self._page.keyboard.press(key)
+
+    def fill(self, target: Locator, text: str) -> None:
+        """Reach a field and type over what is in it."""
+        self.reach(target)
+        self._page.keyboard.press("Control+A")
+        self._page.keyboard.type(text)
+
+    def choose(self, target: Locator, option: str) -> None:
+        """Reach a `select` and type what the option begins with."""
+        self.reach(target)
+        self._page.keyboard.type(option)
