@@ -6,12 +6,13 @@ BIN := $(VENV)/bin
 COMPILE := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-header --no-annotate --quiet
 
-.PHONY: help up test faults bench lock vendor clean
+.PHONY: help up test screenshots faults bench lock vendor clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo 'make up     start Pulsekeeper on this machine (PORT, DATA_DIR, ADMIN_EMAIL, ADMIN_PASSWORD)'
 	@echo 'make test   all checks and tests'
+	@echo 'make screenshots  every page, wide and narrow, in light and dark colours (PAGE: part of a name)'
 	@echo 'make faults kill parts of a running Pulsekeeper and account for every monitor and alert (SECONDS_TO_RUN, MONITORS, SEED)'
 	@echo 'make bench  what this machine carries (MONITORS, HEARTBEATS, WORKERS, SECONDS_TO_RUN)'
 	@echo 'make lock   pin the dependencies of pyproject.toml anew (UPGRADE=1: to their newest versions)'
@@ -24,6 +25,9 @@ up: $(VENV)/.local
 
 test: $(VENV)/.test
 	@exec $(BIN)/python tests/run.py
+
+screenshots: $(VENV)/.test
+	@exec $(BIN)/python -m tests.browser.screenshots $(PAGE)
 
 faults: $(VENV)/.test
 	@exec $(BIN)/python -m tests.faults

@@ -23,4 +23,7 @@ A test of a page:
 
 Without Chromium they are skipped, and fail where CI is set, as `.ci/run` does, which installs it. The tests of a file
 share a browser (`--dist` of tests/scheduling.py): many in one file are cheaper than a file for each.
+
+`make screenshots` (screenshots.py) takes pictures of pages for people to look at, filled by scene.py. A new page is a
+line in PAGES there.
 """

@@ -42,6 +42,13 @@ def test_docs(page: Page) -> None:
     expect(page.get_by_role("heading", name="Pulsekeeper API")).to_be_visible()
 
 
+def test_a_page_that_is_not_there(page: Page, browse: Browse) -> None:
+    browse.allow("status of 404")
+    page.goto("/nowhere")
+    expect(page.get_by_role("heading", name="Not found")).to_be_visible()
+    axe(page)
+
+
 def test_signing_in_by_keyboard_alone(page: Page, app: Application, keyboard: Keyboard) -> None:
     staff = app.person("staff", staff=True)
     page.goto("/admin/login/")

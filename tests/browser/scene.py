@@ -1,0 +1,248 @@
+"""A shop's monitors with a month behind them, made through the services that production uses: what screenshots show.
+
+Import it where Django is set up. Nobody checks these monitors, so that a picture shows the same each time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.db.models import F
+
+from accounts.models import User
+from accounts.services import create_account
+from alerts.channels import create_channel
+from alerts.models import Delivery
+from checks.evidence import Evidence
+from checks.spec import CheckOutcome, ReasonCode, Verdict
+from core.clock import utc_now
+from incidents import consuming
+from incidents.models import Incident
+from incidents.services import acknowledge, comment
+from incidents.windows import create_window
+from monitors.ledger import Reading
+from monitors.models import Monitor, MonitorState, StatusChange
+from monitors.recording import record
+from monitors.seeding import seed_history
+from monitors.services import create_monitor, mute_monitor, update_monitor
+from projects.access import Caller
+from projects.members import add_member
+from projects.models import Project
+from projects.services import create_project
+from tests.makers import PASSWORD, make_connector, make_delivery
+from tokens.services import create_token
+
+INTERVAL_SEC = 300
+DAYS = 30
+OUTAGES = timedelta(days=9)
+"""How far back the outages have incidents."""
+
+# Project, name, address.
+MONITORS = (
+    ("Web shop", "Shop home page", "https://shop.larkandpine.example/"),
+    ("Web shop", "Checkout", "https://shop.larkandpine.example/checkout"),
+    ("Web shop", "Search", "https://shop.larkandpine.example/search?q=lamp"),
+    ("Web shop", "Product images", "https://images.larkandpine.example/health"),
+    ("Web shop", "Payments API", "https://api.larkandpine.example/v2/payments/health"),
+    ("Web shop", "Orders API", "https://api.larkandpine.example/v2/orders/health"),
+    (
+        "Web shop",
+        "Stock API with an unusually long name that no column was made for",
+        "https://api.larkandpine.example/stock",
+    ),
+    ("Internal tools", "Wiki", "https://wiki.larkandpine.example/"),
+    ("Internal tools", "Build server", "https://build.larkandpine.example/login"),
+    ("Internal tools", "Mail gateway", "https://mail.larkandpine.example/"),
+    ("Internal tools", "Warehouse printer service", "http://192.0.2.17:8631/status"),
+    (None, "Company blog", "https://blog.larkandpine.example/"),
+    (None, "Landing page", "https://larkandpine.example/"),
+    (None, "Newsletter", "https://news.larkandpine.example/health"),
+)
+DOWN = {
+    "Payments API": (ReasonCode.HTTP_FAILURE, "Answered 503, and 200 was expected."),
+    "Wiki": (ReasonCode.TIMEOUT, "No answer within 10 s."),
+}
+SLOW, PAUSED, MUTED = "Search", "Newsletter", "Build server"
+
+
+@dataclass(frozen=True)
+class Scene:
+    """`places` are ids for the paths of pages, by what they are of."""
+
+    owner: User
+    places: dict[str, str]
+
+
+def build() -> Scene:
+    now = utc_now()
+    owner = create_account(email="anna@larkandpine.example", password=PASSWORD, plan="pro")
+    anna = Caller(owner)
+    projects = {name: create_project(anna, name=name, now=now) for name in ("Web shop", "Internal tools")}
+    monitors = _with_a_past(owner, projects, now=now)
+    _today(anna, monitors, now=now)
+    incident = _incidents(anna, monitors, now=now)
+    shop = projects["Web shop"]
+    _people(anna, shop, now=now)
+    return Scene(
+        owner,
+        {
+            "monitor": monitors["Checkout"].public_id,
+            "down": monitors["Payments API"].public_id,
+            "heartbeat": _heartbeat(anna, shop, now=now).public_id,
+            "incident": incident.public_id,
+            "project": shop.public_id,
+            "channel": _alerting(anna, monitors, now=now),
+            "window": _maintenance(anna, shop, now=now),
+        },
+    )
+
+
+def _with_a_past(owner: User, projects: dict[str, Project], *, now: datetime) -> dict[str, Monitor]:
+    """By name. Up, but for an outage of ten checks every three days."""
+    seed_history(owner, monitors=len(MONITORS), days=DAYS, interval_sec=INTERVAL_SEC, now=now)
+    found = list(Monitor.objects.filter(owner=owner).order_by("pk"))
+    for monitor, (project, name, url) in zip(found, MONITORS, strict=True):
+        monitor.project = projects[project] if project else None
+        monitor.name, monitor.url, monitor.check_ssl = name, url, url.startswith("https:")
+        monitor.check_domain = name in ("Shop home page", "Landing page")
+    Monitor.objects.bulk_update(found, ["project", "name", "url", "check_ssl", "check_domain"])
+    secured = MonitorState.objects.filter(monitor__owner=owner, monitor__check_ssl=True)
+    secured.update(cert_expires_at=now + timedelta(days=61))
+    secured.filter(monitor__name="Checkout").update(cert_expires_at=now + timedelta(days=6))
+    secured.filter(monitor__check_domain=True).update(domain_expires_at=now + timedelta(days=203))
+    return {monitor.name: monitor for monitor in found}
+
+
+def _today(anna: Caller, monitors: dict[str, Monitor], *, now: datetime) -> None:
+    """What makes the overview's rows differ."""
+    for minutes in (25, 20, 15):
+        at = now - timedelta(minutes=minutes)
+        for name, (reason, detail) in DOWN.items():
+            evidence = Evidence(
+                address="192.0.2.80",
+                headers=(("content-type", "text/plain"), ("retry-after", "120")),
+                body="upstream connect error or disconnect/reset before headers",
+            )
+            failed = reason is ReasonCode.HTTP_FAILURE
+            _check(
+                monitors[name],
+                CheckOutcome(
+                    verdict=Verdict.DOWN,
+                    checked_at=at,
+                    reason_code=reason,
+                    detail=detail,
+                    http_status=503 if failed else None,
+                    evidence=evidence if failed else None,
+                ),
+            )
+    _check(
+        monitors[SLOW],
+        CheckOutcome(
+            verdict=Verdict.SLOW,
+            checked_at=now - timedelta(minutes=9),
+            latency_ms=2_480,
+            connect_ms=31,
+            ttfb_ms=2_402,
+            http_status=200,
+        ),
+    )
+    update_monitor(anna, monitors[PAUSED].public_id, {"enabled": False}, now=now)
+    mute_monitor(anna, monitors[MUTED].public_id, minutes=240, now=now)
+
+
+def _check(monitor: Monitor, outcome: CheckOutcome) -> None:
+    at = outcome.checked_at
+    MonitorState.objects.filter(pk=monitor.pk).update(
+        claim=F("claim") + 1, claimed_at=at, slot_at=at, failing_since=None
+    )
+    claim = MonitorState.objects.get(pk=monitor.pk).claim
+    record([Reading(monitor.pk, claim, monitor.config_version, outcome)], now=at)
+    MonitorState.objects.filter(pk=monitor.pk).update(next_due_at=None)
+
+
+def _incidents(anna: Caller, monitors: dict[str, Monitor], *, now: datetime) -> Incident:
+    """Of the past days' outages, as if each had been told of; the one that is acknowledged and spoken about."""
+    recent = StatusChange.objects.filter(monitor__owner=anna.user, at__gt=now - OUTAGES)
+    recent.exclude(before=None).update(processed_at=None)
+    untold: list[StatusChange] = []
+    while consuming.consume(now, slow=untold.extend):
+        pass
+    Incident.objects.update(announced_at=F("confirmed_at"))
+    Incident.objects.filter(resolved_at__isnull=False).update(closing_announced_at=F("resolved_at"))
+    open_one = Incident.objects.get(monitor=monitors["Payments API"], resolved_at=None)
+    acknowledge(anna, open_one.public_id, now=now - timedelta(minutes=8))
+    comment(
+        anna,
+        open_one.public_id,
+        text="The provider has a rollout under way; orders are kept and charged afterwards.",
+        now=now - timedelta(minutes=5),
+    )
+    return open_one
+
+
+def _heartbeat(anna: Caller, project: Project, *, now: datetime) -> Monitor:
+    return create_monitor(
+        anna,
+        {
+            "type": "heartbeat",
+            "name": "Nightly database backup",
+            "interval_sec": 86_400,
+            "grace_sec": 3_600,
+            "project_id": project.public_id,
+        },
+        now=now,
+    )
+
+
+def _alerting(anna: Caller, monitors: dict[str, Monitor], *, now: datetime) -> str:
+    channel, _ = create_channel(
+        anna,
+        {
+            "kind": "webhook",
+            "name": "On-call pager",
+            "url": "https://pager.larkandpine.example/hooks/pulsekeeper",
+        },
+        now=now,
+    )
+    create_channel(anna, {"kind": "email", "address": "operations@larkandpine.example"}, now=now)
+    for hours, state in (
+        (70, Delivery.State.SENT),
+        (44, Delivery.State.DEAD),
+        (20, Delivery.State.SENT),
+        (1, Delivery.State.WAITING),
+    ):
+        make_delivery(channel, state=state, at=now - timedelta(hours=hours), monitor=monitors["Payments API"])
+    return channel.public_id
+
+
+def _maintenance(anna: Caller, project: Project, *, now: datetime) -> str:
+    night = (now + timedelta(days=1)).replace(hour=2, minute=0, second=0, microsecond=0)
+    place = {"project_id": project.public_id, "monitors": "all"}
+    create_window(
+        anna,
+        {"name": "Database upgrade", "starts_at": night, "ends_at": night + timedelta(hours=1), **place},
+        now=now,
+    )
+    weekly = create_window(
+        anna,
+        {
+            "name": "Weekly deploy",
+            "starts_at": night + timedelta(days=2),
+            "ends_at": night + timedelta(days=2, minutes=45),
+            "rrule": "FREQ=WEEKLY;COUNT=52",
+            "time_zone": "Europe/Berlin",
+            **place,
+        },
+        now=now,
+    )
+    return weekly.public_id
+
+
+def _people(anna: Caller, project: Project, *, now: datetime) -> None:
+    ben = create_account(email="ben@larkandpine.example", password=PASSWORD)
+    for email, role in ((ben.email, "admin"), ("carla@larkandpine.example", "member")):
+        add_member(anna, project.public_id, email=email, role=role, now=now)
+    for name in ("Deploy pipeline", "Grafana"):
+        create_token(anna, project_id=project.public_id, name=name, ttl_seconds=90 * 86_400, now=now)
+    make_connector(anna.user, provider="vercel")

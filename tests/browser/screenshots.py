@@ -1,0 +1,115 @@
+"""`make screenshots`: every page on a screen and on a telephone, in light and dark colours, in the folder screenshots/.
+
+    python -m tests.browser.screenshots [part of a name]
+
+Look at them. A new page is a line in PAGES.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import django
+from django.test.utils import override_settings
+from playwright.sync_api import Page as Tab
+
+from config.embedded import embedded_servers, load_or_create_secrets
+from tests.browser.chromium import MISSING, chromium, find_chromium
+from tests.processes.tree import ROOT
+
+FOLDER = ROOT / "screenshots"
+SIZES = {1280: 800, 390: 844}
+SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
+
+
+@dataclass(frozen=True)
+class Page:
+    """`path` may name what `scene.build` gives in its places; `act` is done to the page before the picture."""
+
+    name: str
+    path: str
+    signed_in: bool = True
+    act: Callable[[Tab], object] | None = None
+
+
+PAGES = (
+    Page("home", "/"),
+    Page("docs", "/docs", signed_in=False),
+    Page("admin", "/admin/login/", signed_in=False),
+)
+
+
+def main() -> int:
+    wanted = sys.argv[1] if len(sys.argv) > 1 else ""
+    pages = [page for page in PAGES if wanted in page.name]
+    executable = find_chromium()
+    if not pages or executable is None:
+        names = ", ".join(page.name for page in PAGES)
+        print(MISSING if pages else f"no page is named like {wanted!r}: {names}", file=sys.stderr)  # noqa: T201
+        return 1
+    with tempfile.TemporaryDirectory(prefix="pulsekeeper-screenshots-") as name, ExitStack() as stack:
+        _photograph(stack, Path(name), executable, pages)
+    return 0
+
+
+def _photograph(stack: ExitStack, folder: Path, executable: str, pages: list[Page]) -> None:
+    servers = stack.enter_context(embedded_servers(folder))
+    os.environ.update(
+        load_or_create_secrets(folder),
+        DATABASE_URL=servers.database_url,
+        REDIS_URL=servers.redis_url,
+        DJANGO_SETTINGS_MODULE="config.settings",
+    )
+    django.setup()
+    # They import models.
+    from tests.browser import scene
+    from tests.browser.application import Person, application
+
+    # Only the web server: what is shown is what was made, and not what happens to it.
+    others = dict.fromkeys(("worker", "interactive", "dispatcher", "beat"), 0)
+    app = stack.enter_context(application(folder, servers, counts=others))
+    with app.database(), override_settings(EMAIL_BACKEND="django.core.mail.backends.dummy.EmailBackend"):
+        shown = scene.build()
+    browser = stack.enter_context(chromium(executable))
+    FOLDER.mkdir(exist_ok=True)
+    for width, height in SIZES.items():
+        for signed_in in (True, False):
+            context = browser.new_context(
+                base_url=app.address,
+                viewport={"width": width, "height": height},
+                reduced_motion="reduce",
+                timezone_id="Europe/Berlin",
+                locale="en-GB",
+            )
+            if signed_in:
+                Person(app, shown.owner).sign_in(context)
+            tab = context.new_page()
+            for page in pages:
+                if page.signed_in is signed_in:
+                    _take(tab, page, shown.places, width=width)
+            context.close()
+
+
+def _take(tab: Tab, page: Page, places: dict[str, str], *, width: int) -> None:
+    path = page.path.format(**places)
+    for scheme in SCHEMES:
+        tab.emulate_media(color_scheme=scheme)
+        answer = tab.goto(path, wait_until="networkidle")
+        assert answer is not None
+        if not answer.ok:
+            print(f"{path} answered {answer.status}", file=sys.stderr)  # noqa: T201
+        if page.act is not None:
+            page.act(tab)
+        tab.screenshot(path=FOLDER / f"{page.name}-{width}-{scheme}.png", full_page=True)
+    print(f"{page.name} at {width}")  # noqa: T201
+
+
+if __name__ == "__main__":
+    sys.exit(main())
