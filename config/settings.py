@@ -217,6 +217,7 @@ MFA_TOTP_ISSUER = "Pulsekeeper"
 MFA_TOTP_TOLERANCE = 1  # clocks of phones are off by some seconds
 
 DATA_UPLOAD_MAX_MEMORY_SIZE = 256 * 1024  # the largest valid body is a monitor of about 20 KB
+DATA_UPLOAD_MAX_NUMBER_FIELDS = 2_000  # a form in which a thousand monitors are chosen, and what else it asks
 
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": ["tokens.authentication.BearerAuthentication"],

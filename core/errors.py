@@ -81,6 +81,12 @@ class ProjectForbidden(ApiError):
     reason = "project_id: you are not a member of such a project."
 
 
+class TooManyRequests(ApiError):
+    status = 429
+    code = "rate_limited"
+    reason = "Too many requests; wait before the next."
+
+
 class MonitorLimit(ApiError):
     status = 403
     code = "monitor_limit"

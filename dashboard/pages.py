@@ -9,6 +9,7 @@ from typing import Any, Concatenate, ParamSpec, cast
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
+from django_htmx.http import HttpResponseClientRefresh
 
 from accounts.models import User
 from core.errors import ApiError
@@ -29,9 +30,8 @@ def page(
 ) -> Callable[Concatenate[HttpRequest, P], HttpResponse]:
     """Closed to everybody who is not signed in; errors that services raise become pages that say so."""
 
-    @wraps(view)
     @login_required
-    def guarded(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
+    def signed_in(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
         asked = cast("PageRequest", request)
         asked.caller = Caller(cast("User", request.user))
         try:
@@ -41,6 +41,14 @@ def page(
         # What is said of somebody's monitors is kept by no cache, and not shown by the back button after signing out.
         answer.headers.setdefault("Cache-Control", "private, no-store")
         return answer
+
+    @wraps(view)
+    def guarded(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
+        asked = cast("PageRequest", request)
+        if asked.htmx and not asked.user.is_authenticated:
+            # The session ended below an open page: led to the entrance as a whole, not with that in one of its parts.
+            return HttpResponseClientRefresh()
+        return signed_in(request, *args, **kwargs)
 
     return cast("Callable[Concatenate[HttpRequest, P], HttpResponse]", guarded)
 

@@ -11,7 +11,7 @@ from django.http import Http404, HttpRequest, JsonResponse
 from rest_framework import exceptions, status
 from rest_framework.response import Response
 
-from core.errors import ApiError, NotFound
+from core.errors import ApiError, NotFound, TooManyRequests
 
 logger = logging.getLogger(__name__)
 
@@ -78,7 +78,7 @@ def _answer_to(error: Exception, view: object) -> tuple[int, dict[str, Any], dic
         case exceptions.UnsupportedMediaType():
             code, answer = 415, error_body("unsupported_media_type", "Send application/json.")
         case exceptions.Throttled():
-            code, answer = 429, error_body("rate_limited", "Too many requests; wait before the next.")
+            code, answer = 429, error_body(TooManyRequests.code, TooManyRequests.reason)
             headers["Retry-After"] = str(max(1, math.ceil(getattr(error, "wait", None) or 1)))
         case Http404():
             code, answer = 404, error_body(NotFound.code, NotFound.reason)
