@@ -10,10 +10,19 @@ from django.core.validators import validate_email
 from django.db import IntegrityError, transaction
 
 from accounts.models import Plan, User
+from accounts.verification import set_address
 from core.errors import ValidationFailed
 
 on_account_created: list[Callable[[User], None]] = []
 """What upper floors do for a new account, in the transaction that makes it; each adds its own when its app is ready."""
+
+before_account_deleted: list[Callable[[User], None]] = []
+"""The same for one that is about to go, in the transaction that deletes it. Raising an ApiError keeps it."""
+
+
+class AddressTaken(ValidationFailed):
+    def __init__(self) -> None:
+        super().__init__("there is an account with this address already.", field="email")
 
 
 def email_address(text: str, *, field: str = "email") -> str:
@@ -27,25 +36,33 @@ def email_address(text: str, *, field: str = "email") -> str:
 
 
 def create_account(
-    *, email: str, password: str, plan: str = "free", is_staff: bool = False, is_superuser: bool = False
+    *,
+    email: str,
+    password: str | None,
+    plan: str = "free",
+    is_staff: bool = False,
+    is_superuser: bool = False,
+    verified: bool = True,
 ) -> User:
-    """A new account; raises ValidationFailed for a bad or taken address, a weak password, an unknown plan."""
+    """A new account; raises ValidationFailed for a bad or taken address, a weak password, an unknown plan.
+
+    Without a password its person signs in by another service. `verified`: whoever asks for it vouches for the address.
+    """
     email = email_address(email)
     chosen = Plan.objects.filter(name=plan).first()
     if chosen is None:
         raise ValidationFailed(f"there is no plan {plan!r}.", field="plan")
     user = User(email=email, plan=chosen, is_staff=is_staff, is_superuser=is_superuser)
-    try:
-        validate_password(password, user)
-    except ValidationError as error:
-        raise ValidationFailed(" ".join(error.messages), field="password") from None
+    if password is not None:
+        _require_strong(password, user)
     user.set_password(password)
     with transaction.atomic():
         try:
             with transaction.atomic():
                 user.save(force_insert=True)
         except IntegrityError:
-            raise ValidationFailed("there is an account with this address already.", field="email") from None
+            raise AddressTaken from None
+        set_address(user, verified=verified)
         welcome(user)
     return user
 
@@ -65,10 +82,30 @@ def change_password(user: User, *, current: str, new: str) -> User:
         user = User.objects.select_for_update(of=["self"]).select_related("plan").get(pk=user.pk)
         if not user.check_password(current):
             raise ValidationFailed("is not the password of this account.", field="current_password")
-        try:
-            validate_password(new, user)
-        except ValidationError as error:
-            raise ValidationFailed(" ".join(error.messages), field="password") from None
+        _require_strong(new, user)
         user.set_password(new)
         user.save(update_fields=["password"])
     return user
+
+
+def set_password(user: User, password: str | None) -> None:
+    """For whoever has shown otherwise that the account is theirs; None leaves none that fits. Ends all sessions."""
+    user.set_password(password)
+    user.save(update_fields=["password"])
+
+
+def delete_account(user: User) -> None:
+    """The account and all that is its own. Raises what upper floors object with; then nothing has changed."""
+    with transaction.atomic():
+        # Also waits for whoever is just making a monitor of this account.
+        user = User.objects.select_for_update(of=["self"]).get(pk=user.pk)
+        for take_away in before_account_deleted:
+            take_away(user)
+        user.delete()
+
+
+def _require_strong(password: str, user: User) -> None:
+    try:
+        validate_password(password, user)
+    except ValidationError as error:
+        raise ValidationFailed(" ".join(error.messages), field="password") from None

@@ -81,6 +81,7 @@ DESCRIPTIONS = {
     "MonitorPatch": "The fields to change. Read-only fields of a Monitor are ignored.",
     "Redirect": "A redirect that was followed.",
     "ResponseHeader": "A header of the response.",
+    "Session": "Somebody who signed in to the API, for 14 days.",
     "Token": "A project token; its plaintext is shown at creation alone.",
     "UptimeDay": "One day of UTC.",
     "Window": "A maintenance window, and its occurrence that is on or comes next.",

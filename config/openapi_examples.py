@@ -282,6 +282,7 @@ REQUESTS: dict[str, Any] = {
     "add_member": {"email": "sam@shop.example", "role": "member"},
     "change_member_role": {"role": "admin"},
     "update_account": {"current_password": "correct horse", "password": "battery staple, correct horse"},
+    "delete_account": {"password": "correct horse battery staple"},
 }
 
 RESPONSES: dict[str, Any] = {
@@ -360,9 +361,20 @@ RESPONSES: dict[str, Any] = {
         "expires_at": NOW + 14 * DAY,
         "user": {"id": "usr_w3nd5yq7zxk2v4mb6rthc2pfea", "email": "sam@shop.example", "plan": "pro"},
     },
+    "list_sessions": [
+        {
+            "id": "sin_q5nd5yq7zxk2v4mb6rthc2pfea",
+            "created_at": NOW - DAY,
+            "last_used_at": NOW,
+            "expires_at": NOW + 13 * DAY,
+            "current": True,
+        }
+    ],
     "delete_current_session": _OK,
+    "delete_session": _OK,
     "get_account": _ACCOUNT,
     "update_account": _ACCOUNT,
+    "delete_account": _OK,
 }
 
 ERRORS: dict[str, dict[str, Any]] = {
@@ -459,6 +471,14 @@ OPERATION_ERRORS: dict[tuple[str, str], dict[str, Any]] = {
     ("create_session", "401"): {
         "error": "invalid_credentials",
         "reason": "The e-mail address and the password do not belong together.",
+    },
+    ("create_session", "403"): {
+        "error": "email_unverified",
+        "reason": "The e-mail address of this account is not confirmed yet; open the link that was sent to it.",
+    },
+    ("delete_account", "409"): {
+        "error": "projects_shared",
+        "reason": "Other people are members of “Shop”; remove them, or delete the projects, first.",
     },
     ("create_token", "400"): {
         "error": "project_required",

@@ -74,6 +74,7 @@ METRICS_ALLOWED = ENV.metrics_allowed
 THROTTLES = {
     "sign-in": (20, 60),
     "sign-in-email": (20, 900),
+    "second-factor": (10, 900),
     "password": (10, 900),
     "unauthorized": (120, 60),
     "create-and-test": (60, 60),
@@ -212,6 +213,10 @@ ACCOUNT_REAUTHENTICATION_REQUIRED = True  # before what a stolen session must no
 ACCOUNT_LOGOUT_ON_GET = False
 ACCOUNT_SESSION_REMEMBER = True
 ACCOUNT_RATE_LIMITS = False  # `THROTTLES` above has them, in one table with those of the API
+MFA_ADAPTER = "accounts.second_factor.SealingAdapter"
+MFA_ALLOW_UNVERIFIED_EMAIL = (
+    True  # nobody gets in without one that is verified; this is about a second, to change to
+)
 MFA_SUPPORTED_TYPES = ["totp", "recovery_codes"]
 MFA_TOTP_ISSUER = "Pulsekeeper"
 MFA_TOTP_TOLERANCE = 1  # clocks of phones are off by some seconds

@@ -36,21 +36,22 @@ def reseal(sealed: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class SealedColumn:
-    """A text column that holds what `seal` made, or is empty."""
+    """A text column that holds what `seal` made, or is empty; or a JSON column of objects whose `member` does."""
 
     model: type[Model]
     column: str
+    member: str = ""
 
     def __str__(self) -> str:
-        return f"{self.model._meta.label}.{self.column}"
+        return ".".join(filter(None, [self.model._meta.label, self.column, self.member]))
 
 
 _columns: dict[str, SealedColumn] = {}
 
 
-def register_sealed(model: type[Model], column: str) -> None:
+def register_sealed(model: type[Model], column: str, *, member: str = "") -> None:
     """Have `manage.py rotate_encryption_key` re-encrypt this column. Called beside the model."""
-    sealed = SealedColumn(model, column)
+    sealed = SealedColumn(model, column, member)
     _columns[str(sealed)] = sealed
 
 

@@ -57,6 +57,20 @@ class InvalidCredentials(ApiError):
     reason = "The e-mail address and the password do not belong together."
 
 
+class EmailUnverified(ApiError):
+    status = 403
+    code = "email_unverified"
+    reason = "The e-mail address of this account is not confirmed yet; open the link that was sent to it."
+
+
+class MfaRequired(ApiError):
+    status = 401
+    code = "mfa_required"
+    reason = (
+        "code: this account has a second factor; send a code of the authenticator app, or a recovery code."
+    )
+
+
 class Forbidden(ApiError):
     status = 403
     code = "forbidden"
@@ -67,6 +81,14 @@ class SessionRequired(ApiError):
     status = 403
     code = "session_required"
     reason = "A project token may not do this; sign in and use a session token."
+
+
+class ProjectsShared(ApiError):
+    status = 409
+    code = "projects_shared"
+    reason = (
+        "Other people are members of projects of this account; remove them, or delete the projects, first."
+    )
 
 
 class ProjectRequired(ApiError):

@@ -29,6 +29,10 @@ def member_id() -> str:
     return new_id("mbr")
 
 
+def session_id() -> str:
+    return new_id("sin")  # of signing in: `ses_` begins the token itself
+
+
 def token_id() -> str:
     return new_id("tok")
 

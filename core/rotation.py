@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from cryptography.fernet import InvalidToken
 from django.db import connection
+from django.db.models import F, QuerySet
+from django.db.models.fields.json import KeyTextTransform
 
 from core.crypto import SealedColumn, reseal
 
@@ -37,16 +40,21 @@ def rotate(column: SealedColumn, *, batch: int = BATCH) -> Rotation:
 
 
 def _rows(column: SealedColumn, *, after: int, limit: int) -> list[tuple[int, str]]:
-    rows = column.model._default_manager.filter(pk__gt=after).exclude(**{column.column: ""})
-    return list(rows.order_by("pk").values_list("pk", column.column)[:limit])
+    return list(_sealed(column).filter(pk__gt=after).order_by("pk").values_list("pk", "sealed")[:limit])
+
+
+def _sealed(column: SealedColumn) -> QuerySet[Any]:
+    """The rows that hold something, with it as `sealed`."""
+    value = KeyTextTransform(column.member, column.column) if column.member else F(column.column)
+    rows = column.model._default_manager.annotate(sealed=value)
+    return rows.exclude(sealed="").exclude(sealed=None)
 
 
 def _changed_meanwhile(column: SealedColumn, ids: list[int]) -> list[tuple[int, str]]:
     """The rows as they are now; those that are gone or empty need nothing."""
     if not ids:
         return []
-    rows = column.model._default_manager.filter(pk__in=ids).exclude(**{column.column: ""})
-    return list(rows.values_list("pk", column.column))
+    return list(_sealed(column).filter(pk__in=ids).values_list("pk", "sealed"))
 
 
 def _reseal(column: SealedColumn, rows: list[tuple[int, str]], done: Rotation) -> list[int]:
@@ -73,11 +81,15 @@ def _write(column: SealedColumn, changes: list[tuple[int, str, str]]) -> set[int
     quote = connection.ops.quote_name
     meta = column.model._meta
     key, name = quote(str(meta.pk.column)), quote(str(meta.get_field(column.column).column))  # type: ignore[union-attr]
+    stored, anew = f"target.{name}", "change.anew"
+    if column.member:
+        anew = f"jsonb_set({stored}, '{{{column.member}}}', to_jsonb({anew}))"
+        stored = f"{stored} ->> '{column.member}'"
     statement = f"""
         UPDATE {quote(meta.db_table)} AS target
-           SET {name} = change.anew
+           SET {name} = {anew}
           FROM unnest(%s::bigint[], %s::text[], %s::text[]) AS change (id, sealed, anew)
-         WHERE target.{key} = change.id AND target.{name} = change.sealed
+         WHERE target.{key} = change.id AND {stored} = change.sealed
         RETURNING target.{key}
     """  # noqa: S608  (names of our own columns)
     with connection.cursor() as cursor:

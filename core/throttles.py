@@ -159,10 +159,10 @@ class ChannelTestThrottle(CallerThrottle):
 
 
 class PasswordThrottle(CallerThrottle):
-    """Changing the password asks for the current one: a stolen session is not to try them all."""
+    """Changing the password, or deleting the account, asks for it: a stolen session is not to try them all."""
 
     scope = "password"
-    methods = frozenset({"PATCH"})
+    methods = frozenset({"PATCH", "DELETE"})
 
 
 class SignInThrottle(AddressThrottle):
@@ -185,5 +185,12 @@ def count_unauthorized(request: Request) -> None:
     Counted where it failed, and asked of failures only: whoever shares the address and has a token is not stopped.
     """
     wait = seconds_to_wait("unauthorized", client_network(request))
+    if wait is not None:
+        raise Throttled(wait)
+
+
+def count_second_factor(user_id: int) -> None:
+    """One more code that is tried for the account, by whichever door; raises Throttled past the rate."""
+    wait = seconds_to_wait("second-factor", f"user:{user_id}")
     if wait is not None:
         raise Throttled(wait)

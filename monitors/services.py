@@ -152,6 +152,12 @@ def delete_monitor(caller: Caller, public_id: str) -> None:
         monitor.delete()
 
 
+def delete_all_of(user: User) -> None:
+    """Every monitor of an account that goes. Their states are held in the order in which results are recorded."""
+    list(MonitorState.objects.select_for_update().filter(monitor__owner=user).order_by("pk").only("pk"))
+    Monitor.objects.filter(owner=user).delete()
+
+
 def _lock(caller: Caller, public_id: str) -> tuple[Monitor, MonitorState]:
     """The monitor, held: its state row is the lock for PATCH, recording and deletion alike.
 

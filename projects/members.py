@@ -15,6 +15,7 @@ from django.utils.crypto import salted_hmac
 
 from accounts.models import User
 from accounts.services import email_address
+from accounts.verification import is_verified, verified_account
 from core.errors import Forbidden, NotFound, ValidationFailed
 from core.ids import random_text
 from projects import access, mail
@@ -40,6 +41,7 @@ def _living(project: Project, *, now: datetime) -> QuerySet[Membership]:
 def add_member(caller: Caller, project_id: str, *, email: str, role: str, now: datetime) -> Membership:
     """A member at once, where there is an account with this address; else an invitation, sent by e-mail.
 
+    An account whose address was never verified may be anybody's: its person has to come by the invitation.
     Which of the two tells a manager of a project who has an account: decision 44 wants it so. It is told to nobody
     else, and `InviteThrottle` bounds how many addresses can be asked.
     """
@@ -49,7 +51,7 @@ def add_member(caller: Caller, project_id: str, *, email: str, role: str, now: d
         project = access.hold_project(caller, project_id, roles=access.MANAGERS)
         places = Membership.objects.filter(project=project)
         places.filter(user=None, invited_until__lte=now).delete()
-        user = User.objects.filter(email=email).first()
+        user = verified_account(email)
         if user is None:
             return _invite(caller, project, email=email, role=role, now=now)
         # The account may be younger than its invitation: then this becomes the place. First of all, since this
@@ -98,12 +100,19 @@ def find_invitation(token: str, *, now: datetime) -> Membership:
     return found
 
 
+def is_invited(email: str, *, now: datetime) -> bool:
+    """Whether an invitation to the address is open; it is in lower case."""
+    return Membership.objects.filter(user=None, invited_email=email, invited_until__gt=now).exists()
+
+
 def accept_invitations(user: User, *, now: datetime) -> int:
     """Open invitations of the user's address become memberships; how many.
 
     Called when somebody signs in, the first moment at which a new account can act: accounts lie below projects and
-    cannot call it when they are made. The address of an account is trusted, as it is when a member is added.
+    cannot call it when they are made. An address that is not verified takes up nothing.
     """
+    if not is_verified(user):
+        return 0
     member_already = Membership.objects.filter(project=OuterRef("project"), user=user)
     try:
         # A savepoint, for the race with a manager who adds the same person at this very moment.

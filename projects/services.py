@@ -6,6 +6,8 @@ from datetime import datetime
 
 from django.db import transaction
 
+from accounts.models import User
+from core.errors import ProjectsShared
 from projects import access
 from projects.access import Caller
 from projects.models import Membership, Project, Role
@@ -30,3 +32,22 @@ def delete_project(caller: Caller, public_id: str) -> None:
     caller.require_session()
     with transaction.atomic():
         access.hold_project(caller, public_id, roles=[Role.OWNER], for_deletion=True).delete()
+
+
+def leave_all(user: User) -> None:
+    """Of an account that goes: its own projects go with it, its places in others' are given up.
+
+    Raises ProjectsShared where somebody else is in a project of its own: a project has one owner, who stays.
+    """
+    places = Membership.objects.filter(user=user)
+    # All of them, in one order, as whoever changes a project or a role in it holds it.
+    list(Project.objects.select_for_update().filter(pk__in=places.values("project")).order_by("pk"))
+    own = Project.objects.filter(pk__in=places.filter(role=Role.OWNER).values("project"))
+    others = Membership.objects.filter(user__isnull=False).exclude(user=user)
+    shared = own.filter(pk__in=others.values("project")).order_by("name").values_list("name", flat=True)
+    if names := ", ".join(f"“{name}”" for name in shared):
+        raise ProjectsShared(
+            f"Other people are members of {names}; remove them, or delete the projects, first."
+        )
+    own.delete()
+    places.delete()

@@ -20,9 +20,19 @@ class Credential(models.Model):
         abstract = True
 
 
+class SessionId(models.Func):
+    """The database's own default for `Session.public_id`: code from before that column inserts rows without it."""
+
+    template = "('sin_' || replace(gen_random_uuid()::text, '-', ''))"
+    output_field = models.CharField()
+
+
 class Session(Credential):
     """A person who signed in, for 14 days."""
 
+    public_id = models.CharField(
+        max_length=40, unique=True, default=ids.session_id, db_default=SessionId(), editable=False
+    )
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="api_sessions")
     password_hash = models.CharField(
         max_length=64, help_text="Digest of the password it was opened with: another password ends it."

@@ -5,6 +5,7 @@ from typing import Any
 from rest_framework import serializers
 
 from core.api.fields import EpochMsField, IntField, StrictSerializer, TextField
+from tokens.models import Session
 
 MIN_TTL_SEC, MAX_TTL_SEC = 60, 7_776_000
 
@@ -12,6 +13,22 @@ MIN_TTL_SEC, MAX_TTL_SEC = 60, 7_776_000
 class SessionInputSerializer(StrictSerializer):
     email = TextField(max_length=254)
     password = TextField(max_length=1024, style={"input_type": "password"})
+    code = TextField(
+        max_length=32,
+        required=False,
+        help_text="Of the authenticator app, or a recovery code, which is used up. Asked for by `mfa_required`.",
+    )
+
+
+class SessionSerializer(serializers.Serializer[Any]):
+    id = serializers.CharField(source="public_id")
+    created_at = EpochMsField()
+    last_used_at = EpochMsField(allow_null=True)
+    expires_at = EpochMsField()
+    current = serializers.SerializerMethodField(help_text="Whether it is the one that asks.")
+
+    def get_current(self, session: Session) -> bool:
+        return bool(session.lookup == self.context["lookup"])
 
 
 class SessionUserSerializer(serializers.Serializer[Any]):
@@ -48,6 +65,10 @@ class AccountSerializer(serializers.Serializer[Any]):
 
 class AccountPatchSerializer(StrictSerializer):
     current_password = TextField(max_length=1024, style={"input_type": "password"})
+    password = TextField(max_length=1024, style={"input_type": "password"})
+
+
+class AccountDeletionSerializer(StrictSerializer):
     password = TextField(max_length=1024, style={"input_type": "password"})
 
 

@@ -11,8 +11,19 @@ from django.db import transaction
 from django.db.models import F, Q, QuerySet
 
 import accounts.services
+from accounts import second_factor
 from accounts.models import User
-from core.errors import Forbidden, InvalidCredentials, NotFound, ProjectForbidden
+from accounts.verification import is_verified
+from core.errors import (
+    EmailUnverified,
+    Forbidden,
+    InvalidCredentials,
+    MfaRequired,
+    NotFound,
+    ProjectForbidden,
+    ValidationFailed,
+)
+from core.throttles import count_second_factor
 from projects import access
 from projects.access import Caller
 from projects.members import accept_invitations
@@ -27,11 +38,22 @@ USE_NOTED_EVERY = timedelta(minutes=1)
 C = TypeVar("C", bound=Credential)
 
 
-def sign_in(*, email: str, password: str, now: datetime) -> tuple[Session, str]:
-    """A new session and its plaintext; raises InvalidCredentials, telling unknown from wrong to nobody."""
+def sign_in(*, email: str, password: str, now: datetime, code: str | None = None) -> tuple[Session, str]:
+    """A new session and its plaintext; raises InvalidCredentials, telling unknown from wrong to nobody.
+
+    Whoever has the password is told what else is missing: EmailUnverified, MfaRequired.
+    """
     user = authenticate(email=email.strip().lower(), password=password)
     if not isinstance(user, User):
         raise InvalidCredentials
+    if not is_verified(user):
+        raise EmailUnverified
+    if second_factor.is_on(user):
+        if not code:
+            raise MfaRequired
+        count_second_factor(user.pk)
+        if second_factor.use_code(user, code) is None:
+            raise InvalidCredentials("The code is wrong, or was used before.")
     accept_invitations(user, now=now)
     issued = secrets.issue(SESSION_PREFIX)
     session = Session.objects.create(
@@ -45,8 +67,13 @@ def sign_in(*, email: str, password: str, now: datetime) -> tuple[Session, str]:
     return session, issued.plaintext
 
 
+def session_lookup(plaintext: str) -> str | None:
+    """What names the session of that token in its row."""
+    return secrets.lookup_of(plaintext, prefix=SESSION_PREFIX)
+
+
 def sign_out(plaintext: str) -> None:
-    Session.objects.filter(lookup=secrets.lookup_of(plaintext, prefix=SESSION_PREFIX)).delete()
+    Session.objects.filter(lookup=session_lookup(plaintext)).delete()
 
 
 def change_password(caller: Caller, *, current: str, new: str) -> User:
@@ -57,6 +84,43 @@ def change_password(caller: Caller, *, current: str, new: str) -> User:
         # A sign-in with the old password that is under way makes a session of the old password's hash: worthless.
         Session.objects.filter(user=user).delete()
     return user
+
+
+def set_password(user: User, password: str | None) -> None:
+    """For a reset: whoever may has shown so by a link that was sent to the address."""
+    with transaction.atomic():
+        accounts.services.set_password(user, password)
+        Session.objects.filter(user=user).delete()
+
+
+def list_sessions(caller: Caller, *, now: datetime) -> QuerySet[Session]:
+    """Sessions of the API that have not run out."""
+    caller.require_session()
+    return Session.objects.filter(user=caller.user, expires_at__gt=now)
+
+
+def end_session(caller: Caller, public_id: str) -> None:
+    caller.require_session()
+    deleted, _ = Session.objects.filter(user=caller.user, public_id=public_id).delete()
+    if not deleted:
+        raise NotFound
+
+
+def end_sessions(user: User) -> int:
+    """All of the API; how many."""
+    return Session.objects.filter(user=user).delete()[0]
+
+
+def delete_expired_sessions(now: datetime) -> int:
+    return Session.objects.filter(expires_at__lte=now).delete()[0]
+
+
+def delete_account(caller: Caller, *, password: str) -> None:
+    """Raises ValidationFailed for a wrong password, ProjectsShared where other people depend on the account."""
+    caller.require_session()
+    if not caller.user.check_password(password):
+        raise ValidationFailed("is not the password of this account.", field="password")
+    accounts.services.delete_account(caller.user)
 
 
 def create_token(

@@ -6,6 +6,7 @@ from tokens import views
 urlpatterns = [
     path("sessions", views.SessionList.as_view()),
     path("sessions/current", views.CurrentSession.as_view()),
+    path("sessions/<id:session_id>", views.SessionDetail.as_view()),
     path("account", views.Account.as_view()),
     path("tokens", views.TokenList.as_view()),
     path("tokens/<id:token_id>", views.TokenDetail.as_view()),

@@ -97,9 +97,12 @@ TABLE: dict[tuple[str, str], tuple[int, ...] | tuple[str, int]] = {
     ("POST",   "/v1/tokens"):                              (201, 201, 201, 400, 403, 403),
     ("DELETE", "/v1/tokens/{token_id}"):                   (200, 200, 403, 404, 403, 403),  # the owner's token
     ("POST",   "/v1/sessions"):                            (ANYBODY, 201),
+    ("GET",    "/v1/sessions"):                            (200, 200, 200, 200, 403, 403),
     ("DELETE", "/v1/sessions/current"):                    (200, 200, 200, 200, 403, 403),
+    ("DELETE", "/v1/sessions/{session_id}"):               (200, 404, 404, 404, 403, 403),  # the owner's
     ("GET",    "/v1/account"):                             (200, 200, 200, 200, 403, 403),
     ("PATCH",  "/v1/account"):                             (200, 200, 200, 200, 403, 403),
+    ("DELETE", "/v1/account"):                             (409, 200, 200, 200, 403, 403),  # he shares a project
 }
 # fmt: on
 
@@ -107,7 +110,7 @@ SOON = to_ms(utc_now() + timedelta(days=1))
 WINDOW = {"name": "New", "starts_at": SOON, "ends_at": SOON + 60_000, "monitors": "all"}
 
 CODES = {400: {"project_forbidden"}, 401: {"unauthorized"}, 404: {"not_found"}, 422: {"validation_error"}}
-CODES |= {403: {"forbidden", "session_required"}, 409: {"reconnect_required"}}
+CODES |= {403: {"forbidden", "session_required"}, 409: {"reconnect_required", "projects_shared"}}
 CODES |= {503: {"no_worker", "provider_not_configured"}}
 
 
@@ -146,6 +149,7 @@ class World:
             ("PATCH", "/v1/projects/{project_id}/members/{member_id}"): {"role": "admin"},
             ("POST", "/v1/tokens"): {"project_id": project_id, "name": "New"},
             ("POST", "/v1/sessions"): {"email": self.email, "password": PASSWORD},
+            ("DELETE", "/v1/account"): {"password": PASSWORD},
             ("PATCH", "/v1/account"): {"current_password": PASSWORD, "password": "quite another long one"},
         }.get((method, template))
 
@@ -190,6 +194,7 @@ def world(db: None) -> World:
         "check_id": CheckIds(monitor.public_id).encode(FIRST_CLAIM, NOON),
         "project_id": project.public_id,
         "token_id": token.public_id,
+        "session_id": Session.objects.filter(user=owner).earliest("pk").public_id,
         "member_id": place.public_id,
     }
     return World(callers, ids, heartbeat.public_id, owner.email)

@@ -98,6 +98,11 @@ def add_connectors(user: User, project: Project, count: int) -> None:
         make_connector(user, provider="netlify")
 
 
+def add_sessions(user: User, project: Project, count: int) -> None:
+    for _ in range(count):
+        Api.signed_in(user)
+
+
 # Operation: (path, most queries, how rows come about). One of the queries is that of the credential.
 LISTS: dict[str, tuple[str, int, Fill]] = {
     "list_monitors": ("/v1/monitors", 6, add_monitors),
@@ -110,6 +115,7 @@ LISTS: dict[str, tuple[str, int, Fill]] = {
     "list_connectors": ("/v1/connectors", 2, add_connectors),
     "list_projects": ("/v1/projects", 2, add_projects),
     "list_members": ("/v1/projects/{project}/members", 4, add_members),
+    "list_sessions": ("/v1/sessions", 2, add_sessions),
     "list_tokens": ("/v1/tokens", 2, add_tokens),
 }
 

@@ -53,7 +53,7 @@ def test_every_scope_has_a_rate_and_the_other_way_round() -> None:
         for cls in vars(throttles).values()
         if isinstance(cls, type) and issubclass(cls, throttles.Throttle) and hasattr(cls, "scope")
     }
-    assert scopes | {"unauthorized", throttles.PINGS} == set(written.THROTTLES)
+    assert scopes | {"unauthorized", "second-factor", throttles.PINGS} == set(written.THROTTLES)
 
 
 def test_a_window_lets_so_many_pass_and_says_how_long_it_lasts(settings: Settings, user: User) -> None:

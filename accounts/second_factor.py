@@ -1,0 +1,55 @@
+"""The second factor: codes of an authenticator app (RFC 6238), or recovery codes. Secrets and rows are allauth's.
+
+Codes are judged here and nowhere else, for the web and the API. allauth remembers used codes in the cache, for 30
+seconds; a code is good for longer, and the cache may be away. Here the row remembers the last one, under its lock.
+"""
+
+from __future__ import annotations
+
+from allauth.core.internal.cryptokit import compare_user_code
+from allauth.mfa.adapter import DefaultMFAAdapter
+from allauth.mfa.models import Authenticator
+from allauth.mfa.totp.internal.auth import format_hotp_value, hotp_value, yield_hotp_counters_from_time
+from allauth.mfa.utils import decrypt
+from django.db import transaction
+
+from accounts.models import User
+from core.crypto import seal, unseal
+
+LAST_COUNTER = "last_counter"
+
+
+class SealingAdapter(DefaultMFAAdapter):  # type: ignore[misc]
+    """Secrets at rest, of the app and of the recovery codes, are sealed like all others."""
+
+    def encrypt(self, text: str) -> str:
+        return seal(text)
+
+    def decrypt(self, encrypted_text: str) -> str:
+        return unseal(encrypted_text)
+
+
+def is_on(user: User) -> bool:
+    return bool(Authenticator.objects.filter(user=user, type=Authenticator.Type.TOTP).exists())
+
+
+def use_code(user: User, code: str) -> Authenticator | None:
+    """What the code is of, which is used up by that; None where it is wrong, or was used before."""
+    with transaction.atomic():
+        rows = Authenticator.objects.select_for_update().filter(user=user).order_by("pk")
+        for row in rows:
+            is_totp = row.type == Authenticator.Type.TOTP
+            if _use_totp(row, code) if is_totp else row.wrap().validate_code(code):
+                return row
+    return None
+
+
+def _use_totp(row: Authenticator, code: str) -> bool:
+    secret = decrypt(row.data["secret"])
+    for counter in yield_hotp_counters_from_time():
+        fits = compare_user_code(actual=code, expected=format_hotp_value(hotp_value(secret, counter)))
+        if fits and counter > row.data.get(LAST_COUNTER, -1):
+            row.data[LAST_COUNTER] = counter
+            row.save(update_fields=["data"])
+            return True
+    return False
