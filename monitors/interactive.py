@@ -38,6 +38,16 @@ def first_check(monitor: Monitor, *, claim: int) -> bool:
     return bool(answer)
 
 
+def begin_first_check(monitor: Monitor, *, claim: int) -> bool:
+    """Ask for a new monitor's check without waiting for it; False where the broker does not take the question.
+
+    A page leads on at once and shows the result when it is there. Should no worker take the task, the lease of the
+    claim runs out and the scheduler has the check made.
+    """
+    patience = monitor.timeout_ms / 1000 + PATIENCE_SEC
+    return _send("monitors.tasks.first_check", [monitor.pk, claim, mailbox.new_address()], patience=patience)
+
+
 def await_first_check(monitor: Monitor, *, claim: int) -> None:
     """Wait while somebody else has a new monitor's first check made, as long as he himself may wait for it."""
     deadline = monitor.created_at + timedelta(milliseconds=monitor.timeout_ms, seconds=PATIENCE_SEC)
@@ -63,12 +73,22 @@ def _ask(task: str, args: list[Any], *, timeout_ms: int) -> Any | None:
     patience = timeout_ms / 1000 + PATIENCE_SEC
     address = mailbox.new_address()
     release_connection()
+    if not _send(task, [*args, address], patience=patience):
+        return None
     try:
-        current_app.send_task(task, [*args, address], queue="interactive", expires=patience)
         return mailbox.wait(address, timeout_sec=patience)
-    except (OperationalError, RedisError) as error:
+    except RedisError as error:
         logger.warning("the broker does not answer: %s", error)
         return None
+
+
+def _send(task: str, args: list[Any], *, patience: float) -> bool:
+    try:
+        current_app.send_task(task, args, queue="interactive", expires=patience)
+    except (OperationalError, RedisError) as error:
+        logger.warning("the broker does not answer: %s", error)
+        return False
+    return True
 
 
 def dump_spec(spec: CheckSpec) -> str:

@@ -37,7 +37,23 @@ def draft_of(caller: Caller, given: Mapping[str, Any]) -> Draft:
     """The draft that creating from `given` would store, for a test run; a heartbeat has nothing to run."""
     with transaction.atomic():
         _, owner = places.place(caller, given)
-    draft = drafts.complete(given, floor_sec=owner.plan.min_interval_sec, permits_host=permits_host)
+    return _testable(drafts.complete(given, floor_sec=owner.plan.min_interval_sec, permits_host=permits_host))
+
+
+def draft_of_change(caller: Caller, public_id: str, given: Mapping[str, Any]) -> Draft:
+    """The draft that a PATCH of `given` would leave, for a test run before it is saved: stored header values hold."""
+    monitor = get_monitor(caller, public_id)
+    owner = monitor.owner
+    if "project_id" in given:
+        with transaction.atomic():
+            _, owner = places.place(caller, given, keeping=monitor.owner)
+    draft = drafts.patch(
+        monitor.draft, given, floor_sec=owner.plan.min_interval_sec, permits_host=permits_host
+    )
+    return _testable(draft)
+
+
+def _testable(draft: Draft) -> Draft:
     if draft.type is MonitorType.HEARTBEAT:
         raise ValidationFailed("a heartbeat is pinged, so there is nothing to test.", field="type")
     return draft
