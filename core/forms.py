@@ -32,13 +32,16 @@ class ServiceForm(forms.Form):
             raise
         except ValidationFailed as error:
             # The reason begins with the path of what is wrong, as the API says it: `url: …`.
-            name = error.field if error.field in self.fields else None
-            reason = error.reason or ""
-            self.add_error(name, _sentence(reason.removeprefix(f"{name}: ") if name else reason))
+            self.refuse(error.field, error.reason or "")
         except ApiError as error:
             self.add_error(None, error.reason or error.code)
         return None
 
+    def refuse(self, field: str | None, reason: str) -> None:
+        """Put a service's reason where a person looks for it; a form whose fields are named otherwise says where."""
+        name = field if field in self.fields else None
+        self.add_error(name, sentence(reason.removeprefix(f"{name}: ") if name else reason))
 
-def _sentence(text: str) -> str:
+
+def sentence(text: str) -> str:
     return text[:1].upper() + text[1:]

@@ -85,6 +85,11 @@ def has_role(caller: Caller, project: Project, roles: Collection[str]) -> bool:
     return Membership.objects.filter(project=project, user=caller.user, role__in=roles).exists()
 
 
+def roles_of(caller: Caller) -> dict[int, str]:
+    """The caller's role in each of his projects, by the project's key: for pages that offer what a role may do."""
+    return dict(_projects_of(caller.user).values_list("project", "role"))
+
+
 def hold_project(
     caller: Caller, public_id: str, *, roles: Collection[str] = EVERY_ROLE, for_deletion: bool = False
 ) -> Project:

@@ -64,7 +64,15 @@ def once(request: Request, caller: Caller, make: Callable[[], Made], *, now: dat
     key = _key_of(request)
     if key is None:
         return make()
-    fingerprint = _fingerprint(request)
+    return once_for(caller, key=key, content=[request.method, request.path, request.data], make=make, now=now)
+
+
+def once_for(caller: Caller, *, key: str, content: Any, make: Callable[[], Made], now: datetime) -> Made:
+    """The same for a key that came otherwise, as with a page's form; `content` is what a repetition has to repeat.
+
+    Raises ValidationFailed where the key came with another content before.
+    """
+    fingerprint = _fingerprint(content)
     with transaction.atomic():
         row_id = _claim(caller, key, fingerprint, now=now)
         if row_id is None:
@@ -89,9 +97,9 @@ def _key_of(request: Request) -> str | None:
     return key
 
 
-def _fingerprint(request: Request) -> bytes:
+def _fingerprint(content: Any) -> bytes:
     """Keyed, for a body may hold secrets; the order of its fields does not matter."""
-    text = json.dumps([request.method, request.path, request.data], sort_keys=True)
+    text = json.dumps(content, sort_keys=True)
     return salted_hmac("pulsekeeper.idempotency", text, algorithm="sha256").digest()
 
 
