@@ -41,6 +41,11 @@ class Page:
 
 PAGES = (
     Page("home", "/"),
+    Page("incidents", "/incidents"),
+    Page(
+        "incident", "/incidents/{incident}", act=lambda tab: tab.locator("summary", has_text="begins").click()
+    ),
+    Page("incident-declare", "/incidents/declare"),
     Page("docs", "/docs", signed_in=False),
     Page("admin", "/admin/login/", signed_in=False),
 )

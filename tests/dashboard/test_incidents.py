@@ -1,0 +1,295 @@
+"""The pages of incidents."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from html import unescape
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from pytest_django.fixtures import Settings
+
+from accounts.models import User
+from core.clock import utc_now
+from dashboard.incidents import PAGE
+from incidents import services
+from incidents.models import Incident, IncidentEvent
+from incidents.timeline import note
+from projects.access import Caller
+from tests.makers import NOON, make_monitor, make_project, make_user
+
+HOSTILE = '<script>alert(1)</script> & "quoted"'
+ESCAPED = "&lt;script&gt;alert(1)&lt;/script&gt; &amp; &quot;quoted&quot;"
+
+
+def outage(user: User, *, minutes: int = 0, resolved: bool = False, **columns: Any) -> Incident:
+    monitor = make_monitor(user, name=columns.pop("name", "Shop"), **columns.pop("given", {}))
+    at = NOON + timedelta(minutes=minutes)
+    incident = Incident.objects.create(
+        owner=user,
+        project=monitor.project,
+        monitor=monitor,
+        monitor_public_id=monitor.public_id,
+        name=monitor.name,
+        started_at=at,
+        confirmed_at=at,
+        resolved_at=at + timedelta(minutes=200) if resolved else None,
+        resolution="recovered" if resolved else None,
+        **{"reason_code": "http_failure", "detail": "Answered 503.", **columns},
+    )
+    note(incident, IncidentEvent.Type.CONFIRMED, "It is down: Answered 503.", at=at)
+    return incident
+
+
+def named(page: Any) -> list[str]:
+    """The names in the list, in its order."""
+    return re.findall(r'<a class="strong" href="[^"]*">([^<]*)</a>', page.content.decode())
+
+
+def test_open_ones_come_first_and_then_the_newest(web: Client, user: User) -> None:
+    outage(user, name="over, old", resolved=True)
+    outage(user, name="open, old")
+    outage(user, name="over, new", minutes=5, resolved=True)
+    outage(user, name="open, new", minutes=6, acknowledged_at=NOON)
+    assert named(web.get("/incidents")) == ["open, new", "open, old", "over, new", "over, old"]
+    for state, names in {
+        "open": ["open, new", "open, old"],
+        "acknowledged": ["open, new"],
+        "resolved": ["over, new", "over, old"],
+        "nonsense": ["open, new", "open, old", "over, new", "over, old"],
+    }.items():
+        assert named(web.get("/incidents", {"state": state})) == names, state
+
+
+def test_the_list_is_limited_to_a_project_a_monitor_or_a_name(web: Client, user: User) -> None:
+    project = make_project(user, name="Tills")
+    outage(user, name="Till 1", given={"project_id": project.public_id})
+    other = outage(user, name="Shop 100%")
+    assert named(web.get("/incidents", {"project": project.public_id})) == ["Till 1"]
+    limited = web.get("/incidents", {"monitor": other.monitor_public_id})
+    assert named(limited) == ["Shop 100%"]
+    assert "Of all monitors" in limited.content.decode()
+    assert named(web.get("/incidents", {"q": "0%"})) == ["Shop 100%"]
+    assert "Nothing matches" in web.get("/incidents", {"q": "x" * 150}).content.decode()
+
+
+def test_pages_follow_each_other_over_the_end_of_the_open_ones(web: Client, user: User) -> None:
+    project = make_project(user)
+    rows = [
+        Incident(owner=user, project=project, name=f"{number}", started_at=NOON, detail="")
+        for number in range(PAGE + 20)
+    ]
+    for row in rows[:40]:
+        row.resolved_at, row.resolution = NOON, "closed"
+    Incident.objects.bulk_create(rows)
+    seen: list[str] = []
+    address: str | None = "/incidents?state="
+    while address is not None:
+        page = web.get(address)
+        seen += named(page)
+        found = re.search(r'href="([^"]+)" rel="next"', page.content.decode())
+        address = None if found is None else f"/incidents{unescape(found[1])}"
+    expected = [f"{n}" for n in [*range(PAGE + 19, 39, -1), *range(39, -1, -1)]]
+    assert seen == expected
+
+
+@pytest.mark.parametrize("after", ["", "2-1", "0-", "0-999999999999999999", "' OR 1=1", "0-9" * 100])
+def test_an_odd_place_in_the_list_is_no_error(web: Client, user: User, after: str) -> None:
+    outage(user)
+    assert web.get("/incidents", {"after": after}).status_code == 200
+
+
+def test_the_list_takes_as_many_queries_for_one_as_for_many(web: Client, user: User) -> None:
+    project = make_project(user)
+    web.get("/incidents")
+    counts = []
+    for count in (1, 12):
+        for number in range(count):
+            outage(user, name=f"{count}.{number}", given={"project_id": project.public_id})
+        with CaptureQueriesContext(
+            connection,
+        ) as queries:
+            web.get("/incidents")
+        counts.append(len(queries))
+    assert counts[0] == counts[1] <= 8
+
+
+def test_an_incident_says_what_since_when_and_why(web: Client, user: User) -> None:
+    incident = outage(
+        user,
+        name=HOSTILE,
+        detail=HOSTILE,
+        evidence={
+            "address": "192.0.2.1:443",
+            "status_line": f"HTTP/1.1 503 {HOSTILE}",
+            "headers": [["server", HOSTILE]],
+            "body": HOSTILE,
+            "redirects": [[302, f"https://shop.example/{HOSTILE}"]],
+        },
+    )
+    services.comment(Caller(user), incident.public_id, text=f"first\n{HOSTILE}", now=NOON)
+    text = web.get(f"/incidents/{incident.public_id}").content.decode()
+    assert "<script>alert" not in text
+    assert text.count(ESCAPED) >= 8
+    for words in (
+        "It answered with a status that is not expected",
+        "192.0.2.1:443",
+        f"/monitors/{incident.monitor_public_id}",
+        "Confirmed",
+        f"first<br>{ESCAPED}",
+        f"Comment by {user.email}",
+        "2026-03-01T12:00:00+00:00",
+    ):
+        assert words in text, words
+
+
+@pytest.mark.parametrize("kind", IncidentEvent.Type.values)
+def test_every_line_of_a_timeline_has_plain_words(web: Client, user: User, kind: str) -> None:
+    incident = outage(user)
+    IncidentEvent.objects.all().delete()
+    note(incident, IncidentEvent.Type(kind), "What it was.", at=NOON)
+    text = web.get(f"/incidents/{incident.public_id}").content.decode()
+    timeline = text[text.index('id="incident-timeline"') : text.index("</ol>")]
+    assert "What it was." in timeline
+    assert kind not in timeline
+
+
+def test_what_changed_is_fetched_and_nothing_while_nothing_did(web: Client, user: User) -> None:
+    incident = outage(user)
+    page = web.get(f"/incidents/{incident.public_id}").content.decode()
+    found = re.search(r'hx-get="([^"]+)"', page)
+    assert found is not None
+    poll = unescape(found[1])
+    assert web.get(poll, headers={"HX-Request": "true"}).status_code == 204
+    services.acknowledge(Caller(user), incident.public_id, now=utc_now())
+    changed = web.get(poll, headers={"HX-Request": "true"})
+    text = changed.content.decode()
+    assert changed.status_code == 200
+    assert "<html" not in text
+    assert text.count("hx-swap-oob") == 6
+    assert f"Acknowledged by {user.email}" in text
+    again = re.search(r'hx-get="([^"]+)"', text)
+    assert again is not None
+    assert web.get(unescape(again[1]), headers={"HX-Request": "true"}).status_code == 204
+
+
+def test_a_session_that_ended_below_an_open_page_leads_to_the_entrance(client: Client, user: User) -> None:
+    incident = outage(user)
+    answer = client.get(f"/incidents/{incident.public_id}/live", headers={"HX-Request": "true"})
+    assert answer.headers["HX-Refresh"] == "true"
+    assert answer.content == b""
+
+
+def test_somebody_takes_care_says_so_and_it_is_in_the_timeline(web: Client, user: User) -> None:
+    incident = outage(user)
+    address = f"/incidents/{incident.public_id}"
+    page = web.post(f"{address}/acknowledge", follow=True)
+    assert "Acknowledged: no further reminders are sent." in page.content.decode()
+    assert 'id="acknowledge"' not in page.content.decode()
+    web.post(f"{address}/comments", {"text": "One\r\nTwo"})
+    assert list(incident.events.values_list("type", "text"))[1:] == [
+        ("acknowledged", f"Acknowledged by {user.email}."),
+        ("commented", "One\nTwo"),
+    ]
+
+
+def test_what_is_over_by_now_is_said_and_not_an_error_page(web: Client, user: User) -> None:
+    incident = outage(user, resolved=True)
+    for action, reason in {
+        "acknowledge": "The incident is resolved already.",
+        "resolve": "resolved by its recovery",
+    }.items():
+        page = web.post(f"/incidents/{incident.public_id}/{action}", follow=True)
+        assert page.status_code == 200
+        assert reason in page.content.decode()
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"), [("", "required"), ("x" * 2001, "at most 2000"), ("a\0b", "Null")]
+)
+def test_a_comment_that_is_refused_stays_in_its_field(
+    web: Client, user: User, text: str, reason: str
+) -> None:
+    incident = outage(user)
+    page = web.post(f"/incidents/{incident.public_id}/comments", {"text": text}).content.decode()
+    assert reason in page
+    assert 'aria-invalid="true"' in page
+    if text.startswith("x"):
+        assert text in page
+    assert incident.events.count() == 1
+
+
+def test_declared_commented_and_resolved(web: Client, user: User) -> None:
+    project = make_project(user, name=HOSTILE)
+    form = web.get("/incidents/declare").content.decode()
+    assert ESCAPED in form
+    given = {"title": HOSTILE, "text": "Nobody can pay.", "project_id": project.public_id}
+    page = web.post("/incidents/declare", given, follow=True)
+    incident = Incident.objects.get()
+    assert page.redirect_chain == [(f"/incidents/{incident.public_id}", 302)]
+    assert (incident.name, incident.detail, incident.project) == (HOSTILE, "Nobody can pay.", project)
+    text = page.content.decode()
+    assert f"Declared by {user.email}" in text
+    assert 'id="resolve"' in text
+    assert (
+        'id="resolve"'
+        not in web.post(f"/incidents/{incident.public_id}/resolve", follow=True).content.decode()
+    )
+    incident.refresh_from_db()
+    assert incident.resolution == "closed"
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"title": ""}, "This field is required."),
+        ({"title": "x" * 201}, "at most 200 characters"),
+        ({"text": "x" * 2001}, "at most 2000 characters"),
+        ({"project_id": "prj_of_somebody_else"}, "Select a valid choice."),
+    ],
+)
+def test_a_declaration_that_is_refused_keeps_what_was_typed(
+    web: Client, user: User, changes: dict[str, str], reason: str
+) -> None:
+    given = {"title": "Payments", "text": "Nobody can pay.", "project_id": ""} | changes
+    text = web.post("/incidents/declare", given).content.decode()
+    assert reason in text
+    for name in ("title", "text"):
+        assert given[name] in text
+    assert not Incident.objects.exists()
+
+
+def test_incidents_of_others_are_not_there(web: Client, user: User) -> None:
+    theirs = outage(make_user())
+    address = f"/incidents/{theirs.public_id}"
+    assert named(web.get("/incidents")) == []
+    assert web.get(address).status_code == 404
+    assert web.get(f"{address}/live").status_code == 404
+    for action in ("acknowledge", "comments", "resolve"):
+        assert web.post(f"{address}/{action}", {"text": "mine"}).status_code == 404
+    assert theirs.events.count() == 1
+
+
+def test_who_is_not_signed_in_is_led_to_sign_in_and_told_nothing(
+    client: Client, user: User, settings: Settings
+) -> None:
+    settings.LOGIN_URL = "/account/login/"
+    incident = outage(user, name="Secret plan")
+    for address in ("/incidents", f"/incidents/{incident.public_id}", "/incidents/declare"):
+        answer = client.get(address)
+        assert (answer.status_code, answer.headers["Location"]) == (302, f"/account/login/?next={address}")
+        assert answer.content == b""
+
+
+def test_forms_without_their_token_are_refused(user: User) -> None:
+    incident = outage(user)
+    strict = Client(enforce_csrf_checks=True)
+    strict.force_login(user)
+    for address in ("acknowledge", "comments", "resolve"):
+        assert strict.post(f"/incidents/{incident.public_id}/{address}").status_code == 403
+        assert strict.get(f"/incidents/{incident.public_id}/{address}").status_code == 405
+    assert strict.post("/incidents/declare", {"title": "a", "text": "b"}).status_code == 403
