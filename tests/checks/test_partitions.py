@@ -45,7 +45,7 @@ def amid_the_lock(held: threading.Event, change: Callable[[], object]) -> object
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_advisory_lock(hashtextextended('partitions', 0))")
             held.set()
-            until(somebody_waits, 10, "somebody waits for the lock")
+            until(somebody_waits, 30, "somebody waits for the lock")
             returned = change()
             cursor.execute("SELECT pg_advisory_unlock_all()")
         return returned

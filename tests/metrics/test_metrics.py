@@ -104,7 +104,7 @@ def test_what_a_worker_does_is_counted(user: User) -> None:
             20,
             "both are checked",
         )
-        until(lambda: scrape()["pulsekeeper_record_results_sum"] == 2, 5, "it is told")
+        until(lambda: scrape()["pulsekeeper_record_results_sum"] == 2, 30, "it is told")
         found = scrape()
     assert found["pulsekeeper_checks_total{reason=none,verdict=up}"] == 1
     assert found["pulsekeeper_checks_total{reason=http_failure,verdict=down}"] == 1
@@ -175,7 +175,7 @@ def counting(environment: dict[str, str]) -> subprocess.Popen[str]:
 
 def test_two_processes_add_up_and_one_that_is_gone_still_counts() -> None:
     processes = [counting({}) for _ in range(2)]
-    until(lambda: scrape()["pulsekeeper_in_flight"] == 8, 10, "both have told")
+    until(lambda: scrape()["pulsekeeper_in_flight"] == 8, 30, "both have told")
     found = scrape()
     assert found["pulsekeeper_pings_total{outcome=full}"] == 6
     assert found["pulsekeeper_probe_seconds_count"] == 6
@@ -193,7 +193,7 @@ def test_two_processes_add_up_and_one_that_is_gone_still_counts() -> None:
 
 def test_what_a_process_held_goes_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
     process = counting({})
-    until(lambda: scrape()["pulsekeeper_in_flight"] == 4, 10, "it has told")
+    until(lambda: scrape()["pulsekeeper_in_flight"] == 4, 30, "it has told")
     process.send_signal(signal.SIGKILL)
     process.communicate(timeout=20)
     assert scrape()["pulsekeeper_in_flight"] == 4, "not known to be gone yet"

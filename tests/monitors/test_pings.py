@@ -201,7 +201,7 @@ def pinged_amid(monitor: Monitor, change: Callable[[], object]) -> bool:
     with transaction.atomic():
         change()
         thread.start()
-        until(waits_for_a_lock, 10, "the ping waits")
+        until(waits_for_a_lock, 30, "the ping waits")
     thread.join(10)
     return taken == [True]
 

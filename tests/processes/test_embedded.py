@@ -133,7 +133,7 @@ def test_killed_holders_leave_no_process(data_dir: Path, hold: Hold) -> None:
     holders[0].kill()
     assert answer(holders[1].servers)
     holders[1].kill()
-    until(lambda: all(gone(pid) for pid in pids), 10, "the servers end after their last holder was killed")
+    until(lambda: all(gone(pid) for pid in pids), 30, "the servers end after their last holder was killed")
 
 
 @pytest.mark.parametrize("name", ["postgres", "valkey"])
@@ -174,7 +174,7 @@ def test_the_last_holder_stops_servers_whose_keeper_was_killed(data_dir: Path, h
     holder = hold(data_dir)
     keeper, *servers = all_pids(data_dir)
     os.kill(keeper, signal.SIGKILL)
-    until(lambda: gone(keeper), 5, "the keeper is gone")
+    until(lambda: gone(keeper), 30, "the keeper is gone")
     holder.leave()
     assert all(gone(pid) for pid in servers)
 

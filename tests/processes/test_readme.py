@@ -19,6 +19,7 @@ def test_the_transcript_prints_what_it_says(start: Start, clean_environment: dic
     assert f"ADMIN_PASSWORD='{PASSWORD}' make up" in text
     up = start(ADMIN_PASSWORD=PASSWORD)
     up.wait_until_up()
+    assert PASSWORD not in up.output
     # As written but for the ports and the minute between checks, which the suite does not wait for.
     manage(up, "from accounts.models import Plan; Plan.objects.update(min_interval_sec=1)", clean_environment)
     for written, here in {

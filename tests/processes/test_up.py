@@ -1,6 +1,6 @@
 """`manage.py up` and `make up`: the whole process tree, its accidents, and its end.
 
-Every test works on a data folder and a port of its own, and ends only what it started.
+Every test ends only what it started, and has a port of its own.
 """
 
 from __future__ import annotations
@@ -14,14 +14,16 @@ import socket
 import subprocess
 import sys
 import urllib.request
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 import pytest
 
-from tests.processes.up import ROOT, STOP_SECONDS, Start, free_port
+from tests.processes.up import ROOT, STOP_SECONDS, Start, Up, free_port
 from tests.processes.waiting import until
 
+EMAIL = "root@example.org"
 # Several process trees at once are more than a small machine carries: one worker of xdist runs all of these.
 
 
@@ -82,24 +84,49 @@ def test_a_second_instance_is_refused_with_the_address_of_the_first(
     assert "http://127.0.0.1:4711" in line
 
 
-def test_an_address_that_is_none_is_refused(clean_environment: dict[str, str], data_dir: Path) -> None:
-    variables = {"DATA_DIR": str(data_dir), "PORT": str(free_port()), "ADMIN_EMAIL": "nobody"}
-    assert "ADMIN_EMAIL" in refusal(clean_environment, **variables)
+@dataclass(frozen=True)
+class LivedIn:
+    """A data folder that `up` has run on. Later starts find it as it was left: so they need no new one each."""
+
+    data_dir: Path
+    refused: str
+    password: str
+    signed_in: int
+    ended_with: int
 
 
-def test_sigterm_ends_all_and_a_second_start_carries_on(start: Start) -> None:
-    first = start()
-    first.wait_until_up()
-    password = re.search(r"First account: admin@example.com, password (\S+)", first.output)
-    assert password
-    assert sign_in(first.port, "admin@example.com", password[1]) == 201
-    first.process.terminate()
-    assert first.process.wait(STOP_SECONDS) == 0
-    first.assert_all_gone(0)
-    second = start()
-    second.wait_until_up()
-    assert "First account" not in second.output
-    assert sign_in(second.port, "admin@example.com", password[1]) == 201
+@pytest.fixture(scope="module")
+def lived_in(tmp_path_factory: pytest.TempPathFactory, clean_environment: dict[str, str]) -> LivedIn:
+    """A first start that was refused, a second one with another address, and SIGTERM."""
+    data_dir = tmp_path_factory.mktemp("up") / "data"
+    folder = {"DATA_DIR": str(data_dir), "PORT": str(free_port())}
+    refused = refusal(clean_environment, **folder, ADMIN_EMAIL="nobody")
+    up = Up([sys.executable, "manage.py", "up"], data_dir, clean_environment, ADMIN_EMAIL=EMAIL)
+    try:
+        up.wait_until_up()
+        password = re.search(rf"First account: {EMAIL}, password (\S+)", up.output)
+        assert password, up.output
+        signed_in = sign_in(up.port, password[1])
+        up.process.terminate()
+        ended_with = up.process.wait(STOP_SECONDS)
+        up.assert_all_gone(0)
+    finally:
+        up.end()
+    return LivedIn(data_dir, refused, password[1], signed_in, ended_with)
+
+
+@pytest.fixture
+def data_dir(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """The one that is lived in for tests that ask for it, else a new one."""
+    if "lived_in" in request.fixturenames:
+        lived_in: LivedIn = request.getfixturevalue("lived_in")
+        return lived_in.data_dir
+    return tmp_path / "data"
+
+
+def test_a_first_start_and_sigterm(lived_in: LivedIn) -> None:
+    assert "ADMIN_EMAIL" in lived_in.refused
+    assert (lived_in.signed_in, lived_in.ended_with) == (201, 0)
 
 
 def test_sigterm_while_the_servers_start_leaves_no_process(start: Start) -> None:
@@ -111,19 +138,14 @@ def test_sigterm_while_the_servers_start_leaves_no_process(start: Start) -> None
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_make_and_all_below_it(start: Start, number: signal.Signals) -> None:
+def test_a_signal_ends_make_and_all_below_it(start: Start, lived_in: LivedIn, number: signal.Signals) -> None:
     # -o: the virtualenv is this one, whoever made it.
-    up = start(
-        "make",
-        "-o",
-        ".venv/.local",
-        "up",
-        ADMIN_EMAIL="root@example.org",
-        ADMIN_PASSWORD="a long password of mine",
-    )
+    up = start("make", "-o", ".venv/.local", "up", ADMIN_PASSWORD="a long password of mine")
     up.wait_until_up()
+    # Whoever starts it again finds what was there.
+    assert "First account" not in up.output
     assert "a long password of mine" not in up.output
-    assert sign_in(up.port, "root@example.org", "a long password of mine") == 201
+    assert sign_in(up.port, lived_in.password) == 201
     if number == signal.SIGINT:
         os.killpg(up.process.pid, number)  # as a terminal does: to the whole foreground group
     else:
@@ -132,36 +154,29 @@ def test_a_signal_ends_make_and_all_below_it(start: Start, number: signal.Signal
     up.assert_all_gone(0)
 
 
-def test_killing_up_itself_leaves_no_process(start: Start) -> None:
-    up = start()
-    up.wait_until_up()
-    up.process.kill()
-    up.assert_all_gone()
-    again = start()
-    again.wait_until_up()
-
-
-def test_killed_children_and_servers_are_started_again(start: Start) -> None:
+def test_killed_children_and_servers_are_started_again_and_up_itself_leaves_nothing(
+    start: Start, lived_in: LivedIn
+) -> None:
     up = start()
     up.wait_until_up()
     before = {name: up.pid_of(name) for name in ("web", "worker", "interactive", "dispatcher", "beat")}
     for pid in before.values():
         os.kill(pid, signal.SIGKILL)
     for name, pid in before.items():
-        until(lambda name=name, pid=pid: up.pid_of(name) != pid, 15, f"{name} runs again")  # type: ignore[misc]
-    until(lambda: answers(up.port), 20, "the web server answers again")
+        until(lambda name=name, pid=pid: up.pid_of(name) != pid, 60, f"{name} runs again")  # type: ignore[misc]
+    until(lambda: answers(up.port), 60, "the web server answers again")
 
     state = json.loads((up.data_dir / "embedded" / "state.json").read_text())
     os.kill(state["postgres"]["pid"], signal.SIGKILL)
-    until(lambda: "was started again" in up.output, 20, "the new PostgreSQL is mentioned")
+    until(lambda: "was started again" in up.output, 60, "the new PostgreSQL is mentioned")
     assert up.process.poll() is None
-    until(lambda: answers(up.port), 20, "the web server answers again")
-    up.process.terminate()
-    assert up.process.wait(STOP_SECONDS) == 0
-    up.assert_all_gone(0)
+    until(lambda: answers(up.port), 60, "the web server answers again")
+
+    up.process.kill()
+    up.assert_all_gone()
 
 
-def test_a_killed_watcher_ends_all_with_a_message(start: Start) -> None:
+def test_a_killed_watcher_ends_all_with_a_message(start: Start, lived_in: LivedIn) -> None:
     up = start()
     up.wait_until_up()
     psutil.Process(up.pid_of("beat")).parent().kill()  # type: ignore[union-attr]
@@ -178,8 +193,8 @@ def answers(port: int) -> bool:
         return False
 
 
-def sign_in(port: int, email: str, password: str) -> int:
-    body = json.dumps({"email": email, "password": password}).encode()
+def sign_in(port: int, password: str) -> int:
+    body = json.dumps({"email": EMAIL, "password": password}).encode()
     request = urllib.request.Request(
         f"http://127.0.0.1:{port}/v1/sessions", body, {"Content-Type": "application/json"}
     )
