@@ -9,7 +9,7 @@ from typing import Any
 
 from django.db import IntegrityError, transaction
 
-from connectors import services
+from connectors.grants import fetch_projects
 from connectors.models import Connector, Import
 from connectors.providers.base import ProviderProject
 from connectors.selectors import get_connector, imported_refs
@@ -47,7 +47,7 @@ class Imported:
 
 
 def list_importable(caller: Caller, word: str, *, now: datetime) -> list[Importable]:
-    connector, projects = services.fetch_projects(caller, word, now=now)
+    connector, projects = fetch_projects(caller, word, now=now)
     there = imported_refs(connector, among=projects)
     return [
         Importable(project.external_ref, project.name, project.url, project.external_ref in there)
@@ -70,7 +70,7 @@ def import_projects(
     result = Imported(skipped=[ref for ref in wanted if ref in there])
     if len(there) == len(wanted):
         return result
-    connector, projects = services.fetch_projects(caller, word, now=now)
+    connector, projects = fetch_projects(caller, word, now=now)
     made: list[int] = []
     for ref in wanted:
         if ref in there:
@@ -85,8 +85,8 @@ def import_projects(
                 result.failed.append(Failure(ref, _reason(error)))
             else:
                 raise
-    places_of = {ref: number for number, ref in enumerate(wanted)}
-    result.skipped.sort(key=places_of.__getitem__)
+    order = {ref: number for number, ref in enumerate(wanted)}
+    result.skipped.sort(key=order.__getitem__)
     result.created = list(list_monitors(caller).filter(pk__in=made).order_by("pk"))
     return result
 

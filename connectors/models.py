@@ -16,7 +16,9 @@ class Connector(models.Model):
     """One person's link to one provider. `provider` is the name of the backend, not the word of the paths.
 
     `sealed_tokens` holds {"access_token", "refresh_token", "expires_at", "team_id", …}, encrypted and never shown.
-    `revoked_at`: the provider refuses the grant; it has to be linked again.
+    `revoked_at`: the provider refuses the grant; it has to be linked again. `renewing_until`: a request is having the
+    tokens renewed, and nobody else may until then; linking anew clears it, and what comes back then is dropped.
+    `undo_digest`: of the secret that undoes this link until `undo_until` (docs/adr/0017).
     """
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="connectors")
@@ -25,6 +27,9 @@ class Connector(models.Model):
     meta = models.CharField(max_length=200, null=True, help_text="The name of the account at the provider.")
     sealed_tokens = models.TextField(editable=False)
     revoked_at = models.DateTimeField(null=True)
+    renewing_until = models.DateTimeField(null=True, editable=False)
+    undo_digest = models.BinaryField(max_length=32, null=True)
+    undo_until = models.DateTimeField(null=True, editable=False)
 
     class Meta:
         constraints: ClassVar = [

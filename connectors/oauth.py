@@ -43,8 +43,12 @@ def start(user: User, provider_name: str, *, slug: str, now: datetime) -> str:
     return url
 
 
-def finish(provider_name: str, query: Mapping[str, str], *, slug: str, now: datetime) -> tuple[User, Account]:
-    """Who began, and the account that was agreed to. Raises OAuthRefused, ProviderFailed.
+def finish(
+    provider_name: str, query: Mapping[str, str], *, slug: str, signed_in: User | None, now: datetime
+) -> tuple[User, Account]:
+    """Who began, and the account that was agreed to. Raises OAuthRefused, ProviderFailed, GrantRevoked.
+
+    `signed_in` is whom the browser's session belongs to, if it has one: nobody gives an account of his to another.
 
     Awaits the network, so not to be called inside a transaction. Whatever comes of it, the state is used up.
     """
@@ -55,6 +59,11 @@ def finish(provider_name: str, query: Mapping[str, str], *, slug: str, now: date
             f"This link of {backend_class.title} was used before, ran out, or was never begun here."
         )
     user, session = found
+    if signed_in is not None and signed_in.pk != user.pk:
+        raise OAuthRefused(
+            "You are signed in here with another account than the one that this was begun for. "
+            "Sign out, or begin again from the account that you are signed in with."
+        )
     if not query.get("code") and not query.get("error"):
         raise OAuthRefused(f"{backend_class.title} led back without its code.")
     backend = backend_class(Strategy(session=session, data=query), redirect_uri(slug))

@@ -45,9 +45,7 @@ class ImportableProjectsSerializer(serializers.Serializer[Any]):
 
 
 class ImportInputSerializer(StrictSerializer):
-    external_refs = serializers.ListField(
-        child=TextField(max_length=200), allow_empty=False, max_length=MAX_REFS
-    )
+    external_refs = serializers.ListField(child=TextField(), allow_empty=False, max_length=MAX_REFS)
     project_id = TextField(required=False, allow_null=True, max_length=64)
 
 

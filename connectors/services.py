@@ -1,23 +1,32 @@
-"""Linking a provider, using the grant, and letting go of it. The network is awaited outside of transactions."""
+"""Linking a provider, undoing that, and letting go of it. The network is awaited outside of transactions."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterable, Mapping
-from datetime import datetime
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 
+from django.utils.crypto import salted_hmac
+
+from accounts.models import User
 from connectors import oauth
 from connectors.models import Connector
 from connectors.providers import provider
-from connectors.providers.base import GrantRevoked, ProviderFailed, ProviderProject
 from connectors.selectors import backend_of, get_connector
-from core.db import release_connection
-from core.errors import ProviderError, ProviderNotConfigured, ReconnectRequired
+from core.errors import NotFound, ProviderNotConfigured
+from core.ids import random_text
 from projects.access import Caller
 
-logger = logging.getLogger(__name__)
-
 MAX_META = 200
+UNDO_LIFETIME = timedelta(minutes=10)
+
+
+@dataclass(frozen=True, slots=True)
+class Linked:
+    """`undo` is the secret that undoes it, for a browser of which nobody knows whose it is."""
+
+    connector: Connector
+    undo: str | None = field(repr=False)
 
 
 def start(caller: Caller, word: str, *, now: datetime) -> str:
@@ -29,26 +38,42 @@ def start(caller: Caller, word: str, *, now: datetime) -> str:
     return oauth.start(caller.user, backend, slug=word, now=now)
 
 
-def link(word: str, query: Mapping[str, str], *, now: datetime) -> Connector:
+def link(word: str, query: Mapping[str, str], *, signed_in: User | None, now: datetime) -> Linked:
     """What comes back from the provider, as a connector. Raises OAuthRefused, ProviderFailed, GrantRevoked.
 
     One statement, so that of two links at once one is whole and the other replaces it.
     """
     backend = backend_of(word)
-    user, account = oauth.finish(backend, query, slug=word, now=now)
+    user, account = oauth.finish(backend, query, slug=word, signed_in=signed_in, now=now)
+    undo = random_text(32) if signed_in is None else None
     connector = Connector(
         user=user,
         provider=backend,
         created_at=now,
-        meta=None if account.name is None else storable(account.name)[:MAX_META],
+        meta=None if account.name is None else account.name[:MAX_META],
+        undo_digest=None if undo is None else _undo_digest(undo),
+        undo_until=None if undo is None else now + UNDO_LIFETIME,
     )
     connector.tokens = dict(account.tokens)
     Connector.objects.bulk_create(
         [connector],
         update_conflicts=True,
         unique_fields=["user", "provider"],
-        update_fields=["meta", "sealed_tokens", "revoked_at"],
+        update_fields=["meta", "sealed_tokens", "revoked_at", "renewing_until", "undo_digest", "undo_until"],
     )
+    return Linked(connector, undo)
+
+
+def undo_link(word: str, secret: str, *, now: datetime) -> Connector:
+    """Forget the grant that `link` gave this secret for, unless it was linked anew since. Raises NotFound."""
+    links = Connector.objects.filter(
+        provider=backend_of(word), undo_digest=_undo_digest(secret), undo_until__gt=now
+    )
+    connector = links.select_related("user").first()
+    if connector is None or not links.delete()[0]:
+        raise NotFound(
+            "There is nothing to undo: it was undone before, replaced by a later link, or is more than ten minutes old."
+        )
     return connector
 
 
@@ -57,58 +82,5 @@ def disconnect(caller: Caller, word: str) -> None:
     get_connector(caller, word).delete()
 
 
-def fetch_projects(
-    caller: Caller, word: str, *, now: datetime
-) -> tuple[Connector, dict[str, ProviderProject]]:
-    """All projects of the linked account, by reference. Raises ReconnectRequired, ProviderError."""
-    while True:
-        connector = get_connector(caller, word)
-        if connector.revoked_at is not None:
-            raise ReconnectRequired
-        try:
-            return connector, _fetch(connector, now=now)
-        except GrantRevoked:
-            if _note_revoked(connector, now=now):
-                raise ReconnectRequired from None
-            # Another request has renewed the tokens, or the person linked anew, while ours were on their way.
-        except ProviderFailed as error:
-            logger.warning("%s: %s", connector.provider, error)
-            raise ProviderError(str(error)) from None
-
-
-def _fetch(connector: Connector, *, now: datetime) -> dict[str, ProviderProject]:
-    source, tokens = provider(connector.provider), connector.tokens
-    release_connection()
-    renewed = source.refreshed(tokens, now=now)
-    if dict(renewed) != tokens:
-        _keep(connector, renewed)
-        release_connection()
-    return _by_ref(source.projects(renewed))
-
-
-def _keep(connector: Connector, tokens: Mapping[str, object]) -> None:
-    """Store renewed tokens, at once: the provider may have ended the old ones. Not over those of a later link."""
-    before = connector.sealed_tokens
-    connector.tokens = dict(tokens)
-    Connector.objects.filter(pk=connector.pk, sealed_tokens=before).update(
-        sealed_tokens=connector.sealed_tokens
-    )
-
-
-def _note_revoked(connector: Connector, *, now: datetime) -> bool:
-    """Whether the tokens that were refused are still the stored ones; gone or replaced, there is nothing to note."""
-    tried = Connector.objects.filter(pk=connector.pk, sealed_tokens=connector.sealed_tokens)
-    return tried.update(revoked_at=now) > 0
-
-
-def _by_ref(projects: Iterable[ProviderProject]) -> dict[str, ProviderProject]:
-    found = (
-        ProviderProject(storable(project.external_ref), storable(project.name), storable(project.url))
-        for project in projects
-    )
-    return {project.external_ref: project for project in found}
-
-
-def storable(text: str) -> str:
-    """Without what JSON can spell and PostgreSQL cannot hold: NUL, and halves of surrogate pairs."""
-    return text.replace("\0", "").encode("utf-8", "replace").decode()
+def _undo_digest(secret: str) -> bytes:
+    return salted_hmac("pulsekeeper.connector-undo", secret, algorithm="sha256").digest()

@@ -12,3 +12,8 @@ BACKENDS: dict[str, type[ProviderBackend]] = {backend.name: backend for backend 
 
 def provider(name: str) -> Provider:
     return BACKENDS[name]()
+
+
+def title_of(name: str) -> str:
+    """As people call it."""
+    return BACKENDS[name].title

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any, Literal, cast
 
@@ -22,40 +23,54 @@ from social_core.utils import http_error
 
 from checks.guard import guard
 from checks.probes.trust import find_trust_store
-from connectors.providers.base import Account, GrantRevoked, OAuthRefused, ProviderFailed, ProviderProject
+from connectors.providers.base import (
+    Account,
+    GrantRevoked,
+    NotPermitted,
+    OAuthRefused,
+    ProviderFailed,
+    ProviderProject,
+)
 from connectors.providers.strategy import Strategy
 from core.db import release_connection
 from core.http import BodyTooLarge, DeadlineExceeded, GuardedSession
 
+logger = logging.getLogger(__name__)
+
+TOTAL_SEC = 25.0  # for all that one backend asks: a thread of the web process waits for it
 REQUEST_SEC = 15.0
-LISTING_SEC = 90.0
 MAX_ANSWER = 16 * 1024 * 1024  # a page of a hundred projects with all their deployments is some megabytes
-MAX_PROJECTS = 10_000
 PAGE_SIZE = 100
+MAX_PAGES = 100
 _REFRESH_BEFORE = timedelta(minutes=1)
-_LONGEST_TEXT = 200
+_LONGEST_REFERENCE = 200
 
 
 class ProviderBackend(BaseOAuth2[Any]):
     """A link belongs to somebody who is signed in here, so social-auth only associates.
 
-    The state and the PKCE verifier are then in the strategy's session, bound to the user.
+    The state and the PKCE verifier are then in the strategy's session, bound to the user. Made for one action: its
+    time, TOTAL_SEC for everything that it asks, counts from here.
     """
 
     ASSOCIATION_ONLY = True
     REDIRECT_STATE = False
     SEND_USER_AGENT = False  # the session says who asks
     title: str = ""
+    needs: str = ""
+    """What has to be granted for listing projects, as the rest of a sentence."""
 
     def __init__(self, strategy: Strategy | None = None, redirect_uri: str | None = None) -> None:
         super().__init__(strategy or Strategy(), redirect_uri)
+        self._until = time.monotonic() + TOTAL_SEC
 
     # Of the provider.
 
     def account_name(self, tokens: Mapping[str, Any]) -> str | None:
         raise NotImplementedError
 
-    def pages(self, tokens: Mapping[str, Any]) -> Iterator[list[Any]]:
+    def page(self, tokens: Mapping[str, Any], cursor: str | None) -> tuple[list[Any], str | None]:
+        """What is listed from `cursor` on, and the cursor of what follows, if anything does."""
         raise NotImplementedError
 
     def project_of(self, listed: Mapping[str, Any]) -> ProviderProject:
@@ -95,10 +110,11 @@ class ProviderBackend(BaseOAuth2[Any]):
         tokens = self.tokens_of(answer, now=now)
         return Account(tokens, self.account_name(tokens))
 
-    def refreshed(self, tokens: Mapping[str, Any], *, now: datetime) -> Mapping[str, Any]:
+    def has_run_out(self, tokens: Mapping[str, Any], *, now: datetime) -> bool:
         expires_at = tokens.get("expires_at")
-        if expires_at is None or (now + _REFRESH_BEFORE).timestamp() < expires_at:
-            return tokens
+        return expires_at is not None and (now + _REFRESH_BEFORE).timestamp() >= expires_at
+
+    def renewed(self, tokens: Mapping[str, Any], *, now: datetime) -> dict[str, Any]:
         if not tokens.get("refresh_token"):
             raise self.revoked()
         try:
@@ -111,27 +127,33 @@ class ProviderBackend(BaseOAuth2[Any]):
         new["refresh_token"] = new["refresh_token"] or tokens["refresh_token"]
         return {**tokens, **new}
 
-    def projects(self, tokens: Mapping[str, Any]) -> Iterator[ProviderProject]:
-        """Those that are not there twice: pages shift while they are read."""
-        seen: set[str] = set()
-        until = time.monotonic() + LISTING_SEC
-        for page in self.pages(tokens):
-            try:
-                found = [self.project_of(listed) for listed in page]
-            except (KeyError, TypeError, ValueError, AttributeError):
-                raise self.nonsense() from None
-            known = len(seen)
-            for project in found:
-                if project.external_ref in seen:
+    def projects(self, tokens: Mapping[str, Any]) -> dict[str, ProviderProject]:
+        found: dict[str, ProviderProject] = {}
+        odd, cursor, cursors = 0, None, set()
+        for _ in range(MAX_PAGES):
+            page, cursor = self.page(tokens, cursor)
+            for listed in page:
+                try:
+                    project = self.project_of(listed)
+                except (KeyError, TypeError, ValueError, AttributeError):
+                    odd += 1
                     continue
-                if len(seen) == MAX_PROJECTS:
-                    return
-                seen.add(project.external_ref)
-                yield project
-            if page and len(seen) == known:
-                raise self.nonsense()  # the same page again
-            if time.monotonic() > until:
+                found.setdefault(project.external_ref, project)  # pages shift while they are read
+            if cursor is None:
+                break
+            if cursor in cursors:
+                raise self.failed("leads from page to page in a circle")
+            cursors.add(cursor)
+            if self.seconds_left() <= 0:
                 raise self.failed("took too long to list its projects")
+        else:
+            logger.warning("%s: only the first %d pages of a list were read", self.name, MAX_PAGES)
+        if odd:
+            logger.warning("%s: %d projects of a list make no sense and are left out", self.name, odd)
+        return found
+
+    def seconds_left(self) -> float:
+        return self._until - time.monotonic()
 
     # Requests.
 
@@ -148,30 +170,8 @@ class ProviderBackend(BaseOAuth2[Any]):
         timeout: float | None = None,
         stage: ErrorStage = "user_info",
     ) -> requests.Response:
-        """An answer of 200 to 299. Raises ProviderFailed, or social-auth's reading of another 4xx."""
-        release_connection()
-        try:
-            response = _session().request(
-                method,
-                url,
-                headers=headers,
-                data=data,
-                json=json,
-                auth=auth,
-                params=params,
-                allow_redirects=False,  # secrets go where the settings say, nowhere else
-            )
-        except DeadlineExceeded:
-            raise self.failed("took too long to answer") from None
-        except BodyTooLarge:
-            raise self.failed("answered with more than can be read") from None
-        except requests.RequestException:
-            raise self.failed("cannot be reached") from None
-        status = response.status_code
-        if status == 429:
-            raise self.failed("takes no more requests for now")
-        if not 200 <= status < 300 and not 400 <= status < 500:
-            raise self.failed(f"answered {status}")
+        """What social-auth asks by. Raises ProviderFailed, or social-auth's reading of a 4xx."""
+        response = self._send(method, url, headers=headers, data=data, json=json, auth=auth, params=params)
         try:
             response.raise_for_status()
         except requests.HTTPError as error:
@@ -183,17 +183,45 @@ class ProviderBackend(BaseOAuth2[Any]):
     ) -> requests.Response:
         """Of the API, as the account. Raises ProviderFailed, GrantRevoked."""
         headers = {"Authorization": f"Bearer {tokens['access_token']}", "Accept": "application/json"}
+        response = self._send("GET", url, headers=headers, params=dict(params or {}))
+        if not response.ok:
+            raise self.denial(response)
+        return response
+
+    def denial(self, response: requests.Response) -> ProviderFailed | GrantRevoked:
+        """Why the API does not answer the account, by an answer of 400 to 499."""
+        if response.status_code == 401:
+            return self.revoked()
+        if response.status_code == 403:
+            return self.not_permitted(f"does not allow this; {self.needs}")
+        return self.failed(f"answered {response.status_code}")
+
+    def _send(self, method: str, url: str, **given: Any) -> requests.Response:
+        """An answer of 200 to 299, or of 400 to 499 but 429. Raises ProviderFailed."""
+        release_connection()
+        left = min(REQUEST_SEC, self.seconds_left())
+        if left <= 0:
+            raise self.failed("took too long to answer")
         try:
-            return self.request(url, headers=headers, params=dict(params or {}))
-        except SocialAuthBaseException as error:
-            if error.status_code in (401, 403):
-                raise self.revoked() from None
-            raise self._failure(error) from None
+            # Secrets go where the settings say, nowhere else: redirects are not followed.
+            response = _session(left).request(method, url, allow_redirects=False, **given)
+        except DeadlineExceeded:
+            raise self.failed("took too long to answer") from None
+        except BodyTooLarge:
+            raise self.failed("answered with more than can be read") from None
+        except requests.RequestException:
+            raise self.failed("cannot be reached") from None
+        status = response.status_code
+        if status == 429:
+            raise self.failed("takes no more requests for now")
+        if not 200 <= status < 300 and not 400 <= status < 500:
+            raise self.failed(f"answered {status}")
+        return response
 
     def json_of(self, response: requests.Response) -> Any:
         try:
             return response.json()
-        except ValueError:
+        except (ValueError, RecursionError):
             raise self.nonsense() from None
 
     # Failures.
@@ -203,6 +231,9 @@ class ProviderBackend(BaseOAuth2[Any]):
 
     def nonsense(self) -> ProviderFailed:
         return self.failed("answered with what makes no sense")
+
+    def not_permitted(self, what: str) -> NotPermitted:
+        return NotPermitted(f"{self.title} {what}.")
 
     def revoked(self) -> GrantRevoked:
         return GrantRevoked(f"{self.title} does not take this link any more.")
@@ -216,26 +247,31 @@ class ProviderBackend(BaseOAuth2[Any]):
         return self.nonsense()
 
 
-def text_of(listed: Mapping[str, Any], key: str) -> str:
-    """A text that a column of ours can hold. Raises KeyError, ValueError."""
+def reference_of(listed: Mapping[str, Any], key: str) -> str:
+    """What names a project, as long as a column of ours can hold it unchanged. Raises KeyError, ValueError."""
     value = listed[key]
-    if not isinstance(value, str) or not 0 < len(value) <= _LONGEST_TEXT or "\0" in value:
+    if not isinstance(value, str) or not 0 < len(value) <= _LONGEST_REFERENCE or value != _storable(value):
         raise ValueError(key)
     return value
 
 
 def first_text(*values: object) -> str | None:
-    """The first that says something, cut to a length that a column can hold."""
+    """The first that says something, whatever its length."""
     for value in values:
-        if isinstance(value, str) and (text := value.replace("\0", "").strip()[:_LONGEST_TEXT]):
+        if isinstance(value, str) and (text := _storable(value).strip()):
             return text
     return None
 
 
-def _session() -> GuardedSession:
+def _storable(text: str) -> str:
+    """Without what JSON can spell and PostgreSQL cannot hold: NUL, and halves of surrogate pairs."""
+    return text.replace("\0", "").encode("utf-8", "replace").decode()
+
+
+def _session(total_sec: float) -> GuardedSession:
     return GuardedSession(
         guard(),
         ca_file=settings.SSL_CERT_FILE or find_trust_store(),
-        total_sec=REQUEST_SEC,
+        total_sec=total_sec,
         max_body=MAX_ANSWER,
     )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -21,12 +21,16 @@ class ProviderProject:
 class Account:
     """What linking brings: the tokens, to be sealed, and the account's name."""
 
-    tokens: Mapping[str, Any]
+    tokens: Mapping[str, Any] = field(repr=False)
     name: str | None
 
 
 class ProviderFailed(Exception):
     """It is down, slow, limits us, or answers what makes no sense. The text is a sentence without secrets."""
+
+
+class NotPermitted(ProviderFailed):
+    """The tokens are good, but not for this. The text names what to grant."""
 
 
 class OAuthRefused(Exception):
@@ -38,7 +42,10 @@ class GrantRevoked(Exception):
 
 
 class Provider(Protocol):
-    """`tokens` are those of Account; a provider that had to refresh them returns the new ones."""
+    """Made for one action: all that it asks, from its making on, takes a bounded time together.
+
+    `tokens` are those of Account. The network is awaited, so nothing of this inside a transaction.
+    """
 
     name: str
     title: str
@@ -46,13 +53,16 @@ class Provider(Protocol):
 
     def is_configured(self) -> bool: ...
 
-    def projects(self, tokens: Mapping[str, Any]) -> Iterator[ProviderProject]:
-        """All of them, page by page, a bounded number. Raises ProviderFailed, GrantRevoked.
-
-        The network is awaited between them: not to be read inside a transaction.
-        """
+    def projects(self, tokens: Mapping[str, Any]) -> dict[str, ProviderProject]:
+        """By reference; what makes no sense is left out. Raises ProviderFailed, GrantRevoked."""
         ...
 
-    def refreshed(self, tokens: Mapping[str, Any], *, now: datetime) -> Mapping[str, Any]:
-        """The same, or new ones where these have run out. Raises ProviderFailed, GrantRevoked."""
+    def has_run_out(self, tokens: Mapping[str, Any], *, now: datetime) -> bool:
+        """By the time that came with them, or nearly."""
         ...
+
+    def renewed(self, tokens: Mapping[str, Any], *, now: datetime) -> Mapping[str, Any]:
+        """New ones. Those that were given may be spent by it. Raises ProviderFailed, GrantRevoked."""
+        ...
+
+    def seconds_left(self) -> float: ...

@@ -1,18 +1,18 @@
-"""Netlify: an OAuth application, whose tokens last until they are revoked.
+"""Netlify: an OAuth application. Its documentation gives tokens no lifetime; one that comes with them is heeded.
 
 https://docs.netlify.com/api-and-cli-guides/api-guides/get-started-with-api, https://open-api.netlify.com
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
 from django.conf import settings
 from social_core.backends.oauth import BaseOAuth2PKCE
 
-from connectors.providers.backend import MAX_PROJECTS, PAGE_SIZE, ProviderBackend, first_text, text_of
+from connectors.providers.backend import PAGE_SIZE, ProviderBackend, first_text, reference_of
 from connectors.providers.base import ProviderProject
 
 
@@ -21,6 +21,7 @@ class Netlify(ProviderBackend, BaseOAuth2PKCE[Any]):
 
     name = "netlify"
     title = "Netlify"
+    needs = "whoever links it needs access to the sites of the team"
 
     def get_key_and_secret(self) -> tuple[str, str]:
         return settings.NETLIFY_CLIENT_ID, settings.NETLIFY_CLIENT_SECRET
@@ -37,21 +38,19 @@ class Netlify(ProviderBackend, BaseOAuth2PKCE[Any]):
             raise self.nonsense()
         return first_text(account.get("full_name"), account.get("email"))
 
-    def pages(self, tokens: Mapping[str, Any]) -> Iterator[list[Any]]:
-        for number in range(1, MAX_PROJECTS // PAGE_SIZE + 1):
-            params = {"page": number, "per_page": PAGE_SIZE}
-            response = self.ask(f"{settings.NETLIFY_API_URL}/api/v1/sites", tokens, params)
-            page = self.json_of(response)
-            if not isinstance(page, list):
-                raise self.nonsense()
-            yield page
-            if "next" not in response.links:
-                return
+    def page(self, tokens: Mapping[str, Any], cursor: str | None) -> tuple[list[Any], str | None]:
+        number = int(cursor or 1)
+        params = {"page": number, "per_page": PAGE_SIZE}
+        response = self.ask(f"{settings.NETLIFY_API_URL}/api/v1/sites", tokens, params)
+        page = self.json_of(response)
+        if not isinstance(page, list):
+            raise self.nonsense()
+        return page, str(number + 1) if "next" in response.links else None
 
     def project_of(self, listed: Mapping[str, Any]) -> ProviderProject:
         return ProviderProject(
-            external_ref=text_of(listed, "id"),
-            name=first_text(listed["name"]) or text_of(listed, "id"),
+            external_ref=reference_of(listed, "id"),
+            name=first_text(listed["name"]) or reference_of(listed, "id"),
             url=_address(listed),
         )
 

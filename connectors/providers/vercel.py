@@ -1,23 +1,27 @@
 """Vercel: installing an integration is what gives its token, which lasts until the integration is removed.
 
-https://vercel.com/docs/integrations/create-integration (external flow), https://vercel.com/docs/rest-api
+https://vercel.com/docs/integrations/create-integration (external flow), https://vercel.com/docs/rest-api,
+https://vercel.com/docs/rest-api/vercel-api-integrations (the code, teams, disabled integrations)
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
+from urllib.parse import quote
 
+import requests
 from django.conf import settings
 
-from connectors.providers.backend import MAX_PROJECTS, PAGE_SIZE, ProviderBackend, first_text, text_of
-from connectors.providers.base import GrantRevoked, ProviderProject
+from connectors.providers.backend import PAGE_SIZE, ProviderBackend, first_text, reference_of
+from connectors.providers.base import GrantRevoked, NotPermitted, ProviderFailed, ProviderProject
 
 
 class Vercel(ProviderBackend):
     name = "vercel"
     title = "Vercel"
+    needs = "the integration needs the permission Project (read), and access to the projects"
 
     def is_configured(self) -> bool:
         return super().is_configured() and bool(settings.VERCEL_SLUG)
@@ -43,45 +47,61 @@ class Vercel(ProviderBackend):
 
     def account_name(self, tokens: Mapping[str, Any]) -> str | None:
         team_id = tokens["team_id"]
-        path = "/v2/user" if team_id is None else f"/v2/teams/{team_id}"
+        path = "/v2/user" if team_id is None else f"/v2/teams/{quote(team_id, safe='')}"
         try:
             answer = self.json_of(self.ask(f"{settings.VERCEL_API_URL}{path}", tokens))
-        except GrantRevoked:
+        except NotPermitted:
             return None  # an integration may list projects without reading whose they are
         account = answer.get("user") if team_id is None and isinstance(answer, dict) else answer
         if not isinstance(account, dict):
             raise self.nonsense()
         return first_text(account.get("name"), account.get("username"), account.get("slug"))
 
-    def pages(self, tokens: Mapping[str, Any]) -> Iterator[list[Any]]:
+    def page(self, tokens: Mapping[str, Any], cursor: str | None) -> tuple[list[Any], str | None]:
         params: dict[str, Any] = {"limit": PAGE_SIZE}
         if tokens["team_id"] is not None:
             params["teamId"] = tokens["team_id"]
-        for _ in range(MAX_PROJECTS // PAGE_SIZE):
-            answer = self.json_of(self.ask(f"{settings.VERCEL_API_URL}/v9/projects", tokens, params))
-            try:
-                page, following = answer["projects"], answer["pagination"]["next"]
-            except (KeyError, TypeError):
-                raise self.nonsense() from None
-            if not isinstance(page, list) or not isinstance(following, int | str | None):
-                raise self.nonsense()
-            yield page
-            if following is None:
-                return
-            params["until"] = following
+        if cursor is not None:
+            params["until"] = cursor
+        answer = self.json_of(self.ask(f"{settings.VERCEL_API_URL}/v9/projects", tokens, params))
+        try:
+            page, following = answer["projects"], answer["pagination"]["next"]
+        except (KeyError, TypeError):
+            raise self.nonsense() from None
+        if not isinstance(page, list) or not isinstance(following, int | str | None):
+            raise self.nonsense()
+        return page, str(following) if following else None
+
+    def denial(self, response: requests.Response) -> ProviderFailed | GrantRevoked:
+        """A token that is not good any more is 403 as well, and `invalidToken` tells it from a missing permission."""
+        error = _error_of(response)
+        if error.get("invalidToken") is True:
+            return self.revoked()
+        if error.get("code") == "integration_configuration_disabled":
+            return self.not_permitted("has disabled this integration; transfer it there, or link it again")
+        return super().denial(response)
 
     def project_of(self, listed: Mapping[str, Any]) -> ProviderProject:
         host = _production_host(listed)
         return ProviderProject(
-            external_ref=text_of(listed, "id"),
-            name=first_text(listed["name"]) or text_of(listed, "id"),
+            external_ref=reference_of(listed, "id"),
+            name=first_text(listed["name"]) or reference_of(listed, "id"),
             url=f"https://{host}" if host else "",
         )
+
+
+def _error_of(response: requests.Response) -> dict[str, Any]:
+    """{"code", "message", …}; empty where it is of another shape."""
+    try:
+        error = response.json()["error"]
+    except (ValueError, RecursionError, KeyError, TypeError):
+        return {}
+    return error if isinstance(error, dict) else {}
 
 
 def _production_host(listed: Mapping[str, Any]) -> str | None:
     """A custom domain before one of Vercel's own; of these the shortest, which stays with every deployment."""
     production = (listed.get("targets") or {}).get("production") or {}
-    hosts = [host for host in production.get("alias") or [] if not host.startswith("*.")]
+    hosts = [host for host in map(first_text, production.get("alias") or []) if host and host[0] != "*"]
     custom = [host for host in hosts if not host.endswith(".vercel.app")]
     return custom[0] if custom else min(hosts, key=len, default=None)

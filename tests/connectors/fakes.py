@@ -80,7 +80,10 @@ def _invalid(error: str, description: str, *, status: int = 400) -> Refused:
 
 
 class _Fake:
-    """`redirect_uri` is the one that is registered with the app. `account` is whom the tokens belong to."""
+    """`redirect_uri` is the one that is registered with the app. `account` is whom the tokens belong to.
+
+    `odd` are items of its lists as they are, before those of `projects`. `endless`: after its last page comes another.
+    """
 
     NAME: ClassVar[str]
     AUTHORIZE_PATH: ClassVar[str]
@@ -92,12 +95,16 @@ class _Fake:
         self.client_id = "pulsekeeper-client"
         self.client_secret = "pulsekeeper-secret-" + secrets.token_hex(8)
         self.projects: list[FakeProject] = projects(3)
+        self.odd: list[Any] = []
+        self.endless = False
         self.denies = False
         self.issued: list[str] = []
         self.calls: list[str] = []
         self._mode: Mode = ""
         self._over = threading.Event()
         self._lock = threading.Lock()
+        self._refused = threading.Condition()
+        self._refusals = 0
         self._codes: dict[str, _Code] = {}
         self._tokens: set[str] = set()
         self._server = _serve(self)
@@ -213,6 +220,9 @@ class _Fake:
         with self._lock:
             known = token in self._tokens
         if scheme != "Bearer" or not known:
+            with self._refused:
+                self._refusals += 1
+                self._refused.notify_all()
             raise self.unauthorized()
 
 
@@ -220,7 +230,8 @@ class FakeVercel(_Fake):
     """An integration: it leads back to its registered address, whatever the request says.
 
     `team` is (id, name) of the team it gets installed on, None for a personal account. The API serves the
-    scope of the installation only: `teamId` must be that of the team, and absent without one.
+    scope of the installation only: `teamId` must be that of the team, and absent without one. `forbidden` are paths
+    that the integration has no permission for; `disabled` is an integration whose owner has left.
     """
 
     NAME = "vercel"
@@ -232,6 +243,8 @@ class FakeVercel(_Fake):
     ) -> None:
         super().__init__(redirect_uri=redirect_uri, account=account)
         self.team = team
+        self.forbidden: set[str] = set()
+        self.disabled = False
 
     def configure(self, settings: Any) -> None:
         super().configure(settings)
@@ -260,6 +273,11 @@ class FakeVercel(_Fake):
 
     def listed(self, path: str, query: Mapping[str, str]) -> Answer:
         team_id, team_name = self.team or (None, None)
+        if self.disabled:
+            code = "integration_configuration_disabled"
+            raise Refused(403, {"error": {"code": code, "message": "Disabled"}})
+        if path in self.forbidden:
+            raise Refused(403, {"error": {"code": "forbidden", "message": "Not authorized"}})
         if path == "/v2/user" and team_id is None:
             return Answer(200, {"user": {"id": "user_1", "username": "ada", "name": self.account}}, {})
         if path == f"/v2/teams/{team_id}" and team_id is not None:
@@ -278,8 +296,10 @@ class FakeVercel(_Fake):
         start = 0 if until is None else 2_000_000 - until
         page = self.projects[start : start + limit]
         end = start + len(page)
-        following = 2_000_000 - end if end < len(self.projects) else None
+        following = 2_000_000 - end if end < len(self.projects) or self.endless else None
         shown = [self._shown(listed, 2_000_000 - start - at) for at, listed in enumerate(page)]
+        if start == 0:
+            shown = [*self.odd, *shown]
         return Answer(
             200, {"projects": shown, "pagination": {"count": len(page), "next": following, "prev": None}}, {}
         )
@@ -301,7 +321,9 @@ def _under(address: str, domain: str) -> list[str]:
 class FakeNetlify(_Fake):
     """An OAuth application: the address to lead back to must be the registered one, the request for the code too.
 
-    `lifetime_sec`: tokens run out and come with one for refreshing, which is good once. `expire()` has them run out.
+    `lifetime_sec`: tokens run out and come with one for refreshing. `expire()` has them run out. One for refreshing is
+    good once; who brings it again has stolen it, so that ends the grant. `renews_after`: so many requests have to be
+    refused before one for refreshing is answered.
     """
 
     NAME = "netlify"
@@ -313,6 +335,7 @@ class FakeNetlify(_Fake):
     ) -> None:
         super().__init__(redirect_uri=redirect_uri, account=account)
         self.lifetime_sec = lifetime_sec
+        self.renews_after = 0
         self._refresh_tokens: set[str] = set()
 
     def expire(self) -> None:
@@ -336,10 +359,13 @@ class FakeNetlify(_Fake):
 
     def grant(self, form: Mapping[str, str]) -> dict[str, Any]:
         if form.get("grant_type") == "refresh_token":
+            with self._refused:
+                self._refused.wait_for(lambda: self._refusals >= self.renews_after, timeout=10)
             with self._lock:
                 known = form.get("refresh_token") in self._refresh_tokens
                 self._refresh_tokens.discard(form.get("refresh_token", ""))
             if not known:
+                self.revoke()
                 raise _invalid("invalid_grant", "The refresh token is invalid")
             return self.token_answer()
         if form.get("grant_type") != "authorization_code":
@@ -368,7 +394,9 @@ class FakeNetlify(_Fake):
             raise Refused(422, {"code": 422, "message": "per_page"})
         end = page * size
         shown = [self._shown(listed) for listed in self.projects[end - size : end]]
-        if end >= len(self.projects):
+        if page == 1:
+            shown = [*self.odd, *shown]
+        if end >= len(self.projects) and not self.endless:
             return Answer(200, shown, {})
         following = f"{self.api_url}/api/v1/sites?{urlencode({'page': page + 1, 'per_page': size})}"
         return Answer(200, shown, {"Link": f'<{following}>; rel="next"'})

@@ -14,6 +14,8 @@ from django.test import Client
 from tests.api.client import Api
 from tests.connectors.fakes import FakeNetlify, FakeVercel
 
+PLAIN_WORDS = {"vercel": "vercel", "netlify": "netlify"}
+OWN_WORDS = {"provider_a": "vercel", "provider_b": "netlify"}
 FAKES: dict[str, type[FakeNetlify | FakeVercel]] = {"vercel": FakeVercel, "netlify": FakeNetlify}
 
 
@@ -44,14 +46,17 @@ class Place:
 
 @contextmanager
 def place(settings: Any, backend: str, *, word: str | None = None) -> Iterator[Place]:
+    """A deployment that has this word for the provider, whatever CONNECTORS says where the tests run."""
     word = word or backend
+    settings.CONNECTORS = OWN_WORDS if word in OWN_WORDS else PLAIN_WORDS
     redirect_uri = f"{django_settings.BASE_URL}/connectors/{word}/callback"
     with FAKES[backend](redirect_uri=redirect_uri) as fake:
         fake.configure(settings)
         yield Place(word, fake)
 
 
-def come_back(address: str) -> Any:
-    """What the browser shows that the provider has sent to `address`."""
+def come_back(address: str, browser: Client | None = None) -> Any:
+    """What the browser shows that the provider has sent to `address`; by default one in which nobody is signed in."""
     parts = urlsplit(address)
-    return Client(raise_request_exception=False).get(f"{parts.path}?{parts.query}")
+    browser = browser or Client(raise_request_exception=False)
+    return browser.get(f"{parts.path}?{parts.query}")

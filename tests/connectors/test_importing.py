@@ -14,9 +14,7 @@ from pytest_django.fixtures import Settings
 from accounts.models import User
 from connectors.importing import Imported, import_projects
 from connectors.models import Connector, Import
-from connectors.services import fetch_projects
 from core.clock import utc_now
-from core.errors import ReconnectRequired
 from monitors.models import Monitor, MonitorState
 from monitors.scheduling import claim_due
 from projects.access import Caller
@@ -151,31 +149,6 @@ def test_a_project_on_two_pages_is_one(vercel: Place, api: Api) -> None:
     vercel.fake.projects = [*projects(100), *projects(101)[99:]]
     vercel.link(api)
     assert len(api.get("/v1/connectors/vercel/projects").json["projects"]) == 101
-
-
-def test_tokens_that_were_replaced_meanwhile_are_not_revoked(
-    vercel: Place, api: Api, user: User, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The person links anew while a request with the old grant is on its way: it goes on with the new one."""
-    from connectors import services
-
-    vercel.link(api)
-    vercel.fake.revoke()
-    real = services._fetch
-    links: list[Any] = []
-
-    def fetch(connector: Connector, **named: Any) -> Any:
-        if not links:
-            links.append(come_back(vercel.fake.consent(vercel.begin(api))))
-        return real(connector, **named)
-
-    monkeypatch.setattr(services, "_fetch", fetch)
-    _, found = fetch_projects(Caller(user), "vercel", now=utc_now())
-    assert len(found) == 3
-    assert Connector.objects.get().revoked_at is None
-    vercel.fake.revoke()
-    with pytest.raises(ReconnectRequired):
-        fetch_projects(Caller(user), "vercel", now=utc_now())
 
 
 def test_two_links_at_once_are_one_connector(vercel: Place, api: Api) -> None:

@@ -42,7 +42,7 @@ def query_of(callback: str) -> dict[str, str]:
 
 
 def finish(fake: Fake, query: dict[str, str], **kwargs: Any) -> tuple[User, Account]:
-    return oauth.finish(fake.NAME, query, **{"slug": fake.NAME, "now": NOON, **kwargs})
+    return oauth.finish(fake.NAME, query, **{"slug": fake.NAME, "signed_in": None, "now": NOON, **kwargs})
 
 
 def refused(fake: Fake, query: dict[str, str], **kwargs: Any) -> str:
@@ -59,11 +59,7 @@ def test_the_whole_way(fake: Fake, user: User) -> None:
     linked, account = finish(fake, query_of(callback))
     assert (linked, account.name) == (user, "Ada Lovelace")
     assert account.tokens["access_token"] in fake.issued
-    assert [found.external_ref for found in provider(fake.NAME).projects(account.tokens)] == [
-        "prj_1",
-        "prj_2",
-        "prj_3",
-    ]
+    assert list(provider(fake.NAME).projects(account.tokens)) == ["prj_1", "prj_2", "prj_3"]
     assert not OAuthState.objects.exists()
 
 
@@ -90,7 +86,7 @@ def test_a_team_of_vercel(settings: Settings, user: User) -> None:
         _, account = finish(fake, begin(fake, user))
         assert account.name == "Acme"
         assert account.tokens["team_id"] == "team_1"
-        assert len(list(provider("vercel").projects(account.tokens))) == 3
+        assert len(provider("vercel").projects(account.tokens)) == 3
 
 
 def test_neither_state_nor_verifier_is_stored_readably(netlify: FakeNetlify, user: User) -> None:
@@ -195,6 +191,19 @@ def test_a_code_that_was_redeemed(fake: Fake, user: User) -> None:
 def test_a_code_of_somebody_elses_way_fails_at_its_verifier(netlify: FakeNetlify, user: User) -> None:
     mine, stolen = begin(netlify, user), begin(netlify, make_user())
     assert "any more" in refused(netlify, {**mine, "code": stolen["code"]})
+
+
+def test_the_browser_of_somebody_else(fake: Fake, user: User) -> None:
+    query = begin(fake, user)
+    assert "with another account" in refused(fake, query, signed_in=make_user())
+    assert fake.TOKEN_PATH not in fake.calls
+    assert "used before" in refused(fake, query, signed_in=user)
+    assert finish(fake, begin(fake, user), signed_in=user)[0] == user
+
+
+def test_tokens_are_in_no_repr(fake: Fake, user: User) -> None:
+    _, account = finish(fake, begin(fake, user))
+    assert not any(secret in repr(account) for secret in fake.issued)
 
 
 def test_a_way_back_that_is_not_registered(fake: Fake, user: User) -> None:

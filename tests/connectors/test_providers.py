@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import timedelta
 from typing import Any
 
@@ -11,10 +12,10 @@ from pytest_django import Settings
 
 from connectors.oauth import redirect_uri
 from connectors.providers import BACKENDS, backend, provider
-from connectors.providers.base import GrantRevoked, ProviderFailed, ProviderProject
+from connectors.providers.base import GrantRevoked, NotPermitted, ProviderFailed, ProviderProject
 from connectors.providers.netlify import Netlify
 from connectors.providers.vercel import Vercel
-from tests.connectors.fakes import FakeNetlify, FakeVercel, Mode, project, projects
+from tests.connectors.fakes import FakeNetlify, FakeVercel, Mode, Refused, project, projects
 from tests.connectors.test_oauth import MODES, begin, finish
 from tests.makers import NOON, make_user
 
@@ -28,7 +29,7 @@ def link(fake: Fake) -> dict[str, Any]:
 
 
 def listed(fake: Fake, tokens: dict[str, Any]) -> list[ProviderProject]:
-    return list(provider(fake.NAME).projects(tokens))
+    return list(provider(fake.NAME).projects(tokens).values())
 
 
 def test_where_a_project_is(fake: Fake) -> None:
@@ -63,12 +64,55 @@ def test_ten_thousand_and_no_more(fake: Fake) -> None:
     assert len(fake.calls) == 100
 
 
-def test_a_listing_that_takes_too_long(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_last_page_of_what_was_seen_before(fake: Fake) -> None:
+    """Pages shift while they are read, where a project is updated meanwhile."""
+    fake.projects = [*projects(100), *projects(5)]
+    assert len(listed(fake, link(fake))) == 100
+
+
+def test_pages_that_lead_in_a_circle(vercel: FakeVercel) -> None:
+    tokens = link(vercel)
+    vercel.endless = True
+    with pytest.raises(ProviderFailed, match="in a circle"):
+        listed(vercel, tokens)
+
+
+def test_pages_without_an_end(netlify: FakeNetlify, caplog: pytest.LogCaptureFixture) -> None:
+    tokens = link(netlify)
+    netlify.endless = True
+    netlify.calls.clear()
+    assert len(listed(netlify, tokens)) == 3
+    assert len(netlify.calls) == backend.MAX_PAGES
+    assert "only the first 100 pages" in caplog.text
+
+
+def test_what_makes_no_sense_is_left_out(fake: Fake, caplog: pytest.LogCaptureFixture) -> None:
+    fake.odd = [None, 7, "prj_9", [], {}, {"id": 1, "name": "a"}, {"id": "x" * 201, "name": "a"}]
+    fake.odd += [{"id": text, "name": "a"} for text in ("", "\0", "\ud800")]
+    assert [found.external_ref for found in listed(fake, link(fake))] == ["prj_1", "prj_2", "prj_3"]
+    assert f"{fake.NAME}: 10 projects of a list make no sense" in caplog.text
+
+
+def test_a_list_that_takes_too_long(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
     fake.projects = projects(150)
     tokens = link(fake)
-    monkeypatch.setattr(backend, "LISTING_SEC", 0.0)
+    left = iter([25.0, 0.0])
+    monkeypatch.setattr(backend.ProviderBackend, "seconds_left", lambda _: next(left))
     with pytest.raises(ProviderFailed, match="took too long to list its projects"):
         listed(fake, tokens)
+
+
+def test_all_that_is_asked_has_one_deadline(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    tokens = link(fake)
+    monkeypatch.setattr(backend, "TOTAL_SEC", 0.5)
+    asked = provider(fake.NAME)
+    asked.projects(tokens)
+    fake.mode = "slow"
+    before = time.monotonic()
+    for _ in range(3):
+        with pytest.raises(ProviderFailed, match="took too long to answer"):
+            asked.projects(tokens)
+    assert time.monotonic() - before < backend.REQUEST_SEC / 2
 
 
 @pytest.mark.parametrize(("mode", "text"), MODES)
@@ -95,45 +139,86 @@ def test_a_revoked_grant(fake: Fake) -> None:
         listed(fake, tokens)
 
 
-def test_a_team_that_the_token_is_not_of(vercel: FakeVercel) -> None:
+def test_a_token_that_vercel_does_not_know(vercel: FakeVercel, monkeypatch: pytest.MonkeyPatch) -> None:
+    tokens = link(vercel)
+    vercel.revoke()
+    unauthorized = Refused(401, {"error": {"code": "not_authorized", "message": "Not authorized"}})
+    monkeypatch.setattr(vercel, "unauthorized", lambda: unauthorized)
     with pytest.raises(GrantRevoked):
+        listed(vercel, tokens)
+
+
+def test_a_team_that_the_token_is_not_of(vercel: FakeVercel) -> None:
+    with pytest.raises(NotPermitted):
         listed(vercel, {**link(vercel), "team_id": "team_2"})
 
 
-def test_tokens_that_do_not_run_out_stay(fake: Fake) -> None:
-    tokens = link(fake)
-    assert provider(fake.NAME).refreshed(tokens, now=NOON + timedelta(days=3650)) == tokens
+def test_a_permission_that_is_missing(vercel: FakeVercel) -> None:
+    tokens = link(vercel)
+    vercel.forbidden = {"/v9/projects"}
+    with pytest.raises(NotPermitted, match=r"needs the permission Project \(read\), and access to the proj"):
+        listed(vercel, tokens)
 
 
-def test_tokens_that_run_out_are_refreshed(settings: Settings) -> None:
+def test_a_disabled_integration(vercel: FakeVercel) -> None:
+    tokens = link(vercel)
+    vercel.disabled = True
+    with pytest.raises(NotPermitted, match="has disabled this integration"):
+        listed(vercel, tokens)
+
+
+@pytest.mark.parametrize("body", [None, [], {"error": "forbidden"}, {"error": {"code": 7}}])
+def test_a_refusal_of_another_shape(vercel: FakeVercel, body: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    tokens = link(vercel)
+    vercel.revoke()
+    monkeypatch.setattr(vercel, "unauthorized", lambda: Refused(403, body))
+    with pytest.raises(NotPermitted):
+        listed(vercel, tokens)
+
+
+def test_netlify_may_forbid_too(netlify: FakeNetlify, monkeypatch: pytest.MonkeyPatch) -> None:
+    tokens = link(netlify)
+    netlify.revoke()
+    monkeypatch.setattr(netlify, "unauthorized", lambda: Refused(403, {"code": 403, "message": "Forbidden"}))
+    with pytest.raises(NotPermitted, match="needs access to the sites of the team"):
+        listed(netlify, tokens)
+
+
+def test_an_account_whose_name_may_not_be_read(vercel: FakeVercel) -> None:
+    vercel.forbidden = {"/v2/user"}
+    _, account = finish(vercel, begin(vercel, make_user()))
+    assert account.name is None
+    assert len(listed(vercel, dict(account.tokens))) == 3
+
+
+def test_tokens_without_a_lifetime_do_not_run_out(fake: Fake) -> None:
+    tokens, asked = link(fake), provider(fake.NAME)
+    assert not asked.has_run_out(tokens, now=NOON + timedelta(days=3650))
+    with pytest.raises(GrantRevoked):
+        asked.renewed(tokens, now=NOON)
+
+
+def test_tokens_that_run_out_are_renewed(settings: Settings) -> None:
     with FakeNetlify(redirect_uri=redirect_uri("netlify"), lifetime_sec=3600) as fake:
         fake.configure(settings)
         tokens = link(fake)
         netlify = provider("netlify")
-        assert netlify.refreshed(tokens, now=NOON + timedelta(minutes=58)) == tokens
+        assert not netlify.has_run_out(tokens, now=NOON + timedelta(minutes=58))
+        later = NOON + timedelta(minutes=59)
+        assert netlify.has_run_out(tokens, now=later)
 
         fake.expire()
-        later = NOON + timedelta(minutes=59)
-        new = netlify.refreshed(tokens, now=later)
+        new = netlify.renewed(tokens, now=later)
         assert new["access_token"] != tokens["access_token"]
         assert new["expires_at"] == int(later.timestamp()) + 3600
-        assert len(list(netlify.projects(new))) == 3
+        assert len(netlify.projects(new)) == 3
 
-        with pytest.raises(GrantRevoked):  # a token for refreshing is good once
-            netlify.refreshed(tokens, now=later)
         fake.mode = "500"
         with pytest.raises(ProviderFailed, match="answered 500"):
-            netlify.refreshed(new, now=later + timedelta(hours=1))
+            netlify.renewed(new, now=later)
         fake.mode = ""
-        fake.revoke()
-        with pytest.raises(GrantRevoked):
-            netlify.refreshed(new, now=later + timedelta(hours=1))
-
-
-def test_tokens_that_ran_out_for_good(netlify: FakeNetlify) -> None:
-    tokens = {**link(netlify), "expires_at": int(NOON.timestamp())}
-    with pytest.raises(GrantRevoked):
-        provider("netlify").refreshed(tokens, now=NOON)
+        with pytest.raises(GrantRevoked):  # a token for refreshing is good once
+            netlify.renewed(tokens, now=later)
 
 
 def test_the_network_is_not_awaited_inside_a_transaction(fake: Fake) -> None:

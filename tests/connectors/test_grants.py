@@ -1,0 +1,227 @@
+"""Tokens that ran out or are refused: renewed once, by one request at a time, and never written over later ones."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from django.db import connection
+from pytest_django.fixtures import Settings
+
+from accounts.models import User
+from connectors.grants import LEASE, fetch_projects
+from connectors.models import Connector
+from connectors.oauth import redirect_uri
+from connectors.providers import backend
+from core.clock import utc_now
+from core.crypto import seal
+from core.errors import NotFound, ProviderError, ReconnectRequired
+from projects.access import Caller
+from tests.api.client import Api
+from tests.connectors.fakes import FakeNetlify, FakeVercel
+from tests.connectors.linking import Place, come_back, place
+from tests.makers import at_once, make_user
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+LIFETIME_SEC = 3600
+
+
+@pytest.fixture(autouse=True)
+def _cheap_and_unthrottled(settings: Settings) -> None:
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+    settings.THROTTLE_SCALE = 0
+
+
+@pytest.fixture
+def user() -> User:
+    return make_user()
+
+
+@pytest.fixture
+def api(user: User) -> Api:
+    return Api.signed_in(user)
+
+
+@pytest.fixture
+def netlify(settings: Settings, api: Api) -> Iterator[FakeNetlify]:
+    """Linked, with tokens that can be renewed."""
+    with FakeNetlify(redirect_uri=redirect_uri("netlify"), lifetime_sec=LIFETIME_SEC) as fake:
+        fake.configure(settings)
+        Place("netlify", fake).link(api)
+        fake.calls.clear()
+        yield fake
+
+
+def fetch(user: User, **at: Any) -> int:
+    """How many projects there are."""
+    return len(fetch_projects(Caller(user), "netlify", **{"now": utc_now(), **at})[1])
+
+
+def run_out() -> None:
+    connector = Connector.objects.get()
+    connector.tokens = {**connector.tokens, "expires_at": 0}
+    connector.save(update_fields=["sealed_tokens"])
+
+
+def renewals(fake: FakeNetlify) -> int:
+    return fake.calls.count(fake.TOKEN_PATH)
+
+
+def while_renewing(fake: FakeNetlify, monkeypatch: pytest.MonkeyPatch, happens: Callable[[], object]) -> None:
+    """In the server's thread, before it answers the first renewal."""
+    real, first = fake.grant, [True]
+
+    def grant(form: Any) -> dict[str, Any]:
+        if form.get("grant_type") == "refresh_token" and first.pop():
+            first.append(False)
+            try:
+                happens()
+            finally:
+                connection.close()
+        return real(form)
+
+    monkeypatch.setattr(fake, "grant", grant)
+
+
+def test_a_token_that_is_refused_early_is_renewed(netlify: FakeNetlify, user: User) -> None:
+    before = Connector.objects.get()
+    netlify.expire()
+    assert fetch(user) == 3
+    after = Connector.objects.get()
+    assert after.tokens["access_token"] != before.tokens["access_token"]
+    assert (after.revoked_at, after.renewing_until, renewals(netlify)) == (None, None, 1)
+    assert fetch(user) == 3
+    assert renewals(netlify) == 1
+
+
+def test_a_token_that_ran_out_is_renewed_before_it_is_sent(netlify: FakeNetlify, user: User) -> None:
+    netlify.expire()
+    run_out()
+    assert fetch(user) == 3
+    assert netlify.calls == [netlify.TOKEN_PATH, "/api/v1/sites"]
+
+
+def test_a_revoked_grant(netlify: FakeNetlify, user: User) -> None:
+    netlify.revoke()
+    with pytest.raises(ReconnectRequired):
+        fetch(user)
+    assert Connector.objects.get().revoked_at is not None
+    assert renewals(netlify) == 1
+    with pytest.raises(ReconnectRequired):
+        fetch(user)
+    assert renewals(netlify) == 1
+
+
+def test_new_tokens_that_are_refused_all_the_same(
+    netlify: FakeNetlify, user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    netlify.expire()
+    monkeypatch.setattr(netlify, "new_token", lambda: netlify.new_secret("access"))
+    with pytest.raises(ReconnectRequired):
+        fetch(user)
+    assert Connector.objects.get().revoked_at is not None
+    assert renewals(netlify) == 1
+
+
+def test_of_many_requests_one_renews(netlify: FakeNetlify, user: User) -> None:
+    """All have been refused before the first token for refreshing is answered; a second use would end the grant."""
+    netlify.expire()
+    netlify.renews_after = 4
+    assert at_once(*[lambda: fetch(user)] * 4) == [3] * 4
+    assert renewals(netlify) == 1
+    assert Connector.objects.get().revoked_at is None
+
+
+def test_a_provider_that_is_down_while_renewing_costs_nothing(netlify: FakeNetlify, user: User) -> None:
+    run_out()
+    netlify.mode = "500"
+    with pytest.raises(ProviderError, match="answered 500"):
+        fetch(user)
+    connector = Connector.objects.get()
+    assert (connector.revoked_at, connector.renewing_until) == (None, None)
+    netlify.mode = ""
+    assert fetch(user) == 3
+
+
+def test_a_renewal_that_nobody_ends(
+    netlify: FakeNetlify, user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process was killed: others wait in vain for as long as they may, until the lease has run out."""
+    now = utc_now()
+    Connector.objects.update(renewing_until=now + LEASE)
+    netlify.expire()
+    with monkeypatch.context() as hasty:
+        hasty.setattr(backend, "TOTAL_SEC", 0.5)
+        with pytest.raises(ProviderError, match="took too long to renew its tokens"):
+            fetch(user, now=now)
+    assert Connector.objects.get().revoked_at is None
+    assert fetch(user, now=now + LEASE) == 3
+
+
+def test_linking_anew_while_renewing(
+    netlify: FakeNetlify, api: Api, user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tokens of the link stay, and the request goes on with them."""
+    linked: list[dict[str, Any]] = []
+
+    def link_anew() -> None:
+        Place("netlify", netlify).link(api)
+        linked.append(Connector.objects.get().tokens)
+
+    netlify.expire()
+    while_renewing(netlify, monkeypatch, link_anew)
+    assert fetch(user) == 3
+    connector = Connector.objects.get()
+    assert (connector.tokens, connector.renewing_until) == (linked[0], None)
+
+
+def test_disconnecting_while_renewing(
+    netlify: FakeNetlify, user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    netlify.expire()
+    while_renewing(netlify, monkeypatch, lambda: Connector.objects.all().delete())
+    with pytest.raises(NotFound):
+        fetch(user)
+    assert not Connector.objects.exists()
+
+
+def test_a_key_rotation_while_renewing(
+    netlify: FakeNetlify, user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It writes the old tokens anew; what the provider has given since is stored all the same."""
+
+    def reseal() -> None:
+        connector = Connector.objects.get()
+        Connector.objects.update(sealed_tokens=seal(json.dumps(connector.tokens)))
+
+    netlify.expire()
+    while_renewing(netlify, monkeypatch, reseal)
+    assert fetch(user) == 3
+    assert Connector.objects.get().tokens["access_token"] == netlify.issued[-2]
+
+
+def test_tokens_that_were_replaced_while_they_were_refused(
+    settings: Settings, api: Api, user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The person links anew while a request with the old grant is on its way: it goes on with the new one."""
+    with place(settings, "vercel") as there:
+        there.link(api)
+        there.fake.revoke()
+        real, links = FakeVercel.check_token, [lambda: come_back(there.fake.consent(there.begin(api)))]
+
+        def check_token(fake: FakeVercel, header: str | None) -> None:
+            if links:
+                links.pop()()
+                connection.close()
+            real(fake, header)
+
+        monkeypatch.setattr(FakeVercel, "check_token", check_token)
+        _, found = fetch_projects(Caller(user), "vercel", now=utc_now())
+        assert len(found) == 3
+        assert Connector.objects.get().revoked_at is None
+        there.fake.revoke()
+        with pytest.raises(ReconnectRequired):
+            fetch_projects(Caller(user), "vercel", now=utc_now())
