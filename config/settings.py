@@ -78,6 +78,8 @@ THROTTLES = {
     "password": (10, 900),
     "unauthorized": (120, 60),
     "create-and-test": (60, 60),
+    "ask-provider": (60, 60),
+    "connector-callback": (60, 60),
     "invite": (30, 3600),
     "test-channel": (30, 600),
     "pings": (3000, 60),

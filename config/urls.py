@@ -28,6 +28,7 @@ urlpatterns = [
     path("invitations/<id:token>", projects.views.invitation),
     path("alert-channels/confirm/<id:token>", alerts.views.confirm_address),
     path("connectors/<id:provider>/callback", connectors.views.callback),
+    path("connectors/<id:provider>/undo", connectors.views.undo),
     path("v1/", include("tokens.urls")),
     path("v1/", include("projects.urls")),
     path("v1/", include("monitors.urls")),

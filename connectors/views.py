@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
-from django.views.decorators.http import require_GET
+from django.views.decorators.csrf import csrf_exempt
+from django.views.decorators.http import require_GET, require_POST
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from connectors import importing, providers, selectors, services
+from connectors import importing, selectors, services
+from connectors.providers import title_of
 from connectors.providers.base import GrantRevoked, OAuthRefused, ProviderFailed
 from connectors.serializers import (
     AuthorizeSerializer,
@@ -22,12 +27,13 @@ from connectors.serializers import (
     ImportInputSerializer,
     ImportResultSerializer,
 )
+from core.addresses import client_network
 from core.api.pagination import Page, page_parameters
 from core.api.schema import ErrorSerializer
 from core.api.views import OK, OkSerializer, body_of
 from core.clock import utc_now
 from core.errors import NotFound
-from core.throttles import CallerThrottle, ProbeThrottle
+from core.throttles import CALLBACK, CallerThrottle, ProbeThrottle, ProviderThrottle, seconds_to_wait
 from monitors.serializers import shown
 from projects.access import caller_of
 
@@ -36,12 +42,8 @@ PROVIDER = OpenApiParameter(
     "provider", str, OpenApiParameter.PATH, description="The word that this deployment has for a provider."
 )
 
-# The page loads nothing, and its address is a secret for a moment.
-_PAGE_HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'",
-    "Referrer-Policy": "no-referrer",
-    "Cache-Control": "no-store",
-}
+# The address is a secret for a moment, and the page holds one.
+_PAGE_HEADERS = {"Referrer-Policy": "no-referrer", "Cache-Control": "no-store"}
 
 
 class ConnectorList(APIView):
@@ -70,6 +72,8 @@ class ConnectorStart(APIView):
 
 
 class ConnectorProjects(APIView):
+    throttle_classes = (CallerThrottle, ProviderThrottle)
+
     @extend_schema(
         operation_id="list_connector_projects",
         summary="List what can be imported from a provider",
@@ -132,22 +136,48 @@ class ConnectorDetail(APIView):
 @require_GET
 def callback(request: HttpRequest, provider: str) -> HttpResponse:
     """Where a provider sends the person back to, with a code or with a refusal."""
-    connector, title, problem, status = None, "", None, 200
+    if (wait := seconds_to_wait(CALLBACK, client_network(request))) is not None:
+        return _too_many(request, wait)
+    signed_in = request.user if request.user.is_authenticated else None
     try:
-        connector = services.link(provider, request.GET.dict(), now=utc_now())
-        title = providers.provider(connector.provider).title
+        linked = services.link(provider, request.GET.dict(), signed_in=signed_in, now=utc_now())
     except (OAuthRefused, GrantRevoked) as error:
-        problem, status = str(error), 400
+        return _refusal(request, str(error), 400)
     except ProviderFailed as error:
-        problem, status = str(error), 502
+        return _refusal(request, str(error), 502)
     except NotFound as error:
-        problem, status = error.reason, 404
-    page = render(
-        request,
-        "connectors/callback.html",
-        {"connector": connector, "problem": problem, "title": title, "back": settings.BASE_URL},
-        status=status,
-    )
+        return _refusal(request, error.reason, 404)
+    title = title_of(linked.connector.provider)
+    told = {"linked": linked.connector, "title": title, "undo": linked.undo}
+    return _page(request, f"{title} is linked", told)
+
+
+@csrf_exempt  # the secret of the form is what is asked for, and nothing of a browser's session
+@require_POST
+def undo(request: HttpRequest, provider: str) -> HttpResponse:
+    """Where the button of the page above leads: this was not my account."""
+    if (wait := seconds_to_wait(CALLBACK, client_network(request))) is not None:
+        return _too_many(request, wait)
+    try:
+        connector = services.undo_link(provider, request.POST.get("secret", ""), now=utc_now())
+    except NotFound as error:
+        return _page(request, "Nothing undone", {"problem": error.reason}, status=400)
+    return _page(request, "Undone", {"undone": connector, "title": title_of(connector.provider)})
+
+
+def _too_many(request: HttpRequest, wait: float) -> HttpResponse:
+    page = _refusal(request, "Too many requests came from your address; wait a minute.", 429)
+    page["Retry-After"] = str(max(1, math.ceil(wait)))
+    return page
+
+
+def _refusal(request: HttpRequest, problem: str | None, status: int) -> HttpResponse:
+    return _page(request, "Not linked", {"problem": problem, "again": True}, status=status)
+
+
+def _page(request: HttpRequest, heading: str, told: dict[str, Any], *, status: int = 200) -> HttpResponse:
+    context = {"heading": heading, "back": f"{settings.BASE_URL}/connectors", **told}
+    page = render(request, "connectors/callback.html", context, status=status)
     for name, value in _PAGE_HEADERS.items():
         page[name] = value
     return page

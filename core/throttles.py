@@ -31,6 +31,9 @@ logger = logging.getLogger(__name__)
 
 PATIENCE_SEC = 0.25  # for connecting, and for an answer
 LEFT_ALONE_SEC = 5.0  # a broker that did not answer is not asked again for so long
+CALLBACK = (
+    "connector-callback"  # by address: the page to which a provider leads back, where nobody has a credential
+)
 PINGS = "pings"  # by address, and generous: a whole network of jobs may come from one
 
 _asked_again_at = (
@@ -132,6 +135,13 @@ class ProbeThrottle(CallerThrottle):
 
     scope = "create-and-test"
     methods = frozenset({"POST"})
+
+
+class ProviderThrottle(CallerThrottle):
+    """Listing the projects of a connector: it asks somebody else's API, and a thread waits for that."""
+
+    scope = "ask-provider"
+    methods = frozenset({"GET"})
 
 
 class InviteThrottle(CallerThrottle):

@@ -18,6 +18,7 @@ from core import throttles
 from core.addresses import client_network
 from core.tallies import Counted, Tally
 from tests.api.client import Answer, Api
+from tests.connectors.linking import come_back, place
 from tests.makers import PASSWORD, at_once, make_monitor, make_project, make_user, state_of
 
 
@@ -53,7 +54,8 @@ def test_every_scope_has_a_rate_and_the_other_way_round() -> None:
         for cls in vars(throttles).values()
         if isinstance(cls, type) and issubclass(cls, throttles.Throttle) and hasattr(cls, "scope")
     }
-    assert scopes | {"unauthorized", "second-factor", throttles.PINGS} == set(written.THROTTLES)
+    others = {"unauthorized", "second-factor", throttles.CALLBACK, throttles.PINGS}
+    assert scopes | others == set(written.THROTTLES)
 
 
 def test_a_window_lets_so_many_pass_and_says_how_long_it_lasts(settings: Settings, user: User) -> None:
@@ -65,6 +67,34 @@ def test_a_window_lets_so_many_pass_and_says_how_long_it_lasts(settings: Setting
         broker.pexpire(key, 41_500)
     refused = api.get("/v1/projects")
     assert (refused.json["error"], int(refused.headers["Retry-After"])) == ("rate_limited", 42)
+
+
+def test_the_page_to_which_a_provider_leads_back(settings: Settings, transactional_db: None) -> None:
+    """By address; it spends no state and asks nobody."""
+    limit(settings, throttles.CALLBACK, 1, 100)
+    with place(settings, "vercel") as there:
+        back = there.fake.consent(there.begin(Api.signed_in(make_user())))
+        browsers = [Client(REMOTE_ADDR=address) for address in ("192.0.2.1", "192.0.2.1", "192.0.2.2")]
+        assert browsers[0].get("/connectors/vercel/callback").status_code == 400
+        refused = come_back(back, browsers[1])
+        assert refused.status_code == 429
+        assert 0 < int(refused.headers["Retry-After"]) <= 100
+        assert browsers[1].post("/connectors/vercel/undo").status_code == 429
+        assert there.fake.calls == []
+        assert come_back(back, browsers[2]).status_code == 200
+
+
+def test_what_asks_a_provider(settings: Settings, transactional_db: None) -> None:
+    limit(settings, "ask-provider", 1, 100)
+    with place(settings, "vercel") as there:
+        user = make_user()
+        api = Api.signed_in(user)
+        there.link(api)
+        assert [api.get(f"{there.path}/projects").status for _ in range(2)] == [200, 429]
+        assert Api.signed_in(user).get(f"{there.path}/projects").status == 429
+        other = Api.signed_in(make_user())
+        there.link(other)
+        assert other.get(f"{there.path}/projects").status == 200
 
 
 def test_a_window_ends(settings: Settings) -> None:
