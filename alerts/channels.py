@@ -92,6 +92,14 @@ def update_channel(
     return get_channel(caller, public_id)
 
 
+def ask_again(caller: Caller, public_id: str, *, now: datetime) -> AlertChannel:
+    """Another request to the owner of an address who has not agreed yet; those before it are void."""
+    address = get_channel(caller, public_id).config.get("address")
+    if address is None:
+        raise ValidationFailed("goes with channels of kind email only.", field="address")
+    return update_channel(caller, public_id, {"address": address}, now=now)
+
+
 def delete_channel(caller: Caller, public_id: str) -> None:
     """With what is on its way there, and the log of it."""
     with transaction.atomic():

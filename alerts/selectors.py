@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 
-from django.db.models import Prefetch, Q, QuerySet
+from django.db.models import Count, Prefetch, Q, QuerySet
 
 from alerts.models import AlertChannel, Delivery, DeliveryItem
 from core.errors import NotFound
@@ -15,7 +16,9 @@ from projects.access import Caller
 
 def list_channels(caller: Caller) -> QuerySet[AlertChannel]:
     """With the chosen monitors that the caller may see: a right to one may have ended since it was chosen."""
-    monitors = access.accessible(caller, Monitor.objects.only("public_id", "project_id")).order_by("pk")
+    monitors = access.accessible(
+        caller, Monitor.objects.only("public_id", "project_id", "name", "url")
+    ).order_by("pk")
     channels = AlertChannel.objects.select_related("project", "scope_project", "owner")
     return access.accessible(caller, channels).prefetch_related(Prefetch("monitors", monitors))
 
@@ -25,6 +28,14 @@ def get_channel(caller: Caller, public_id: str) -> AlertChannel:
     if channel is None:
         raise NotFound
     return channel
+
+
+def count_dead(channels: Iterable[AlertChannel]) -> dict[int, int]:
+    """How many of their messages were given up, by the channel's key; those with none are not in it."""
+    dead = Delivery.objects.filter(
+        channel__in=[channel.pk for channel in channels], state=Delivery.State.DEAD
+    )
+    return dict(dead.values_list("channel").annotate(Count("pk")).order_by())
 
 
 def deliveries_of(

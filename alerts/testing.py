@@ -15,7 +15,7 @@ from redis.exceptions import RedisError
 from alerts.models import AlertChannel
 from checks import mailbox
 from core.db import release_connection
-from core.errors import NoWorker
+from core.errors import NotConfirmed, NoWorker
 
 logger = logging.getLogger(__name__)
 
@@ -23,7 +23,9 @@ PATIENCE_SEC = 25.0
 
 
 def send_test(channel: AlertChannel) -> dict[str, Any]:
-    """What came of it: {"delivered": bool, "detail": str}; raises NoWorker where no answer came in time."""
+    """What came of it: {"delivered": bool, "detail": str}; raises NotConfirmed, or NoWorker after PATIENCE_SEC."""
+    if channel.confirmed_at is None:
+        raise NotConfirmed
     answer = _ask(channel.pk)
     if answer is None:
         raise NoWorker("No worker sent the test in time; try again in a moment.")

@@ -28,7 +28,7 @@ from core.api.query import choice_param
 from core.api.schema import ErrorSerializer
 from core.api.views import OK, OkSerializer, body_of
 from core.clock import EPOCH, MAX_MS, utc_now
-from core.errors import NotConfirmed, NotFound, ValidationFailed
+from core.errors import NotFound, ValidationFailed
 from core.throttles import CallerThrottle, ChannelAddressThrottle, ChannelTestThrottle
 from projects import idempotency
 from projects.access import caller_of
@@ -38,12 +38,8 @@ from projects.schema import IDEMPOTENCY_KEY
 PAGE = 100
 MICROSECOND = timedelta(microseconds=1)
 
-# The page loads nothing, and its link is a secret.
-_PAGE_HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
-    "Referrer-Policy": "no-referrer",
-    "Cache-Control": "no-store",
-}
+# The link is a secret. The policy for all pages is this page's too: it loads nothing from elsewhere.
+_PAGE_HEADERS = {"Referrer-Policy": "no-referrer", "Cache-Control": "no-store"}
 
 
 def _shown(channel: AlertChannel, secret: str | None = None) -> Any:
@@ -127,8 +123,6 @@ class ChannelTest(APIView):
     )
     def post(self, request: Request, channel_id: str) -> Response:
         channel = selectors.get_channel(caller_of(request), channel_id)
-        if channel.confirmed_at is None:
-            raise NotConfirmed
         return Response(ChannelTestSerializer(testing.send_test(channel)).data)
 
 
@@ -189,15 +183,16 @@ def confirm_address(request: HttpRequest, token: str) -> HttpResponse:
         if request.method == "POST":
             confirmation.confirm(token, now=now)
     except NotFound:
-        return HttpResponse(
-            "There is nothing to confirm: this link was used, has run out or was replaced by a later one.\n",
-            "text/plain; charset=utf-8",
-            404,
-            headers=_PAGE_HEADERS,
-        )
-    page = render(
-        request, "alerts/confirm_address.html", {"channel": channel, "done": request.method == "POST"}
-    )
+        context = {
+            "title": "Nothing to confirm",
+            "reason": "This link was used, has run out or was replaced by a later one.",
+        }
+        return _with_headers(render(request, "problem.html", context, status=404))
+    page = {"channel": channel, "done": request.method == "POST"}
+    return _with_headers(render(request, "alerts/confirm_address.html", page))
+
+
+def _with_headers(page: HttpResponse) -> HttpResponse:
     for name, value in _PAGE_HEADERS.items():
         page[name] = value
     return page

@@ -29,15 +29,21 @@ class OnceForm(ServiceForm):
     form_key = forms.CharField(max_length=64, widget=forms.HiddenInput, initial=_new_key)
 
     def make_once(
-        self, request: HttpRequest, caller: Caller, make: Callable[[], str], *, now: datetime
+        self, request: HttpRequest, caller: Caller, make: Callable[[], str | Made], *, now: datetime
     ) -> Made:
-        """What `make` made, which returns its public id; or what this form made when it was sent before."""
+        """What `make` made, which returns its public id, or with it what is told this once: a secret, say. Or what this
+        form made when it was sent before."""
+
+        def made() -> Made:
+            found = make()
+            return found if isinstance(found, Made) else Made(found)
+
         content = {name: values for name, values in request.POST.lists() if name != _NOT_CONTENT}
         return once_for(
             caller,
             key=f"page {self.cleaned_data['form_key']}",
             content=[request.path, content],
-            make=lambda: Made(make()),
+            make=made,
             now=now,
         )
 

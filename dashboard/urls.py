@@ -1,7 +1,7 @@
 from django.urls import path
 
 import core.api.converters  # noqa: F401  (registers <id:…>)
-from dashboard import home, incidents
+from dashboard import channels, home, incidents
 
 urlpatterns = [
     path("", home.home),
@@ -12,4 +12,16 @@ urlpatterns = [
     path("incidents/<id:incident_id>/acknowledge", incidents.acknowledge, name="incident_acknowledge"),
     path("incidents/<id:incident_id>/comments", incidents.comment, name="incident_comment"),
     path("incidents/<id:incident_id>/resolve", incidents.resolve, name="incident_resolve"),
+    path("alert-channels", channels.index, name="alert_channels"),
+    path("alert-channels/new", channels.create, name="alert_channel_new"),
+    path("alert-channels/<id:channel_id>", channels.show, name="alert_channel"),
+    path("alert-channels/<id:channel_id>/edit", channels.edit, name="alert_channel_edit"),
+    path("alert-channels/<id:channel_id>/delete", channels.delete, name="alert_channel_delete"),
+    path("alert-channels/<id:channel_id>/test", channels.test, name="alert_channel_test"),
+    path("alert-channels/<id:channel_id>/ask-again", channels.ask_again, name="alert_channel_ask_again"),
+    path(
+        "alert-channels/<id:channel_id>/deliveries/<id:delivery_id>/replay",
+        channels.replay,
+        name="alert_delivery_replay",
+    ),
 ]

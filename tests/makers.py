@@ -6,6 +6,7 @@ import itertools
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -97,7 +98,9 @@ def make_delivery(
         last_error="The receiver answered with status 503." if state == Delivery.State.DEAD else None,
         done_at=at + timedelta(hours=24) if done else None,
     )
-    facts = Facts(news=News.DOWN, at=to_ms(at), monitor_id=None if monitor is None else monitor.public_id)
+    facts = Facts(news=News.DOWN, at=to_ms(at))
+    if monitor is not None:
+        facts = replace(facts, monitor_id=monitor.public_id, monitor=monitor.name)
     DeliveryItem.objects.bulk_create(
         DeliveryItem(
             delivery=delivery, channel=channel, source=f"test {next(_numbers)}", facts=facts.as_json(), at=at

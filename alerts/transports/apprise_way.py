@@ -237,7 +237,7 @@ def _plugin(url: str, *, thread: str) -> Any:
     except Exception:  # noqa: BLE001 (as in `send`, fed with whatever a user types)
         parsed = None
     if not parsed:
-        raise ValueError(_how(service, scheme, plugin_class))
+        raise ValueError(_how(service, scheme))
     _refuse_options(parsed.get("qsd") or {})
     for option, value in service.defaults.items():
         if not parsed.get(option):
@@ -246,9 +246,9 @@ def _plugin(url: str, *, thread: str) -> Any:
         plugin = plugin_class(**parsed, asset=_asset(settings.BASE_URL))
         targets = len(plugin)
     except Exception:  # noqa: BLE001
-        raise ValueError(_how(service, scheme, plugin_class)) from None
+        raise ValueError(_how(service, scheme)) from None
     if targets == 0:
-        raise ValueError(_how(service, scheme, plugin_class))
+        raise ValueError(_how(service, scheme))
     if targets > MAX_TARGETS:
         raise ValueError(f"The URL names {targets} receivers; a channel may have {MAX_TARGETS}.")
     if service.own_host:
@@ -273,9 +273,15 @@ def _refuse_private(host: str) -> None:
         )
 
 
-def _how(service: Service, scheme: str, plugin: Any) -> str:
-    form = plugin.templates[0].replace("{schema}", scheme)
-    return f"That is no URL of {service.name}; one looks like {form}. See {plugin.setup_url}"
+def form_of(service: Service, scheme: str) -> tuple[str, str]:
+    """What a URL of the service looks like, in one form of several, and the page that has the others."""
+    plugin = load(service)
+    return plugin.templates[0].replace("{schema}", scheme), plugin.setup_url
+
+
+def _how(service: Service, scheme: str) -> str:
+    form, page = form_of(service, scheme)
+    return f"That is no URL of {service.name}; one looks like {form}. See {page}"
 
 
 @cache

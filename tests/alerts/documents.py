@@ -13,17 +13,15 @@ START, END = "<!-- services -->", "<!-- /services -->"
 
 def with_services(text: str) -> str:
     """The document's text with the services as they are now. Raises ValueError where a marker is missing."""
-    from alerts.transports.apprise_way import load
+    from alerts.transports.apprise_way import form_of
     from alerts.transports.services import SERVICES
 
     before, rest = text[: text.index(START)], text[text.index(END) :]
     rows = []
     for service in sorted(SERVICES, key=lambda service: service.name.lower()):
-        plugin = load(service)
-        scheme = service.schemes[0]
-        form = plugin.templates[0].replace("{schema}", scheme)
+        form, page = form_of(service, service.schemes[0])
         also = "".join(f", `{other}://`" for other in service.schemes[1:])
-        rows.append(f"| [{service.name}]({plugin.setup_url}) | `{form}`{also} |")
+        rows.append(f"| [{service.name}]({page}) | `{form}`{also} |")
     table = "\n".join(["| service | URL |", "|---|---|", *rows])
     return f"{before}{START}\n{table}\n{rest}"
 

@@ -46,6 +46,11 @@ PAGES = (
         "incident", "/incidents/{incident}", act=lambda tab: tab.locator("summary", has_text="begins").click()
     ),
     Page("incident-declare", "/incidents/declare"),
+    Page("channels", "/alert-channels"),
+    Page("channel", "/alert-channels/{channel}"),
+    Page("channel-choose", "/alert-channels/new"),
+    Page("channel-new", "/alert-channels/new?kind=apprise&service=slack"),
+    Page("channel-edit", "/alert-channels/{channel}/edit"),
     Page("docs", "/docs", signed_in=False),
     Page("admin", "/admin/login/", signed_in=False),
 )

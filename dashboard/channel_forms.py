@@ -1,0 +1,193 @@
+"""The forms of alert channels. What these send with is never shown, and kept where an edit leaves it empty."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from django import forms
+
+from alerts.defaults import TOPICS
+from alerts.models import AlertChannel, Topic
+from alerts.serializers import SECRET
+from checks.addresses import MAX_URL
+from core.forms import ServiceForm
+from dashboard.choosing import MonitorsField, ProjectField, monitor_choices, project_choices
+from dashboard.once import OnceForm
+from projects.access import Caller
+
+Kind = AlertChannel.Kind
+Scope = AlertChannel.Scope
+
+KIND_NAMES = {Kind.EMAIL: "E-mail", Kind.WEBHOOK: "Webhook", Kind.APPRISE: "Service"}
+TOPIC_NAMES = {
+    Topic.DOWN: "Down: an outage is confirmed",
+    Topic.RECOVERED: "Recovered: it is over",
+    Topic.SLOW: "Slow: it answers, but slower than its threshold",
+    Topic.EXPIRY: "Expiry: a certificate or a domain ends soon",
+    Topic.REMINDER: "Reminders: it is still down, and nobody has acknowledged it",
+}
+SCOPE_NAMES = {
+    Scope.ALL: "All: mine, or those of the channel's project",
+    Scope.PROJECT: "Those of one project",
+    Scope.CHOSEN: "Chosen ones",
+}
+OWN = ("address", "url", "secret", "apprise_url")
+_AIM = ("monitors", "scope_project_id", "monitor_ids")
+
+
+class _ChannelForm(ServiceForm):
+    """The fields that channels of every kind have, and those of `kind` before them."""
+
+    name = forms.CharField(max_length=200)
+    topics = forms.MultipleChoiceField(
+        label="What to tell of",
+        choices=[(topic.value, name) for topic, name in TOPIC_NAMES.items()],
+        widget=forms.CheckboxSelectMultiple,
+        required=False,
+        initial=[topic.value for topic in TOPICS],
+    )
+    remind_every_hours = forms.IntegerField(
+        label="Remind every … hours",
+        min_value=1,
+        max_value=168,
+        initial=24,
+        help_text="While an outage goes on that nobody has acknowledged. 1 to 168.",
+    )
+    monitors = forms.ChoiceField(
+        label="Of which monitors",
+        choices=[(scope.value, name) for scope, name in SCOPE_NAMES.items()],
+        widget=forms.RadioSelect,
+        initial=Scope.ALL.value,
+    )
+
+    def __init__(self, data: Any = None, *, caller: Caller, kind: Kind, **kwargs: Any) -> None:
+        super().__init__(data, **kwargs)
+        self.kind = kind
+        self.projects = project_choices(caller)
+        self.fields["scope_project_id"] = ProjectField(
+            projects=self.projects, none="Choose a project", label="Of which project"
+        )
+        self.fields["monitor_ids"] = MonitorsField(monitors=monitor_choices(caller), label="Which monitors")
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or self.cleaned_data
+        monitors = cleaned.get("monitors")
+        if monitors == Scope.PROJECT and not cleaned.get("scope_project_id"):
+            self.add_error("scope_project_id", "Choose a project.")
+        if monitors == Scope.CHOSEN and not cleaned.get("monitor_ids") and "monitor_ids" not in self.errors:
+            self.add_error("monitor_ids", "Choose at least one monitor.")
+        return cleaned
+
+    def own_fields(self) -> Iterator[forms.BoundField]:
+        return (self[name] for name in OWN if name in self.fields)
+
+    def _own_given(self) -> dict[str, Any]:
+        return {name: self.cleaned_data[name] for name in OWN if self.cleaned_data.get(name)}
+
+    def _aim(self) -> dict[str, Any]:
+        cleaned = self.cleaned_data
+        aim: dict[str, Any] = {"monitors": cleaned["monitors"]}
+        if cleaned["monitors"] == Scope.PROJECT:
+            aim["scope_project_id"] = cleaned["scope_project_id"]
+        if cleaned["monitors"] == Scope.CHOSEN:
+            aim["monitor_ids"] = cleaned["monitor_ids"]
+        return aim
+
+    def refuse(self, field: str | None, reason: str) -> None:
+        """One of several monitors is `monitor_ids[3]`."""
+        if field is not None and field.startswith("monitor_ids["):
+            reason = reason.partition(": ")[2]
+            field = "monitor_ids"
+        super().refuse(field, reason)
+
+
+class NewChannelForm(_ChannelForm, OnceForm):
+    def __init__(self, data: Any = None, *, caller: Caller, kind: Kind, example: str = "") -> None:
+        super().__init__(data, caller=caller, kind=kind)
+        self.fields["name"].required = False
+        self.fields["name"].help_text = "How you tell it apart. Left empty, it is called by where it leads."
+        self.fields["project_id"] = ProjectField(
+            projects=self.projects,
+            none="None: mine alone",
+            label="Project",
+            help_text="A project's channel is seen and changed by its members, and tells of its monitors.",
+        )
+        self.fields |= _own_fields(kind, example=example)
+
+    def given(self) -> dict[str, Any]:
+        """The body that the API would get."""
+        cleaned = self.cleaned_data
+        given = {name: cleaned[name] for name in ("topics", "remind_every_hours", "project_id")}
+        if cleaned["name"]:
+            given["name"] = cleaned["name"]
+        return {"kind": self.kind.value} | given | self._own_given() | self._aim()
+
+
+class EditChannelForm(_ChannelForm):
+    enabled = forms.BooleanField(label="Send alerts", required=False)
+
+    def __init__(self, data: Any = None, *, caller: Caller, channel: AlertChannel) -> None:
+        initial = {
+            "name": channel.name,
+            "topics": channel.topics,
+            "remind_every_hours": channel.remind_every_hours,
+            "monitors": channel.scope,
+            "scope_project_id": channel.scope_project and channel.scope_project.public_id,
+            "monitor_ids": [monitor.public_id for monitor in channel.monitors.all()],
+            "enabled": channel.enabled,
+        }
+        super().__init__(data, caller=caller, kind=Kind(channel.kind), initial=initial)
+        for name, field in _own_fields(self.kind, example="").items():
+            field.required = False
+            now = "It is never shown" if name == "secret" else f"Now {channel.hint}"
+            field.help_text = f"{now}. Leave it empty to keep it."
+            self.fields[name] = field
+
+    def given(self) -> dict[str, Any]:
+        """Only what was changed: of the chosen monitors a member may not see all."""
+        plain = ("name", "topics", "remind_every_hours", "enabled")
+        given = {name: self.cleaned_data[name] for name in plain if name in self.changed_data}
+        aim = self._aim() if set(_AIM) & set(self.changed_data) else {}
+        return given | self._own_given() | aim
+
+
+def _own_fields(kind: Kind, *, example: str) -> dict[str, forms.Field]:
+    """What a channel of this kind sends with."""
+    code = {"class": "code", "autocomplete": "off", "spellcheck": "false"}
+    if kind is Kind.EMAIL:
+        return {
+            "address": forms.CharField(
+                label="E-mail address",
+                max_length=254,
+                widget=forms.EmailInput(attrs={"autocomplete": "email"}),
+                help_text="An address that is neither yours nor a member's gets a link first, by which its owner "
+                "agrees. Nothing else is sent before.",
+            )
+        }
+    if kind is Kind.WEBHOOK:
+        return {
+            "url": forms.CharField(
+                label="URL",
+                max_length=MAX_URL,
+                widget=forms.TextInput(attrs=code | {"inputmode": "url", "placeholder": "https://…"}),
+                help_text="Each alert is a POST with a JSON body.",
+            ),
+            "secret": forms.CharField(
+                max_length=200,
+                required=False,
+                strip=False,
+                validators=[SECRET],
+                widget=forms.TextInput(attrs=code),
+                help_text="Every request is signed with it, so that the receiver can tell ours. One is made for you "
+                "where you give none. 16 to 200 characters.",
+            ),
+        }
+    return {
+        "apprise_url": forms.CharField(
+            label="Address",
+            max_length=MAX_URL,
+            widget=forms.TextInput(attrs=code | {"placeholder": example}),
+            help_text=f"It looks like {example}" if example else "",
+        )
+    }

@@ -1,0 +1,267 @@
+"""Alert channels: the list, setting one up, trying it, and what was sent through it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_POST
+
+from alerts import channels, deliveries, selectors, testing
+from alerts.models import AlertChannel, Delivery
+from alerts.transports.services import BY_SCHEME, SERVICES
+from core.clock import EPOCH, MAX_MS, utc_now
+from core.errors import ApiError, NotFound
+from dashboard import limits
+from dashboard.channel_forms import KIND_NAMES, EditChannelForm, NewChannelForm
+from dashboard.deliveries import STATE_NAMES, ShownDelivery
+from dashboard.pages import PageRequest, page
+from projects.idempotency import Made
+
+PAGE = 30
+MICROSECOND = timedelta(microseconds=1)
+
+Kind = AlertChannel.Kind
+Scope = AlertChannel.Scope
+
+ICONS = {Kind.EMAIL: "mail", Kind.WEBHOOK: "link", Kind.APPRISE: "message-square"}
+SECTION = "alert-channels"
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A channel as pages show it."""
+
+    channel: AlertChannel
+    dead: int = 0
+
+    @property
+    def icon(self) -> str:
+        return ICONS[Kind(self.channel.kind)]
+
+    @property
+    def kind(self) -> str:
+        return KIND_NAMES[Kind(self.channel.kind)]
+
+    @property
+    def state(self) -> tuple[str, str]:
+        """For the badge: its status, and a word."""
+        if self.channel.confirmed_at is None:
+            return "waiting", "Waiting for consent"
+        if not self.channel.enabled:
+            return "", "Disabled"
+        return ("dead", "Failing") if self.channel.failures else ("sent", "Confirmed")
+
+    @property
+    def scope(self) -> str:
+        channel = self.channel
+        if channel.scope == Scope.PROJECT:
+            return (
+                f"of {channel.scope_project.name}"
+                if channel.scope_project
+                else "of a project that is deleted"
+            )
+        if channel.scope == Scope.CHOSEN:
+            count = len(self.chosen)
+            return "1 chosen monitor" if count == 1 else f"{count} chosen monitors"
+        return "all of the project" if channel.project_id else "all of yours"
+
+    @property
+    def chosen(self) -> list[Any]:
+        """One that has left the project is none of its channel's any more."""
+        found = self.channel.monitors.all()
+        return [one for one in found if self.channel.project_id in (None, one.project_id)]
+
+    @property
+    def topics(self) -> str:
+        return ", ".join(self.channel.topics) or "nothing"
+
+
+@page
+def index(request: PageRequest) -> HttpResponse:
+    found = list(selectors.list_channels(request.caller).order_by("name", "pk"))
+    dead = selectors.count_dead(found)
+    shown = [Shown(channel, dead.get(channel.pk, 0)) for channel in found]
+    return render(request, "dashboard/channels/list.html", {"section": SECTION, "channels": shown})
+
+
+@page
+def show(request: PageRequest, channel_id: str) -> HttpResponse:
+    """With the log of what went there."""
+    channel = selectors.get_channel(request.caller, channel_id)
+    state = request.GET.get("state", "")
+    state = state if state in STATE_NAMES else ""
+    rows = selectors.deliveries_of(
+        channel, limit=PAGE + 1, state=state or None, before=_position(request.GET.get("before", ""))
+    )
+    log, now = rows[:PAGE], utc_now()
+    return render(
+        request,
+        "dashboard/channels/detail.html",
+        {
+            "section": SECTION,
+            "shown": Shown(channel, selectors.count_dead([channel]).get(channel.pk, 0)),
+            "deliveries": [ShownDelivery(row, now) for row in log],
+            "state": state,
+            "states": [("", "All"), *STATE_NAMES.items()],
+            "next": _place(log[-1]) if len(rows) > PAGE else None,
+            "later": "before" in request.GET,
+        },
+    )
+
+
+@page
+def create(request: PageRequest) -> HttpResponse:
+    """First what kind of channel, then what it needs."""
+    chosen = _chosen_kind(request)
+    if chosen is None:
+        services = sorted(SERVICES, key=lambda service: service.name.lower())
+        return render(request, "dashboard/channels/choose.html", {"section": SECTION, "services": services})
+    kind, service = chosen
+    form = NewChannelForm(
+        request.POST or None, caller=request.caller, kind=kind, example=service.get("example", "")
+    )
+    if request.method == "POST" and form.is_valid():
+        made = form.attempt(lambda: _create(request, form))
+        if made is not None:
+            return _created(request, made)
+    context = {"section": SECTION, "form": form, "kind": KIND_NAMES[kind], "service": service}
+    return render(request, "dashboard/channels/new.html", context)
+
+
+@page
+def edit(request: PageRequest, channel_id: str) -> HttpResponse:
+    caller = request.caller
+    channel = selectors.get_channel(caller, channel_id)
+    form = EditChannelForm(request.POST or None, caller=caller, channel=channel)
+    if request.method == "POST" and form.is_valid():
+
+        def save() -> AlertChannel:
+            given = form.given()
+            if "address" in given:
+                limits.count(request, "invite")
+            return channels.update_channel(caller, channel_id, given, now=utc_now())
+
+        if form.attempt(save) is not None:
+            messages.success(request, "The channel is saved.")
+            return redirect("alert_channel", channel_id)
+    context = {"section": SECTION, "form": form, "shown": Shown(channel), "scopes": Scope}
+    return render(request, "dashboard/channels/edit.html", context)
+
+
+@require_POST
+@page
+def delete(request: PageRequest, channel_id: str) -> HttpResponse:
+    channels.delete_channel(request.caller, channel_id)
+    messages.success(request, "The channel is deleted.")
+    return redirect("alert_channels")
+
+
+@require_POST
+@page
+def test(request: PageRequest, channel_id: str) -> HttpResponse:
+    """What came back, for the place beside the button, or without scripts as a message."""
+    channel = selectors.get_channel(request.caller, channel_id)
+    try:
+        limits.count(request, "test-channel")
+        result = testing.send_test(channel)
+    except ApiError as error:
+        result = {"delivered": False, "detail": error.reason or error.code}
+    if request.htmx:
+        return render(request, "dashboard/channels/_tested.html", result)
+    (messages.success if result["delivered"] else messages.error)(request, result["detail"])
+    return redirect("alert_channel", channel_id)
+
+
+@require_POST
+@page
+def ask_again(request: PageRequest, channel_id: str) -> HttpResponse:
+    """Another request to the owner of an address who has not agreed."""
+    selectors.get_channel(request.caller, channel_id)
+    try:
+        limits.count(request, "invite")
+        channel = channels.ask_again(request.caller, channel_id, now=utc_now())
+    except NotFound:
+        raise
+    except ApiError as error:
+        messages.error(request, error.reason or error.code)
+    else:
+        agreed = channel.confirmed_at is not None
+        said = (
+            "The address is confirmed already." if agreed else f"Another request was sent to {channel.hint}."
+        )
+        messages.success(request, said)
+    return redirect("alert_channel", channel_id)
+
+
+@require_POST
+@page
+def replay(request: PageRequest, channel_id: str, delivery_id: str) -> HttpResponse:
+    try:
+        deliveries.replay(request.caller, channel_id, delivery_id, now=utc_now())
+    except NotFound:
+        raise
+    except ApiError as error:
+        messages.error(request, error.reason or error.code)
+    else:
+        messages.success(request, "It is tried again, for another 24 hours.")
+    return redirect("alert_channel", channel_id)
+
+
+def _create(request: PageRequest, form: NewChannelForm) -> Made:
+    given, now = form.given(), utc_now()
+    if "address" in given:
+        limits.count(request, "invite")
+
+    def make() -> Made:
+        channel, secret = channels.create_channel(request.caller, given, now=now)
+        return Made(channel.public_id, {"secret": secret})
+
+    return form.make_once(request, request.caller, make, now=now)
+
+
+def _created(request: PageRequest, made: Made) -> HttpResponse:
+    """The secret of a webhook is told this once; the page of any other channel tells all there is."""
+    channel = selectors.get_channel(request.caller, made.object_id)
+    secret = (made.answer or {}).get("secret")
+    if secret is None:
+        waits = channel.confirmed_at is None
+        said = (
+            f"The channel is there. {channel.hint} was asked to agree." if waits else "The channel is there."
+        )
+        messages.success(request, said)
+        return redirect("alert_channel", made.object_id)
+    context = {"section": SECTION, "shown": Shown(channel), "secret": secret}
+    return render(request, "dashboard/channels/created.html", context)
+
+
+def _chosen_kind(request: PageRequest) -> tuple[Kind, dict[str, str]] | None:
+    """The kind that the address names; for a service also its name, an example of its URL, and its page."""
+    kind, scheme = request.GET.get("kind"), request.GET.get("service", "")
+    if kind in (Kind.EMAIL, Kind.WEBHOOK):
+        return Kind(kind), {}
+    service = BY_SCHEME.get(scheme)
+    if kind != Kind.APPRISE or service is None:
+        return None
+    # Here, not above: it is large, and asked for only where somebody sets up such a channel.
+    from alerts.transports.apprise_way import form_of
+
+    example, about = form_of(service, scheme)
+    return Kind.APPRISE, {"name": service.name, "example": example, "page": about}
+
+
+def _place(delivery: Delivery) -> str:
+    return f"{(delivery.created_at - EPOCH) // MICROSECOND}-{delivery.pk}"
+
+
+def _position(text: str) -> tuple[datetime, int] | None:
+    """Of `_place`; what makes no sense is the first page."""
+    found = re.fullmatch(r"([0-9]{1,18})-([0-9]{1,18})", text)
+    if found is None or int(found[1]) > MAX_MS * 1000:
+        return None
+    return EPOCH + int(found[1]) * MICROSECOND, int(found[2])
