@@ -1,0 +1,141 @@
+"""Latencies over time: of many monitors by the hour, and of one in as many points as a chart has room for."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db import connection
+
+from checks.hours import HOUR, HOUR_OF_CHECK, start_of_hour
+from checks.rollups import rolled_until
+
+_PASSED = "FILTER (WHERE verdict <> 'down')"
+_STEP = "date_bin(make_interval(secs => %(step)s), {at}, %(since)s)"
+# Hours of results and of roll-ups alike. `since` and `rolled` are full hours: roll-ups before `rolled`, results after.
+_HOURS = f"""
+    SELECT monitor_id, hour, latency_sum, slow, timed, latency_min, latency_max
+      FROM checks_hourlyrollup
+     WHERE monitor_id = ANY (%(ids)s) AND hour >= %(since)s AND hour < %(rolled)s
+     UNION ALL
+    SELECT monitor_id, {HOUR_OF_CHECK}, coalesce(sum(latency_ms) {_PASSED}, 0),
+           count(*) FILTER (WHERE verdict = 'slow'), count(latency_ms) {_PASSED},
+           min(latency_ms) {_PASSED}, max(latency_ms) {_PASSED}
+      FROM checks_checkresult
+     WHERE monitor_id = ANY (%(ids)s) AND {HOUR_OF_CHECK} >= %(rolled)s AND checked_at >= %(rolled)s
+     GROUP BY 1, 2
+"""
+_BY_MONITOR = f"""
+    SELECT monitor_id,
+           array_agg((extract(epoch FROM hour - %(since)s) / 3600)::int),
+           array_agg((latency_sum::float / nullif(timed, 0))::float),
+           array_agg(slow > 0)
+      FROM ({_HOURS}) AS hours
+     GROUP BY 1
+"""
+_ROLLED = f"""
+    SELECT {_STEP.format(at="hour")}, sum(latency_sum) / nullif(sum(timed), 0), min(latency_min), max(latency_max)
+      FROM ({_HOURS}) AS hours
+     GROUP BY GROUPING SETS ((1), ())
+     ORDER BY 1 NULLS LAST
+"""
+_EXACT = f"""
+    SELECT {_STEP.format(at="checked_at")},
+           avg(latency_ms) {_PASSED}, min(latency_ms) {_PASSED}, max(latency_ms) {_PASSED},
+           percentile_disc(ARRAY[0.5, 0.95, 0.99]) WITHIN GROUP (ORDER BY latency_ms) {_PASSED},
+           avg(connect_ms) {_PASSED}, avg(ttfb_ms) {_PASSED}
+      FROM checks_checkresult
+     WHERE monitor_id = %(id)s AND {HOUR_OF_CHECK} >= %(hour)s AND checked_at >= %(since)s
+     GROUP BY GROUPING SETS ((1), ())
+     ORDER BY 1 NULLS LAST
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Hours:
+    """Hours of one monitor, oldest first: the mean latency of passed checks in ms, and whether one was slow."""
+
+    latency: Sequence[float | None]
+    slow: Sequence[bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """What the passed checks of a stretch of time from `at` on came to, in ms; None where nobody kept it."""
+
+    at: datetime
+    mean: float | None
+    least: int | None
+    most: int | None
+    p50: int | None = None
+    p95: int | None = None
+    p99: int | None = None
+    connect: float | None = None
+    ttfb: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """`points` oldest first, those without any check left out; `whole` is over all of the time."""
+
+    points: Sequence[Point]
+    whole: Point
+
+
+def hours_of(monitor_ids: Collection[int], *, since: datetime, now: datetime) -> dict[int, Hours]:
+    """Of each monitor with any check, the hours from that of `since` to that of `now`; in two queries for all."""
+    first = start_of_hour(since)
+    count = (start_of_hour(now) - first) // HOUR + 1
+    found: dict[int, Hours] = {}
+    with connection.cursor() as cursor:
+        cursor.execute(_BY_MONITOR, _span(monitor_ids, first))
+        for monitor_id, offsets, means, slows in cursor.fetchall():
+            latency: list[float | None] = [None] * count
+            slow = [False] * count
+            for offset, mean, was_slow in zip(offsets, means, slows, strict=True):
+                if offset < count:  # a worker's clock may be ahead of ours
+                    latency[offset], slow[offset] = mean, was_slow
+            found[monitor_id] = Hours(latency, slow)
+    return found
+
+
+def rolled_series(monitor_id: int, *, since: datetime, step: timedelta) -> Series:
+    """From the hour of `since` on, in points of `step`, which is a number of hours; from roll-ups: no percentiles."""
+    first = start_of_hour(since)
+    with connection.cursor() as cursor:
+        cursor.execute(_ROLLED, {**_span([monitor_id], first), "step": step.total_seconds()})
+        rows = cursor.fetchall()
+    points = [Point(at or first, _float(mean), least, most) for at, mean, least, most in rows]
+    return Series(points[:-1], points[-1])
+
+
+def exact_series(monitor_id: int, *, since: datetime, step: timedelta) -> Series:
+    """From `since` on, in points of `step`, from the results themselves. For as far back as these are kept."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            _EXACT,
+            {
+                "id": monitor_id,
+                "hour": start_of_hour(since),
+                "since": since,
+                "step": step.total_seconds(),
+            },
+        )
+        rows = cursor.fetchall()
+    points = []
+    for at, mean, least, most, percentiles, connect, ttfb in rows:
+        p50, p95, p99 = percentiles or (None, None, None)
+        points.append(
+            Point(at or since, _float(mean), least, most, p50, p95, p99, _float(connect), _float(ttfb))
+        )
+    return Series(points[:-1], points[-1])
+
+
+def _span(monitor_ids: Collection[int], first: datetime) -> dict[str, Any]:
+    return {"ids": list(monitor_ids), "since": first, "rolled": max(rolled_until() or first, first)}
+
+
+def _float(value: Any) -> float | None:
+    return None if value is None else round(float(value), 1)
