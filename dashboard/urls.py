@@ -1,10 +1,11 @@
-from django.urls import path
+from django.urls import include, path
 
 import core.api.converters  # noqa: F401  (registers <id:…>)
 from dashboard import channels, home, incidents
 
 urlpatterns = [
     path("", home.home),
+    path("", include("dashboard.monitors.urls")),
     path("incidents", incidents.index, name="incidents"),
     path("incidents/declare", incidents.declare, name="incident_declare"),
     path("incidents/<id:incident_id>", incidents.show, name="incident"),

@@ -54,6 +54,15 @@ def list_windows(caller: Caller) -> QuerySet[MaintenanceWindow]:
     return access.accessible(caller, windows).prefetch_related(Prefetch("monitors", visible))
 
 
+def windows_covering(caller: Caller, monitor: Monitor) -> list[MaintenanceWindow]:
+    """Those that the caller may see, on or to come, the next first; `incidents.windows.covered` sets the rules."""
+    whole = Q(project__isnull=False, project=monitor.project_id) | Q(project=None, owner=monitor.owner_id)
+    chosen = Q(project=None) | Q(project=monitor.project_id)
+    covering = (Q(all_monitors=True) & whole) | (Q(all_monitors=False, monitors=monitor) & chosen)
+    windows = access.accessible(caller, MaintenanceWindow.objects.filter(current_ends_at__isnull=False))
+    return list(windows.filter(covering).order_by("current_starts_at", "pk"))
+
+
 def get_window(caller: Caller, public_id: str) -> MaintenanceWindow:
     window = list_windows(caller).filter(public_id=public_id).first()
     if window is None:

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
 from django.urls import register_converter
 from django.urls.converters import StringConverter
 
 PUBLIC_ID = "[0-9A-Za-z_-]{1,64}"
+
+
+def is_public_id(text: str) -> bool:
+    """Whether it can be one at all: what comes in a form is as odd as what comes in a path."""
+    return re.fullmatch(PUBLIC_ID, text) is not None
 
 
 class PublicId(StringConverter):

@@ -1,0 +1,93 @@
+"""The latencies of a monitor as the chart of its page draws them: bounded points, and the outages of that time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db.models import Q
+
+from checks.hours import HOUR
+from checks.series import Point, exact_series, rolled_series
+from core.clock import EPOCH, to_ms
+from incidents.selectors import list_incidents
+from monitors.models import Monitor
+from projects.access import Caller
+
+MINUTE = timedelta(minutes=1)
+MAX_OUTAGES = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """`exact`: made of the results themselves, which are kept long enough for it and tell percentiles."""
+
+    title: str
+    length: timedelta
+    step: timedelta
+    exact: bool
+
+
+RANGES = {
+    "1h": Range("1 hour", HOUR, MINUTE, exact=True),
+    "24h": Range("24 hours", 24 * HOUR, 15 * MINUTE, exact=True),
+    "7d": Range("7 days", 7 * 24 * HOUR, HOUR, exact=True),
+    "30d": Range("30 days", 30 * 24 * HOUR, 2 * HOUR, exact=False),
+    "90d": Range("90 days", 90 * 24 * HOUR, 6 * HOUR, exact=False),
+}
+USUAL = "24h"
+EXACT_LINES = ("mean", "p50", "p95", "p99", "ttfb", "connect")
+ROLLED_LINES = ("mean", "least", "most")
+
+
+def latencies(caller: Caller, monitor: Monitor, name: str, *, now: datetime) -> dict[str, Any]:
+    """For JSON: `x` in epoch seconds, `lines` in ms by name with nulls where a line is interrupted."""
+    span = RANGES[name]
+    since = _floor(now - span.length, span.step)
+    series = (exact_series if span.exact else rolled_series)(monitor.pk, since=since, step=span.step)
+    points = list(_interrupted(series.points, most=_longest_pause(span, monitor)))
+    lines = EXACT_LINES if span.exact else ROLLED_LINES
+    return {
+        "range": name,
+        "title": span.title,
+        "from": to_ms(since) // 1000,
+        "until": to_ms(now) // 1000,
+        "x": [to_ms(point.at) // 1000 for point in points],
+        "lines": {line: [getattr(point, line) for point in points] for line in lines},
+        "whole": {line: getattr(series.whole, line) for line in lines},
+        "outages": _outages(caller, monitor, since=since),
+    }
+
+
+def _floor(moment: datetime, step: timedelta) -> datetime:
+    return EPOCH + (moment - EPOCH) // step * step
+
+
+def _longest_pause(span: Range, monitor: Monitor) -> timedelta:
+    """Between two points that a line joins: longer, and a check has been missed."""
+    return max(span.step, timedelta(seconds=min(monitor.interval_sec, 10**8))) * 2.1
+
+
+def _interrupted(points: Sequence[Point], *, most: timedelta) -> Iterator[Point]:
+    before: Point | None = None
+    for point in points:
+        if before is not None and point.at - before.at > most:
+            yield Point(before.at + (point.at - before.at) / 2, None, None, None)
+        yield point
+        before = point
+
+
+def _outages(caller: Caller, monitor: Monitor, *, since: datetime) -> list[dict[str, Any]]:
+    """The newest first; `until` null is one that goes on."""
+    found = (
+        list_incidents(caller, monitor_id=monitor.public_id)
+        .filter(Q(resolved_at=None) | Q(resolved_at__gt=since))
+        .order_by("-started_at")
+        .values_list("public_id", "started_at", "resolved_at")[:MAX_OUTAGES]
+    )
+    return [
+        {"id": public_id, "from": to_ms(start) // 1000, "until": end and to_ms(end) // 1000}
+        for public_id, start, end in found
+    ]

@@ -1,0 +1,226 @@
+"""The page of one monitor, the parts of it that change while somebody looks, and the data of its chart."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from typing import Any
+
+from django.conf import settings
+from django.http import HttpResponse, JsonResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_GET
+
+from alerts.messages import REASONS
+from alerts.models import AlertChannel
+from alerts.routing import routes_of
+from alerts.selectors import list_channels
+from checks.models import CheckResult
+from checks.selectors import evidence_of, results_of
+from core.clock import utc_now
+from core.errors import NotFound
+from dashboard.incidents import Shown
+from dashboard.monitors import chart
+from dashboard.monitors.actions import MUTES
+from dashboard.monitors.listing import TYPES
+from dashboard.monitors.reading import Row, rows_of
+from dashboard.monitors.snippets import curl_of, is_request, ping_snippets
+from dashboard.pages import PageRequest, page
+from incidents.selectors import list_incidents, windows_covering
+from incidents.windows import occurrence_of
+from monitors.daily import History, daily_uptimes
+from monitors.drafts import MonitorType
+from monitors.models import Monitor, watch_of
+from monitors.selectors import get_monitor
+from projects.access import Caller
+
+DAYS = 90
+CHECKS = 20
+INCIDENTS = 5
+SOON = timedelta(days=14)
+"""A certificate or domain that expires within it is worth a colour."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """`reason` in plain words; `evidence` as it is stored, None of a check that passed."""
+
+    result: CheckResult
+    evidence: dict[str, Any] | None
+
+    @property
+    def reason(self) -> str:
+        code = self.result.reason_code
+        return "" if code is None else REASONS.get(code, code)
+
+
+@dataclass(frozen=True, slots=True)
+class Day:
+    """A day of the bar. `share` of the observed time that was down, in 20ths, at least 6 of them to be seen."""
+
+    date: date
+    uptime: float | None
+    down: timedelta
+    x: int
+
+    @property
+    def share(self) -> int:
+        if self.uptime is None or not self.down:
+            return 0
+        return max(6, min(20, round((100 - self.uptime) / 5)))
+
+    @property
+    def y(self) -> int:
+        return 20 - self.share
+
+
+@dataclass(frozen=True, slots=True)
+class Expiry:
+    name: str
+    at: datetime
+    days: int
+    status: str
+
+
+@require_GET
+@page
+def show(request: PageRequest, monitor_id: str) -> HttpResponse:
+    caller, now = request.caller, utc_now()
+    monitor = get_monitor(caller, monitor_id)
+    context = _moving(caller, monitor, now=now) | {
+        "section": "monitors",
+        "mutes": MUTES,
+        "kind": TYPES.get(monitor.type, monitor.type),
+        "ranges": {name: span.title for name, span in chart.RANGES.items()},
+        "usual": chart.USUAL,
+        "expiries": _expiries(monitor, now=now),
+        "windows": [(window, occurrence_of(window, now=now)) for window in windows_covering(caller, monitor)],
+        **_heard_by(caller, monitor),
+    }
+    if is_request(monitor):
+        context["curl"] = curl_of(monitor)
+    else:
+        context["ping_url"] = f"{settings.BASE_URL}/v1/heartbeats/{monitor.public_id}/ping"
+        context["snippets"] = ping_snippets(context["ping_url"], interval_sec=monitor.interval_sec)
+    return render(request, "dashboard/monitors/monitor.html", context)
+
+
+@require_GET
+@page
+def live(request: PageRequest, monitor_id: str) -> HttpResponse:
+    """State, checks and incidents as they are now; 204 where they are as in `seen`."""
+    caller, now = request.caller, utc_now()
+    monitor = get_monitor(caller, monitor_id)
+    if _seen(monitor, now=now) == request.GET.get("seen"):
+        return HttpResponse(status=204)
+    context = _moving(caller, monitor, now=now) | {"live": True}
+    return render(request, "dashboard/monitors/moving.html", context)
+
+
+@require_GET
+@page
+def latency(request: PageRequest, monitor_id: str) -> HttpResponse:
+    caller = request.caller
+    monitor = get_monitor(caller, monitor_id)
+    name = request.GET.get("range", chart.USUAL)
+    if name not in chart.RANGES:
+        raise NotFound
+    return JsonResponse(chart.latencies(caller, monitor, name, now=utc_now()))
+
+
+def _moving(caller: Caller, monitor: Monitor, *, now: datetime) -> dict[str, Any]:
+    row = rows_of([monitor], now=now)[0]
+    history = daily_uptimes([monitor], days=DAYS, now=now)[monitor.pk]
+    incidents = list_incidents(caller, monitor_id=monitor.public_id).order_by("-started_at")[:INCIDENTS]
+    checks = _checks(monitor, now=now)
+    return {
+        "monitor": monitor,
+        "state": monitor.state,
+        "row": row,
+        "seen": _seen(monitor, now=now),
+        "uptimes": _uptimes(row, history),
+        "days": _days(history),
+        "checks": checks,
+        "incidents": [Shown(incident) for incident in incidents],
+        "why": _why(row, checks),
+        "next_at": _next_at(monitor),
+        "is_heartbeat": monitor.type == MonitorType.HEARTBEAT,
+        "is_scheduler": monitor.type == MonitorType.SCHEDULER,
+    }
+
+
+def _seen(monitor: Monitor, *, now: datetime) -> str:
+    """Changes with whatever `_moving` shows, as time alone goes by at most every hour."""
+    state = monitor.state
+    muted = monitor.muted_until is not None and monitor.muted_until > now
+    shown = (
+        state.claim, state.status, state.status_since, state.last_checked_at, state.last_ping_at, state.next_due_at,
+        monitor.enabled, muted, monitor.muted_until, monitor.name, now.replace(minute=0, second=0, microsecond=0),
+    )  # fmt: skip
+    return hashlib.blake2b(repr(shown).encode(), digest_size=6).hexdigest()
+
+
+def _uptimes(row: Row, history: History) -> list[tuple[str, float | None]]:
+    return [
+        ("24 hours", row.uptime),
+        *((f"{days} days", history.percent(days)) for days in (7, 30, DAYS)),
+    ]
+
+
+def _days(history: History) -> list[Day]:
+    return [
+        Day(history.start + timedelta(days=index), uptime, timedelta(milliseconds=down), 4 * index)
+        for index, (uptime, down) in enumerate(zip(history.percents(), history.down_ms, strict=True))
+    ]
+
+
+def _checks(monitor: Monitor, *, now: datetime) -> list[Check]:
+    results = results_of(monitor.pk, limit=CHECKS, now=now)
+    failed = [
+        (result.monitor_id, result.claim, result.checked_at) for result in results if result.reason_code
+    ]
+    evidence = evidence_of(failed) if failed else {}
+    return [Check(result, evidence.get((result.monitor_id, result.claim))) for result in results]
+
+
+def _why(row: Row, checks: Sequence[Check]) -> str:
+    """What the last failure was, while the monitor is down."""
+    if row.standing != "down":
+        return ""
+    return next((check.result.detail or check.reason for check in checks if check.result.reason_code), "")
+
+
+def _next_at(monitor: Monitor) -> datetime | None:
+    """When it is checked next, or, of a heartbeat, until when a ping is waited for; None where nothing is."""
+    if not monitor.enabled:
+        return None
+    if monitor.type == MonitorType.HEARTBEAT:
+        return watch_of(monitor, monitor.state).due_at
+    return monitor.state.next_due_at
+
+
+def _expiries(monitor: Monitor, *, now: datetime) -> list[Expiry]:
+    ends = (("Certificate", monitor.state.cert_expires_at), ("Domain", monitor.state.domain_expires_at))
+    return [
+        Expiry(
+            name,
+            at,
+            (at - now).days,
+            "down" if at <= now else "slow" if at - now <= SOON else "up",
+        )
+        for name, at in ends
+        if at is not None
+    ]
+
+
+def _heard_by(caller: Caller, monitor: Monitor) -> dict[str, Any]:
+    """The channels that are told of it: those that the caller may see, and how many others there are."""
+    routes = routes_of([monitor.pk]).get(monitor.pk, {})
+    channels: list[AlertChannel] = []
+    if routes:
+        # The chosen monitors of each are of no interest here.
+        visible = list_channels(caller).prefetch_related(None).filter(pk__in=list(routes))
+        channels = list(visible.order_by("name", "pk"))
+    return {"channels": channels, "other_channels": len(routes) - len(channels)}

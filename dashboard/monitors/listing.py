@@ -1,0 +1,176 @@
+"""What the address of the overview asks for, and what that comes to: which monitors, how many of each state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from datetime import datetime
+from typing import Any
+from urllib.parse import urlencode
+
+from django.contrib.postgres.aggregates import StringAgg
+from django.db.models import (
+    Case,
+    CharField,
+    Count,
+    F,
+    OrderBy,
+    Q,
+    QuerySet,
+    TextField,
+    Value,
+    When,
+)
+from django.db.models.functions import MD5, Cast, Coalesce, Concat, Lower
+
+from core.api.converters import is_public_id
+from monitors.drafts import CREATABLE_TYPES
+from monitors.models import Monitor
+from monitors.selectors import list_monitors
+from projects.access import Caller
+
+PAGE = 100
+MAX_SEARCH = 200
+NO_PROJECT = "none"
+# Every monitor is in one of them, in the order in which they want to be looked at. A mute comes on top.
+STANDINGS = {"down": "Down", "slow": "Slow", "pending": "Waiting", "up": "Up", "paused": "Paused"}
+STATES = {**STANDINGS, "muted": "Muted"}
+SORTS = {"state": "State", "name": "Name", "latency": "Latency", "uptime": "Uptime"}
+TYPES = {kind.value: "HTTP" if kind == "http" else kind.value.capitalize() for kind in CREATABLE_TYPES}
+TYPES["api"] = "API"
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The overview that an address asks for. What it does not know is as if it were not there."""
+
+    state: str = ""
+    type: str = ""
+    project: str = ""
+    search: str = ""
+    sort: str = "state"
+    grouped: bool = False
+    page: int = 1
+
+    @classmethod
+    def read(cls, given: Mapping[str, str]) -> Listing:
+        page, project = given.get("page", ""), given.get("project", "")
+        return cls(
+            state=_one_of(STATES, given.get("state")),
+            type=_one_of(TYPES, given.get("type")),
+            project=project if is_public_id(project) else "",
+            search=given.get("search", "").replace("\0", "").strip()[:MAX_SEARCH],
+            sort=_one_of(SORTS, given.get("sort")) or "state",
+            grouped=given.get("grouped") == "1",
+            page=int(page) if page.isascii() and page.isdigit() and len(page) < 6 and int(page) else 1,
+        )
+
+    @property
+    def query(self) -> str:
+        """As the address says it, what is usual left out; with its `?`, or empty."""
+        usual = Listing()
+        asked = {
+            field.name: "1" if value is True else value
+            for field in fields(self)
+            if (value := getattr(self, field.name)) != getattr(usual, field.name)
+        }
+        return f"?{urlencode(asked)}" if asked else ""
+
+    @property
+    def narrowed(self) -> bool:
+        return bool(self.state or self.type or self.project or self.search)
+
+    def changed(self, **asked: Any) -> Listing:
+        """Another one, from its first page on."""
+        return replace(self, **{"page": 1, **asked})
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """How many there are by state, apart from the state that is asked for; and what tells whether anything changed."""
+
+    counts: Mapping[str, int]
+    total: int
+    order: str
+    content: str
+
+    def matching(self, listing: Listing) -> int:
+        return self.counts[listing.state] if listing.state else self.total
+
+
+def matching(caller: Caller, listing: Listing, *, now: datetime) -> QuerySet[Monitor]:
+    """Those that are asked for, each with its `standing`, in order; by uptime they are put elsewhere."""
+    monitors = _narrowed(caller, listing)
+    if listing.state == "muted":
+        monitors = monitors.filter(muted_until__gt=now)
+    elif listing.state:
+        monitors = monitors.filter(standing=listing.state)
+    return monitors.order_by(*_order(listing))
+
+
+def tally(caller: Caller, listing: Listing, *, now: datetime) -> Tally:
+    """In one query. `order` changes with what is in the list and where, `content` with anything that a row shows."""
+    muted = Q(muted_until__gt=now)
+    found = _narrowed(caller, listing).aggregate(
+        total=Count("pk"),
+        muted=Count("pk", filter=muted),
+        **{standing: Count("pk", filter=Q(standing=standing)) for standing in STANDINGS},
+        order=_digest("pk", "standing", Case(When(muted, then=Value("muted")), default=Value(""))),
+        content=_digest(
+            "pk",
+            "standing",
+            "name",
+            "url",
+            "project",
+            "muted_until",
+            "state__last_checked_at",
+            "state__last_latency_ms",
+        ),
+    )
+    counts = {state: found[state] for state in STATES}
+    return Tally(counts, found["total"], found["order"] or "", found["content"] or "")
+
+
+def _narrowed(caller: Caller, listing: Listing) -> QuerySet[Any]:
+    standing = Case(
+        When(enabled=False, then=Value("paused")),
+        When(state__status=None, then=Value("pending")),
+        default=F("state__status"),
+        output_field=CharField(),
+    )
+    monitors = list_monitors(caller).annotate(standing=standing)
+    if listing.type:
+        monitors = monitors.filter(type=listing.type)
+    if listing.project == NO_PROJECT:
+        monitors = monitors.filter(project=None)
+    elif listing.project:
+        monitors = monitors.filter(project__public_id=listing.project)
+    if listing.search:
+        monitors = monitors.filter(Q(name__icontains=listing.search) | Q(url__icontains=listing.search))
+    return monitors
+
+
+def _order(listing: Listing) -> Sequence[str | OrderBy | Lower]:
+    by_project: list[OrderBy] = []
+    if listing.grouped:
+        by_project = [Lower("project__name").asc(nulls_last=True), F("project_id").asc()]
+    ranks = Case(*(When(standing=name, then=Value(rank)) for rank, name in enumerate(STANDINGS)))
+    first = {
+        "state": [ranks.asc()],
+        "name": [],
+        "latency": [F("state__last_latency_ms").desc(nulls_last=True)],
+        "uptime": [],
+    }[listing.sort]
+    return [*by_project, *first, Lower("name").asc(), F("pk").asc()]
+
+
+def _digest(*parts: Any) -> MD5:
+    text, texts = TextField(), []
+    for part in parts:
+        expression = F(part) if isinstance(part, str) else part
+        texts += [Coalesce(Cast(expression, text), Value("", text), output_field=text), Value("|", text)]
+    return MD5(StringAgg(Concat(*texts, output_field=text), delimiter=",", order_by="pk"))
+
+
+def _one_of(known: Mapping[str, str], given: str | None) -> str:
+    return given if given is not None and given in known else ""

@@ -1,0 +1,131 @@
+"""The overview: the list, its further pages, and the parts of it that change while somebody looks."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpResponse
+from django.shortcuts import redirect, render
+from django.utils.http import url_has_allowed_host_and_scheme
+from django.views.decorators.http import require_GET, require_POST
+
+from core.api.converters import is_public_id
+from core.clock import utc_now
+from dashboard.monitors import actions
+from dashboard.monitors.listing import NO_PROJECT, SORTS, STATES, TYPES, Listing, Tally, matching, tally
+from dashboard.monitors.reading import Page, read_page, rows_of
+from dashboard.pages import PageRequest, page
+from monitors.selectors import list_monitors
+from projects.access import accessible_projects
+
+MAX_LIVE = 100
+"""Rows that are refreshed at once: more than a screen holds."""
+
+
+@require_GET
+@page
+def overview(request: PageRequest) -> HttpResponse:
+    """The page; for htmx, the list alone, or the rows of a further page of it."""
+    listing, now = Listing.read(request.GET.dict()), utc_now()
+    shown = read_page(request.caller, listing, now=now)
+    partial = request.htmx and not request.htmx.history_restore_request
+    context = {
+        "listing": listing,
+        "page": shown,
+        "next_page": replace(listing, page=listing.page + 1).query,
+        "section": "monitors",
+        "partial": partial,
+    }
+    if partial and listing.page > 1:
+        return render(request, "dashboard/monitors/rows.html", context)
+    counted = tally(request.caller, listing, now=now)
+    projects = list(accessible_projects(request.caller).order_by("name", "pk"))
+    context |= _head(listing, counted) | {
+        "projects": projects,
+        "mutes": actions.MUTES,
+        "types": TYPES,
+        "sorts": SORTS,
+        "no_project": NO_PROJECT,
+        "empty": _emptiness(listing, counted, shown),
+        "first_page": listing.changed().query,
+        "carried": asdict(listing.changed(grouped=False)),
+    }
+    if not partial:
+        return render(request, "dashboard/monitors/overview.html", context)
+    answer = render(request, "dashboard/monitors/list.html", context)
+    answer["HX-Push-Url"] = f"{request.path}{listing.query}"
+    return answer
+
+
+@require_GET
+@page
+def live(request: PageRequest) -> HttpResponse:
+    """What changed of the rows that somebody sees: `row` is `id:version` of each, `content` of the whole as it was.
+
+    204 where nothing did, after one query that draws nothing.
+    """
+    listing, now = Listing.read(request.GET.dict()), utc_now()
+    counted = tally(request.caller, listing, now=now)
+    if counted.content == request.GET.get("content"):
+        return HttpResponse(status=204)
+    seen = {}
+    for each in request.GET.getlist("row")[:MAX_LIVE]:
+        public_id, _, version = each.partition(":")
+        if is_public_id(public_id):
+            seen[public_id] = version
+    monitors = list_monitors(request.caller).filter(public_id__in=list(seen))
+    rows = [row for row in rows_of(list(monitors), now=now) if row.version != seen[row.monitor.public_id]]
+    return render(
+        request, "dashboard/monitors/live.html", {**_head(listing, counted), "listing": listing, "rows": rows}
+    )
+
+
+@require_POST
+@page
+def act(request: PageRequest) -> HttpResponse:
+    """Do something to the chosen monitors, or, with `all`, to all that the list names; then back to where one was."""
+    action, now = actions.named(request.POST.get("action", "")), utc_now()
+    back = request.POST.get("next", "")
+    if request.POST.get("all") == "1":
+        listing = Listing.read(request.POST.dict())
+        chosen = list(matching(request.caller, listing, now=now).values_list("public_id", flat=True))
+    else:
+        # Many of them come in one field, for a form may not have more than a thousand.
+        given = ",".join(request.POST.getlist("monitor")).split(",")
+        chosen = [public_id for public_id in given if is_public_id(public_id)]
+    if not chosen:
+        messages.warning(request, "Choose at least one monitor.")
+    else:
+        outcome = actions.apply(request.caller, action, list(dict.fromkeys(chosen)), now=now)
+        if outcome.done:
+            messages.success(request, outcome.said)
+        for complaint in outcome.complaints:
+            messages.warning(request, complaint)
+    return redirect(back if url_has_allowed_host_and_scheme(back, allowed_hosts=None) else "monitors")
+
+
+def _head(listing: Listing, counted: Tally) -> dict[str, Any]:
+    """What stands above the list, and in the title of the page."""
+    facets = [
+        {"name": "All", "count": counted.total, "state": "", "query": listing.changed(state="").query},
+        *(
+            {"name": name, "count": counted.counts[state], "state": state, "query": listing.changed(state=state).query}
+            for state, name in STATES.items()
+            if counted.counts[state] or state in ("down", "up", listing.state)
+        ),
+    ]  # fmt: skip
+    return {
+        "facets": facets,
+        "counted": counted,
+        "matching": counted.matching(listing),
+        "title": f"{counted.counts['down']} down · Monitors" if counted.counts["down"] else "Monitors",
+    }
+
+
+def _emptiness(listing: Listing, counted: Tally, shown: Page) -> str:
+    """Why nothing is shown: there is nothing, or nothing that is asked for; empty where something is."""
+    if shown.rows:
+        return ""
+    return "filtered" if listing.narrowed or listing.page > 1 or counted.total else "nothing"

@@ -1,0 +1,189 @@
+"""What the overview shows of each monitor, read for all of them at once."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from functools import cached_property
+from itertools import groupby
+
+from django.db.models import QuerySet
+
+from checks.hours import HOUR, start_of_hour
+from checks.series import Hours, hours_of
+from dashboard.monitors.drawing import Bar, Cell, bar, spark
+from dashboard.monitors.listing import PAGE, STANDINGS, Listing, matching
+from monitors.models import Monitor
+from monitors.selectors import DAY, gaps_since, standing_of, turns_since
+from monitors.uptime import Span, Standing, Tally, tally
+from projects.access import Caller
+from projects.models import Project
+
+HOURS = 24
+
+
+@dataclass(frozen=True)
+class Row:
+    """`standing` is the monitor's, as in STANDINGS; `uptime` in percent of the last 24 hours that were observed."""
+
+    monitor: Monitor
+    standing: str
+    muted: bool
+    uptime: float | None
+    cells: Sequence[Cell]
+    latency: Sequence[float | None]
+
+    @property
+    def word(self) -> str:
+        return STANDINGS[self.standing]
+
+    @cached_property
+    def bar(self) -> Bar:
+        return bar(self.cells, unit="hour")
+
+    @cached_property
+    def spark(self) -> str:
+        return spark(self.latency)
+
+    @cached_property
+    def version(self) -> str:
+        """Changes with whatever the row shows."""
+        monitor, state = self.monitor, self.monitor.state
+        project = monitor.project and (monitor.project.public_id, monitor.project.name)
+        shown = (
+            monitor.name, monitor.url, project, self.standing, self.muted, monitor.muted_until, self.uptime, self.cells,
+            self.latency, state.last_latency_ms, state.last_checked_at, state.status_since,
+        )  # fmt: skip
+        return hashlib.blake2b(repr(shown).encode(), digest_size=6).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """`before` is the last of the page before; `more` tells whether there is another page."""
+
+    rows: Sequence[Row]
+    before: Monitor | None
+    more: bool
+
+    def groups(self) -> list[Group]:
+        """The rows by project, in their order."""
+        groups = [
+            Group(project_id, rows[0].monitor.project, rows)
+            for project_id, members in groupby(self.rows, lambda row: row.monitor.project_id)
+            if (rows := list(members))
+        ]
+        if groups and self.before is not None and self.before.project_id == groups[0].project_id:
+            groups[0] = replace(groups[0], goes_on=True)
+        return groups
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Rows of one project, or of none. `goes_on`: its first ones are on the page before, under its heading."""
+
+    project_id: int | None
+    project: Project | None
+    rows: Sequence[Row]
+    goes_on: bool = False
+
+
+def read_page(caller: Caller, listing: Listing, *, now: datetime) -> Page:
+    monitors = matching(caller, listing, now=now)
+    start, end = (listing.page - 1) * PAGE, listing.page * PAGE
+    # The one before it tells whether the page goes on with a project, the one after it whether there is more.
+    skipped = 1 if start else 0
+    if listing.sort == "uptime":
+        ids = _by_uptime(monitors, grouped=listing.grouped, now=now)[start - skipped : end + 1]
+        found = {monitor.pk: monitor for monitor in monitors.filter(pk__in=ids)}
+        shown = [found[pk] for pk in ids if pk in found]
+    else:
+        shown = list(monitors[start - skipped : end + 1])
+    before = shown.pop(0) if skipped and shown else None
+    return Page(rows_of(shown[:PAGE], now=now), before, more=len(shown) > PAGE)
+
+
+def rows_of(monitors: Sequence[Monitor], *, now: datetime) -> list[Row]:
+    """In four queries, however many they are. Their states and projects must be loaded."""
+    windows = _windows(now)
+    ids = [monitor.pk for monitor in monitors]
+    first_hour = windows[-HOURS].start
+    hours = hours_of(ids, since=first_hour, now=now)
+    tallies = _tallies(monitors, windows, now=now)
+    nothing = Hours([None] * HOURS, [False] * HOURS)
+    rows = []
+    for monitor in monitors:
+        seen = hours.get(monitor.pk, nothing)
+        parts = tallies[monitor.pk]
+        rows.append(
+            Row(
+                monitor,
+                standing=_standing(monitor),
+                muted=monitor.muted_until is not None and monitor.muted_until > now,
+                uptime=_percent(parts),
+                cells=[_cell(part, slow=slow) for part, slow in zip(parts[-HOURS:], seen.slow, strict=True)],
+                latency=seen.latency,
+            )
+        )
+    return rows
+
+
+def _standing(monitor: Monitor) -> str:
+    return "paused" if not monitor.enabled else monitor.state.status or "pending"
+
+
+def _by_uptime(monitors: QuerySet[Monitor], *, grouped: bool, now: datetime) -> list[int]:
+    """The least first, those without any last; within their projects where these are asked for."""
+    all_of_them = list(
+        monitors.select_related(None).select_related("state").only("enabled", "project", "state__status")
+    )
+    tallies = _tallies(all_of_them, [Span(now - DAY, now)], now=now)
+    places = {
+        project: place for place, project in enumerate(dict.fromkeys(m.project_id for m in all_of_them))
+    }
+
+    def place_of(monitor: Monitor) -> tuple[int, float]:
+        uptime = tallies[monitor.pk][0].percent
+        return (places[monitor.project_id] if grouped else 0, 101 if uptime is None else uptime)
+
+    return [monitor.pk for monitor in sorted(all_of_them, key=place_of)]
+
+
+def _windows(now: datetime) -> list[Span]:
+    """The last 24 hours to the moment: the rest of an hour, and 24 hours of the clock, the last one until now."""
+    last = start_of_hour(now)
+    starts = [last - HOUR * back for back in range(HOURS - 1, -1, -1)]
+    return [Span(now - DAY, starts[0]), *(Span(start, min(start + HOUR, now)) for start in starts)]
+
+
+def _tallies(
+    monitors: Sequence[Monitor], windows: Sequence[Span], *, now: datetime
+) -> dict[int, Sequence[Tally]]:
+    start = windows[0].start
+    turns, gaps = turns_since(start, [monitor.pk for monitor in monitors]), gaps_since(start)
+    still: dict[Standing, Sequence[Tally]] = {}  # most have no turn in a day, and stand alike
+    found: dict[int, Sequence[Tally]] = {}
+    for monitor in monitors:
+        standing = standing_of(monitor)
+        if monitor.pk in turns:
+            found[monitor.pk] = tally(windows, turns[monitor.pk], standing, gaps)
+        else:
+            if standing not in still:
+                still[standing] = tally(windows, (), standing, gaps)
+            found[monitor.pk] = still[standing]
+    return found
+
+
+def _percent(parts: Sequence[Tally]) -> float | None:
+    observed = sum((part.observed for part in parts), timedelta())
+    down = sum((part.down for part in parts), timedelta())
+    return Tally(observed, down).percent
+
+
+def _cell(part: Tally, *, slow: bool) -> Cell:
+    if part.observed <= timedelta():
+        return Cell.NONE
+    if part.down > timedelta():
+        return Cell.DOWN
+    return Cell.SLOW if slow else Cell.UP

@@ -1,0 +1,279 @@
+// The latency chart of a monitor: ranges, lines to choose, outages as shaded spans, zoom by dragging, and a table.
+const HEIGHT = 260;
+const KINDS = {
+  mean: { title: "Mean", colour: "--chart-1", width: 2, shown: true },
+  p50: { title: "Median", colour: "--chart-2", dash: [8, 4] },
+  p95: { title: "95th percentile", colour: "--chart-3", dash: [6, 4], shown: true },
+  p99: { title: "99th percentile", colour: "--chart-4", dash: [2, 3], shown: true },
+  ttfb: { title: "First byte", colour: "--chart-5", dash: [10, 3, 2, 3] },
+  connect: { title: "Connection", colour: "--chart-2", dash: [3, 5] },
+  least: { title: "Least", colour: "--chart-2", dash: [3, 4], shown: true },
+  most: { title: "Most", colour: "--chart-3", dash: [6, 4], shown: true },
+};
+// Of an hour every point is one check: percentiles say nothing there, and its parts are what one looks for.
+const OF_AN_HOUR = { mean: { title: "Latency" }, ttfb: { shown: true }, connect: { shown: true } };
+
+const section = document.querySelector("[data-latency]");
+const place = section.querySelector("[data-chart]");
+const legend = section.querySelector("[data-legend]");
+const reset = section.querySelector("[data-reset]");
+const numbers = section.querySelector("[data-numbers]");
+const hidden = new Map(); // what somebody chose, by the name of the line
+
+let data = null;
+let chart = null;
+let asked = 0;
+
+function colour(name, alpha = 1) {
+  // light-dark() is only resolved where a colour is used.
+  const probe = document.createElement("span");
+  probe.style.color = `var(${name})`;
+  place.append(probe);
+  const found = getComputedStyle(probe).color;
+  probe.remove();
+  return alpha === 1 ? found : found.replace(/^rgba?\(([^)]*)\)$/, (_, parts) => `rgb(${parts.split(/[ ,]+/).slice(0, 3).join(" ")} / ${alpha})`);
+}
+
+function milliseconds(value) {
+  if (value === null || value === undefined) return "–";
+  return value < 1000 ? `${Math.round(value)} ms` : `${(value / 1000).toFixed(2)} s`;
+}
+
+const moment = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
+
+const time = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
+const day = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short" });
+
+function moments(u, splits) {
+  return splits.map((at) => {
+    const date = new Date(at * 1000);
+    return (date.getHours() || date.getMinutes() ? time : day).format(date);
+  });
+}
+
+function linesOf(given) {
+  return Object.keys(given.lines)
+    .filter((name) => given.range !== "1h" || name in OF_AN_HOUR)
+    .map((name) => ({ name, ...KINDS[name], ...(given.range === "1h" ? OF_AN_HOUR[name] : {}) }));
+}
+
+function isShown(line) {
+  return hidden.has(line.name) ? !hidden.get(line.name) : Boolean(line.shown);
+}
+
+function shadeOutages(u) {
+  const { ctx } = u;
+  const { left, top, width, height } = u.bbox;
+  ctx.save();
+  ctx.beginPath();
+  ctx.rect(left, top, width, height);
+  ctx.clip();
+  for (const outage of data.outages) {
+    const start = u.valToPos(Math.max(outage.from, u.scales.x.min), "x", true);
+    const end = u.valToPos(Math.min(outage.until ?? data.until, u.scales.x.max), "x", true);
+    if (end < left || start > left + width) continue;
+    const wide = Math.max(end - start, 3 * devicePixelRatio);
+    ctx.fillStyle = colour("--down-fill", 0.16);
+    ctx.fillRect(start, top, wide, height);
+    ctx.fillStyle = colour("--down-fill");
+    ctx.fillRect(start, top, wide, 3 * devicePixelRatio);
+  }
+  ctx.restore();
+}
+
+function tooltip() {
+  const box = document.createElement("div");
+  box.className = "chart-tip";
+  box.hidden = true;
+  return {
+    hooks: {
+      init: (u) => u.over.append(box),
+      setCursor: (u) => {
+        const index = u.cursor.idx;
+        box.hidden = index === null || index === undefined || u.cursor.left < 0;
+        if (box.hidden) return;
+        const rows = linesOf(data).filter(isShown).map((line) => `${line.title}: ${milliseconds(data.lines[line.name][index])}`);
+        const at = data.x[index];
+        if (data.outages.some((outage) => outage.from <= at && at <= (outage.until ?? data.until))) rows.unshift("Outage");
+        box.replaceChildren(
+          ...[moment.format(at * 1000), ...rows].map((text, row) => {
+            const line = document.createElement(row ? "div" : "strong");
+            line.textContent = text;
+            return line;
+          }),
+        );
+        const right = u.cursor.left < u.over.clientWidth / 2;
+        box.style.left = right ? `${u.cursor.left + 14}px` : "";
+        box.style.right = right ? "" : `${u.over.clientWidth - u.cursor.left + 14}px`;
+      },
+    },
+  };
+}
+
+function draw() {
+  if (!data) return;
+  chart?.destroy();
+  chart = null;
+  const lines = linesOf(data);
+  if (!data.x.length) {
+    place.replaceChildren(note(`Nothing was measured in the last ${data.title}.`));
+    return;
+  }
+  place.replaceChildren();
+  const grid = { stroke: colour("--line"), width: 1 };
+  const axis = { stroke: colour("--muted"), grid, ticks: { ...grid, size: 4 }, font: `12px ${getComputedStyle(document.body).fontFamily}` };
+  chart = new window.uPlot(
+    {
+      width: place.clientWidth,
+      height: HEIGHT,
+      padding: [12, 8, 0, 0],
+      legend: { show: false },
+      cursor: { y: false, points: { size: 7 }, drag: { x: true, y: false } },
+      scales: { x: { range: (u, min, max) => (u.zoomed ? [min, max] : [data.from, data.until]) }, y: { range: (u, min, max) => [0, Math.max(max * 1.1, 1)] } },
+      axes: [{ ...axis, values: moments }, { ...axis, size: 64, values: (u, values) => values.map(milliseconds) }],
+      series: [
+        {},
+        ...lines.map((line) => ({
+          label: line.title,
+          show: isShown(line),
+          stroke: colour(line.colour),
+          width: line.width ?? 1.5,
+          dash: line.dash,
+          points: { show: data.x.length < 40, size: 5 },
+        })),
+      ],
+      hooks: {
+        drawClear: [shadeOutages],
+        setSelect: [
+          (u) => {
+            if (u.select.width <= 4) return;
+            u.zoomed = true;
+            reset.hidden = false;
+          },
+        ],
+      },
+      plugins: [tooltip()],
+    },
+    [data.x, ...lines.map((line) => data.lines[line.name])],
+    place,
+  );
+}
+
+function note(text) {
+  const paragraph = document.createElement("p");
+  paragraph.className = "muted";
+  paragraph.textContent = text;
+  return paragraph;
+}
+
+function drawLegend() {
+  legend.replaceChildren(
+    ...linesOf(data).map((line) => {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.className = "chip";
+      button.dataset.line = line.name;
+      button.setAttribute("aria-pressed", String(isShown(line)));
+      const mark = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+      mark.setAttribute("viewBox", "0 0 24 8");
+      mark.setAttribute("aria-hidden", "true");
+      mark.classList.add("line-mark");
+      const stroke = document.createElementNS("http://www.w3.org/2000/svg", "path");
+      stroke.setAttribute("d", "M0 4H24");
+      stroke.setAttribute("class", `stroke${line.colour.slice(1)}`);
+      if (line.dash) stroke.setAttribute("stroke-dasharray", line.dash.join(" "));
+      mark.append(stroke);
+      button.append(mark, `${line.title} `);
+      const whole = document.createElement("strong");
+      whole.className = "number";
+      whole.textContent = milliseconds(data.whole[line.name]);
+      button.append(whole);
+      return button;
+    }),
+  );
+}
+
+function describe() {
+  const told = linesOf(data).map((line) => `${line.title} ${milliseconds(data.whole[line.name])}`);
+  const outages = data.outages.length === 1 ? "1 outage" : `${data.outages.length} outages`;
+  place.setAttribute("aria-label", `Latency of the last ${data.title}. ${told.join(", ")}. ${outages}.`);
+  numbers.hidden = !data.x.length;
+  if (numbers.open) fillTable();
+}
+
+function fillTable() {
+  const lines = linesOf(data);
+  const row = (tag, texts) => {
+    const tr = document.createElement("tr");
+    tr.append(
+      ...texts.map((text, index) => {
+        const cell = document.createElement(tag);
+        if (tag === "th") cell.scope = "col";
+        if (index) cell.className = "end number";
+        cell.textContent = text;
+        return cell;
+      }),
+    );
+    return tr;
+  };
+  numbers.querySelector("thead").replaceChildren(row("th", ["Time", ...lines.map((line) => line.title)]));
+  const rows = data.x
+    .map((at, index) => [moment.format(at * 1000), ...lines.map((line) => milliseconds(data.lines[line.name][index]))])
+    .filter((texts) => texts.slice(1).some((text) => text !== "–"));
+  numbers.querySelector("tbody").replaceChildren(...rows.reverse().map((texts) => row("td", texts)));
+}
+
+async function load(range) {
+  const number = ++asked;
+  for (const tab of section.querySelectorAll("[data-range]")) tab.setAttribute("aria-pressed", String(tab.dataset.range === range));
+  const answer = await fetch(`${section.dataset.latency}?range=${range}`, { headers: { Accept: "application/json" } });
+  if (!answer.ok || answer.redirected) throw new Error(`answered ${answer.status}`);
+  const found = await answer.json();
+  if (number !== asked) return; // another one was asked for meanwhile
+  data = found;
+  reset.hidden = true;
+  draw();
+  drawLegend();
+  describe();
+}
+
+function show(range) {
+  load(range).catch(() => {
+    if (!data) place.replaceChildren(note("The latencies could not be loaded. Choose a time to try again."));
+  });
+}
+
+section.addEventListener("click", (event) => {
+  const tab = event.target.closest("[data-range]");
+  const line = event.target.closest("[data-line]");
+  if (tab) show(tab.dataset.range);
+  else if (line) {
+    hidden.set(line.dataset.line, line.getAttribute("aria-pressed") === "true");
+    const index = linesOf(data).findIndex((each) => each.name === line.dataset.line);
+    line.setAttribute("aria-pressed", String(!hidden.get(line.dataset.line)));
+    chart?.setSeries(index + 1, { show: !hidden.get(line.dataset.line) });
+  } else if (event.target.closest("[data-reset]")) {
+    reset.hidden = true;
+    draw();
+  }
+});
+
+numbers.addEventListener("toggle", () => {
+  if (numbers.open && data) fillTable();
+});
+
+function redraw() {
+  reset.hidden = true;
+  draw();
+}
+
+let width = place.clientWidth;
+new ResizeObserver(() => {
+  if (Math.abs(place.clientWidth - width) < 2) return;
+  width = place.clientWidth;
+  chart?.setSize({ width, height: HEIGHT });
+}).observe(place);
+document.addEventListener("themechange", redraw);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+
+show(section.querySelector("[data-range][aria-pressed=true]").dataset.range);

@@ -1,0 +1,165 @@
+// The overview: choosing many monitors, and keeping what is on the screen fresh without disturbing who works with it.
+import { localise } from "./times.js";
+
+const EVERY = 15_000;
+
+const list = () => document.getElementById("list");
+const boxes = () => [...list().querySelectorAll("tbody input[name=monitor]")];
+
+function announce(text) {
+  document.getElementById("announcements").textContent = text;
+}
+
+// Choosing
+
+function showChosen() {
+  const form = list();
+  const bulk = form?.querySelector("[data-bulk]");
+  if (!bulk) return;
+  const all = boxes();
+  const chosen = all.filter((box) => box.checked).length;
+  const everything = form.querySelector("[data-all]");
+  if (chosen < all.length) everything.value = "";
+  const count = everything.value ? Number(form.dataset.matching) : chosen;
+  bulk.querySelector("[data-chosen]").textContent = count.toLocaleString();
+  const chooseAll = bulk.querySelector("[data-choose-everything]");
+  if (chooseAll) chooseAll.hidden = Boolean(everything.value);
+  const what = count === 1 ? "this monitor" : `these ${count.toLocaleString()} monitors`;
+  bulk.querySelector("[data-delete]").dataset.confirm = `Delete ${what} with all that was recorded? Nobody can undo it.`;
+  const head = form.querySelector("[data-pick-all]");
+  head.checked = chosen > 0 && chosen === all.length;
+  head.indeterminate = chosen > 0 && chosen < all.length;
+}
+
+function chooseShown(chosen) {
+  for (const box of boxes()) box.checked = chosen;
+}
+
+let last;
+
+document.addEventListener("click", (event) => {
+  const box = event.target.closest("tbody input[name=monitor]");
+  if (box) {
+    // With Shift: all from the one before to this one.
+    const all = boxes();
+    const [from, to] = [all.indexOf(last), all.indexOf(box)].sort((a, b) => a - b);
+    if (event.shiftKey && from >= 0) for (const each of all.slice(from, to + 1)) each.checked = box.checked;
+    last = box;
+    showChosen();
+  } else if (event.target.closest("[data-choose-everything]")) {
+    chooseShown(true);
+    list().querySelector("[data-all]").value = "1";
+    showChosen();
+  } else if (event.target.closest("[data-reload]")) {
+    reload();
+  }
+});
+
+document.addEventListener("change", (event) => {
+  if (!event.target.matches("[data-pick-all]")) return;
+  chooseShown(event.target.checked);
+  showChosen();
+});
+
+// All in one field: a form of more than a thousand fields is refused.
+document.addEventListener("formdata", (event) => {
+  if (event.target.id !== "list") return;
+  const chosen = event.formData.getAll("monitor");
+  event.formData.delete("monitor");
+  if (chosen.length && !event.formData.get("all")) event.formData.set("monitor", chosen.join(","));
+});
+
+// Keeping it fresh
+
+const visible = new Set();
+const watcher = new IntersectionObserver(
+  (entries) => {
+    for (const { target, isIntersecting } of entries) {
+      if (isIntersecting) visible.add(target);
+      else visible.delete(target);
+    }
+  },
+  { rootMargin: "200px" },
+);
+
+function watch() {
+  visible.clear();
+  watcher.disconnect();
+  for (const row of document.querySelectorAll("#list tr[data-version]")) watcher.observe(row);
+}
+
+function reload() {
+  const path = list().dataset.query;
+  window.htmx.ajax("GET", `${location.pathname}${path}`, { target: "#list", swap: "outerHTML" });
+}
+
+function inUse() {
+  const form = list();
+  return (
+    form.contains(document.activeElement) ||
+    form.querySelector("tbody input:checked") !== null ||
+    document.querySelectorAll("#list tr[data-version]").length > 100 ||
+    scrollY > 400
+  );
+}
+
+function replaceRow(fresh) {
+  const row = document.getElementById(fresh.id);
+  if (!row) return;
+  [...fresh.cells].forEach((cell, index) => {
+    const old = row.cells[index];
+    if (index > 0 && !old.contains(document.activeElement)) old.replaceWith(cell);
+  });
+  row.dataset.version = fresh.dataset.version;
+  localise(row);
+}
+
+function replaceSummary(fresh) {
+  const old = document.getElementById("summary");
+  const moved = old.dataset.order !== fresh.dataset.order;
+  document.title = fresh.dataset.title;
+  if (old.contains(document.activeElement)) {
+    old.dataset.content = fresh.dataset.content;
+    return;
+  }
+  old.replaceWith(fresh);
+  window.htmx.process(fresh);
+  if (!moved) return;
+  if (inUse()) document.querySelector("[data-stale]")?.removeAttribute("hidden");
+  else reload();
+}
+
+async function refresh() {
+  const form = list();
+  const summary = document.getElementById("summary");
+  if (document.hidden || !form || !summary) return;
+  const asked = new URLSearchParams(form.dataset.query);
+  asked.set("content", summary.dataset.content);
+  for (const row of [...visible].slice(0, 100)) asked.append("row", `${row.id}:${row.dataset.version}`);
+  const answer = await fetch(`${form.dataset.live}?${asked}`, { headers: { Accept: "text/html" } });
+  if (answer.status !== 200 || answer.redirected) return;
+  const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+  for (const row of fresh.querySelectorAll("tr[data-version]")) replaceRow(row);
+  replaceSummary(fresh.getElementById("summary"));
+}
+
+setInterval(() => refresh().catch(() => {}), EVERY); // without an answer the next one will do
+document.addEventListener("visibilitychange", () => refresh().catch(() => {}));
+
+// What htmx puts in
+
+document.addEventListener("htmx:afterSettle", (event) => {
+  const form = list();
+  if (!form) return;
+  watch();
+  showChosen();
+  if (event.target.id !== "list") return;
+  const state = document.querySelector("[data-filters] input[name=state]");
+  if (state) state.value = new URLSearchParams(form.dataset.query).get("state") ?? "";
+  announce(`${Number(form.dataset.matching).toLocaleString()} monitors`);
+});
+
+if (list()) {
+  watch();
+  showChosen();
+}

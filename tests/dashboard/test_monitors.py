@@ -1,0 +1,368 @@
+"""The pages of monitors: what they show, in how many queries, and what they do."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from html import unescape
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from pytest_django.fixtures import Settings
+
+from accounts.models import User
+from checks.models import CheckResult
+from checks.spec import Verdict
+from core.clock import utc_now
+from monitors.drafts import Draft
+from monitors.models import Monitor, MonitorState, StatusChange, draft_columns
+from monitors.services import mute_monitor, update_monitor
+from projects.access import Caller
+from tests.makers import make_channel, make_monitor, make_plan, make_project, make_user
+
+HOSTILE = "<script>alert('x')</script>\"&"
+MOST_QUERIES = 20
+
+
+def page(web: Client, path: str, **headers: str) -> str:
+    answer = web.get(path, headers=headers)
+    assert answer.status_code == 200, answer.status_code
+    return answer.content.decode()
+
+
+def names(html: str) -> list[str]:
+    """Of the monitors in the list, in its order."""
+    return [unescape(name) for name in re.findall(r'<a class="name truncate" href="[^"]*">([^<]*)</a>', html)]
+
+
+def act(web: Client, action: str, **fields: Any) -> Any:
+    return web.post("/monitors/actions", {"action": action, **fields}, follow=True)
+
+
+@pytest.fixture
+def shown(user: User) -> dict[str, Monitor]:
+    """One in every state, made in an order that is none of those asked for."""
+    now = utc_now() - timedelta(hours=1)
+    shop = make_project(user, name="Shop")
+    made = {
+        "Up": make_monitor(user, name="Up", first=Verdict.UP, now=now, url="http://127.0.0.1:9/needle"),
+        "Down": make_monitor(user, name="Down", first=Verdict.DOWN, now=now, fail_threshold=1),
+        "Waiting": make_monitor(user, name="Waiting", now=now, type="heartbeat", url=""),
+        "Paused": make_monitor(user, name="Paused", first=Verdict.UP, now=now, project_id=shop.public_id),
+        "Slow": make_monitor(user, name="Slow", first=Verdict.SLOW, now=now, project_id=shop.public_id),
+    }
+    update_monitor(Caller(user), made["Paused"].public_id, {"enabled": False}, now=utc_now())
+    mute_monitor(Caller(user), made["Slow"].public_id, minutes=30, now=utc_now())
+    for name, latency in (("Up", 30), ("Slow", 900), ("Paused", 50)):
+        MonitorState.objects.filter(pk=made[name].pk).update(last_latency_ms=latency)
+    return made
+
+
+def test_nothing_yet_leads_on(web: Client) -> None:
+    html = page(web, "/monitors")
+    assert "/monitors/new" in html
+    assert "/connectors" in html
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("", ["Down", "Slow", "Waiting", "Up", "Paused"]),
+        ("?sort=name", ["Down", "Paused", "Slow", "Up", "Waiting"]),
+        ("?sort=latency", ["Slow", "Paused", "Up", "Down", "Waiting"]),
+        ("?sort=uptime", ["Down", "Paused", "Slow", "Up", "Waiting"]),
+        ("?state=down", ["Down"]),
+        ("?state=paused", ["Paused"]),
+        ("?state=muted", ["Slow"]),
+        ("?state=pending", ["Waiting"]),
+        ("?type=heartbeat", ["Waiting"]),
+        ("?project=none", ["Down", "Waiting", "Up"]),
+        ("?search=NEEDLE", ["Up"]),
+        ("?search=pau", ["Paused"]),
+        ("?search=100%25", []),
+        ("?grouped=1", ["Slow", "Paused", "Down", "Waiting", "Up"]),
+        ("?grouped=1&sort=uptime", ["Paused", "Slow", "Down", "Up", "Waiting"]),
+        # What makes no sense is left out.
+        ("?state=odd&sort=odd&type=odd&page=odd&project=%00", ["Down", "Slow", "Waiting", "Up", "Paused"]),
+        ("?search=a%00b", []),
+        ("?project=prj_none_of_mine", []),
+        ("?page=99999", []),
+    ],
+)
+def test_lists_what_is_asked_for(
+    web: Client, shown: dict[str, Monitor], query: str, expected: list[str]
+) -> None:
+    assert names(page(web, f"/monitors{query}")) == expected
+
+
+def test_counts_the_states_and_says_in_the_title_what_is_down(web: Client, shown: dict[str, Monitor]) -> None:
+    html = page(web, "/monitors")
+    assert "<title>1 down · Monitors · Pulsekeeper</title>" in html
+    counts = dict(re.findall(r'id="facet-(\w+)".*?<span class="number">(\d+)</span>', html, re.DOTALL))
+    assert counts == {
+        "all": "5",
+        "down": "1",
+        "slow": "1",
+        "pending": "1",
+        "up": "1",
+        "paused": "1",
+        "muted": "1",
+    }
+
+
+def test_htmx_gets_the_list_alone_and_its_address(web: Client, shown: dict[str, Monitor]) -> None:
+    answer = web.get("/monitors?search=up&state=&sort=state", headers={"HX-Request": "true"})
+    assert answer.headers["HX-Push-Url"] == "/monitors?search=up"
+    assert "<html" not in answer.content.decode()
+    restored = web.get("/monitors", headers={"HX-Request": "true", "HX-History-Restore-Request": "true"})
+    assert "<html" in restored.content.decode()
+
+
+def test_long_lists_come_in_pages_that_miss_and_repeat_nothing(web: Client, user: User) -> None:
+    make_many(user, 205)
+    seen: list[str] = []
+    for number in (1, 2, 3):
+        for headers in ({}, {"HX-Request": "true"}):
+            found = names(page(web, f"/monitors?sort=name&page={number}", **headers))
+        seen += found
+    assert seen == sorted(seen)
+    assert len(set(seen)) == 205
+    by_uptime = [names(page(web, f"/monitors?sort=uptime&page={number}")) for number in (1, 2, 3)]
+    assert [len(found) for found in by_uptime] == [100, 100, 5]
+    assert len({name for found in by_uptime for name in found}) == 205
+
+
+def test_the_number_of_queries_does_not_grow_with_the_list(web: Client, user: User) -> None:
+    project = make_project(user)
+    make_many(user, 3, project_id=project.pk)
+    few = queries(web, "/monitors?grouped=1&sort=uptime")
+    make_many(user, 60, project_id=project.pk)
+    assert queries(web, "/monitors?grouped=1&sort=uptime") == few <= MOST_QUERIES
+
+
+def test_says_only_what_changed(web: Client, shown: dict[str, Monitor]) -> None:
+    html = page(web, "/monitors")
+    content = re.search(r'data-content="(\w+)"', html)
+    assert content is not None
+    rows = re.findall(r'<tr id="(\w+)" data-version="(\w+)">', html)
+    query = "&".join(f"row={public_id}:{version}" for public_id, version in rows)
+    assert web.get(f"/monitors/live?content={content[1]}&{query}").status_code == 204
+
+    MonitorState.objects.filter(pk=shown["Up"].pk).update(last_latency_ms=77)
+    answer = page(web, f"/monitors/live?content={content[1]}&{query}&row=%00:1&row=odd")
+    assert names(answer) == ["Up"]
+    assert "77 ms" in answer
+
+
+@pytest.mark.parametrize(
+    ("action", "holds"),
+    [
+        ("pause", lambda m: not m.enabled),
+        ("mute:60", lambda m: m.muted_until is not None),
+        ("move:", lambda m: m.project is None),
+    ],
+)
+def test_does_it_to_all_that_are_chosen(web: Client, user: User, action: str, holds: Any) -> None:
+    project = make_project(user)
+    monitors = [make_monitor(user, project_id=project.public_id) for _ in range(3)]
+    chosen = ",".join(monitor.public_id for monitor in monitors[:2])
+    answer = act(web, action, monitor=chosen, next="/monitors?sort=name")
+    assert answer.redirect_chain == [("/monitors?sort=name", 302)]
+    assert "2 monitors" in answer.content.decode()
+    assert [holds(m) for m in Monitor.objects.select_related("project").order_by("pk")] == [True, True, False]
+
+
+def test_undoes_it_and_deletes(web: Client, user: User) -> None:
+    monitor = make_monitor(user)
+    project = make_project(user, name="Till")
+    for action in ("pause", "resume", "mute:30", "unmute", f"move:{project.public_id}"):
+        act(web, action, monitor=monitor.public_id)
+    monitor.refresh_from_db()
+    assert (monitor.enabled, monitor.muted_until, monitor.project) == (True, None, project)
+    assert "Deleted 1 monitor." in act(web, "delete", monitor=monitor.public_id).content.decode()
+    assert not Monitor.objects.exists()
+
+
+def test_all_is_all_that_the_list_names_also_beyond_its_page(web: Client, user: User) -> None:
+    make_many(user, 120, name="Shop")
+    make_many(user, 2, name="Other")
+    act(web, "delete", all="1", search="shop", monitor="")
+    assert set(Monitor.objects.values_list("name", flat=True)) == {"Other 0000", "Other 0001"}
+
+
+def test_tells_what_could_not_be_done(web: Client, user: User) -> None:
+    small = make_user()
+    small.plan = make_plan(monitor_limit=1)
+    small.save(update_fields=["plan"])
+    full = make_project(small, admin=user)
+    chosen = [make_monitor(user).public_id for _ in range(2)]
+    html = act(web, f"move:{full.public_id}", monitor=chosen).content.decode()
+    assert "Moved 1 monitor." in html
+    assert "1 monitor left as before" in html
+    assert Monitor.objects.filter(project=full).count() == 1
+
+
+@pytest.mark.parametrize(
+    "action", ["", "explode", "mute:7", "mute:", "move:%00", "move:a b", "pause:1:2", "move:\0"]
+)
+def test_unknown_actions_do_nothing(web: Client, user: User, action: str) -> None:
+    monitor = make_monitor(user)
+    before = Monitor.objects.values().get()
+    answer = act(web, action, monitor=monitor.public_id)
+    assert answer.status_code in (200, 422)
+    assert Monitor.objects.values().get() == before or action == "pause:1:2"
+
+
+@pytest.mark.parametrize(
+    "back", ["https://elsewhere.example/", "//elsewhere.example/", "javascript:alert(1)"]
+)
+def test_goes_back_to_no_other_site(web: Client, user: User, back: str) -> None:
+    monitor = make_monitor(user)
+    assert act(web, "pause", monitor=monitor.public_id, next=back).redirect_chain == [("/monitors", 302)]
+
+
+@pytest.mark.parametrize("action", ["pause", "mute:30", "move:", "delete"])
+def test_what_is_somebody_elses_is_not_there(web: Client, action: str) -> None:
+    theirs = make_monitor(make_user(), first=Verdict.UP)
+    before = Monitor.objects.values().get()
+    for path in ("", "/live", "/latency"):
+        assert web.get(f"/monitors/{theirs.public_id}{path}").status_code == 404
+    html = act(web, action, monitor=theirs.public_id).content.decode()
+    assert "not there any more" in html
+    assert Monitor.objects.values().get() == before
+    act(web, action, all="1")
+    assert Monitor.objects.values().get() == before
+    assert theirs.public_id not in page(web, f"/monitors/live?row={theirs.public_id}:1")
+
+
+def test_nothing_is_shown_to_those_who_are_not_signed_in(
+    client: Client, user: User, settings: Settings
+) -> None:
+    settings.LOGIN_URL = "/account/login/"
+    monitor = make_monitor(user)
+    paths = [
+        "/monitors",
+        "/monitors/live",
+        f"/monitors/{monitor.public_id}",
+        f"/monitors/{monitor.public_id}/live",
+    ]
+    for path in paths:
+        assert client.get(path).url.startswith("/account/login/")  # type: ignore[attr-defined]
+    assert (
+        client.post("/monitors/actions", {"action": "delete", "monitor": monitor.public_id}).status_code
+        == 302
+    )
+    assert Monitor.objects.exists()
+
+
+def test_hostile_texts_are_texts(web: Client, user: User) -> None:
+    project = make_project(user, name=HOSTILE)
+    now = utc_now()
+    monitor = make_monitor(
+        user, name=HOSTILE, url=f"http://127.0.0.1:9/?{HOSTILE.replace(' ', '')}", project_id=project.public_id,
+        now=now, first=Verdict.UP, type="keyword", request_headers=[{"name": "X-Key", "value": "s3cret-value"}],
+        content_rules=[{"type": "text_contains", "value": HOSTILE}],
+    )  # fmt: skip
+    make_channel(user, name=HOSTILE)
+    CheckResult.objects.create(
+        monitor_id=monitor.pk, claim=9, checked_at=now, verdict="down", reason_code="http_failure", detail=HOSTILE,
+        evidence={"body": HOSTILE, "status_line": HOSTILE, "headers": [["server", HOSTILE]]},
+    )  # fmt: skip
+    for path in ("/monitors?grouped=1", f"/monitors/{monitor.public_id}", f"/monitors?search={HOSTILE}"):
+        html = page(web, path)
+        assert "<script>alert" not in html
+        assert "&lt;script&gt;alert" in html
+        assert "s3cret-value" not in html
+
+
+def test_the_page_of_a_monitor_tells_what_is_known_of_it(web: Client, user: User) -> None:
+    now = utc_now()
+    monitor = make_monitor(
+        user, name="Till", first=Verdict.DOWN, fail_threshold=1, now=now - timedelta(minutes=5), method="POST",
+        request_body="it's", request_headers=[{"name": "X-Key", "value": "s3cret-value"}],
+    )  # fmt: skip
+    MonitorState.objects.filter(pk=monitor.pk).update(cert_expires_at=now + timedelta(days=9, hours=1))
+    make_channel(user, name="On call")
+    html = page(web, f"/monitors/{monitor.public_id}")
+    assert "Answered 500." in html
+    assert "9 days left" in html
+    assert "On call" in html
+    assert "--header &#x27;X-Key: VALUE&#x27;" in html
+    assert "--data-raw" in html
+    assert "s3cret-value" not in html
+
+
+def test_a_heartbeat_shows_how_to_ping_it(web: Client, user: User) -> None:
+    monitor = make_monitor(user, type="heartbeat", url="", interval_sec=3600)
+    html = page(web, f"/monitors/{monitor.public_id}")
+    assert html.count(f"/v1/heartbeats/{monitor.public_id}/ping") >= 4
+    assert "data-latency" not in html
+
+
+def test_the_page_of_a_monitor_takes_few_queries(web: Client, user: User) -> None:
+    monitor = make_monitor(user, first=Verdict.UP, now=utc_now() - timedelta(days=3))
+    make_channel(user)
+    fill(monitor, 500)
+    path = f"/monitors/{monitor.public_id}"
+    assert queries(web, path) <= MOST_QUERIES
+    seen = re.search(r"/live\?seen=(\w+)", page(web, path))
+    assert seen is not None
+    assert web.get(f"{path}/live?seen={seen[1]}").status_code == 204
+    MonitorState.objects.filter(pk=monitor.pk).update(last_checked_at=utc_now())
+    answer = page(web, f"{path}/live?seen={seen[1]}")
+    assert "<html" not in answer
+    assert answer.count('hx-swap-oob="true"') == 4
+
+
+def test_the_chart_has_bounded_points_and_the_outages(web: Client, user: User) -> None:
+    monitor = make_monitor(user, now=utc_now() - timedelta(days=3))
+    fill(monitor, 1_000)
+    for name in ("1h", "24h", "7d", "30d", "90d"):
+        answer = web.get(f"/monitors/{monitor.public_id}/latency?range={name}").json()
+        assert 1 <= len(answer["x"]) <= 500
+        assert answer["x"] == sorted(answer["x"])
+        assert all(len(line) == len(answer["x"]) for line in answer["lines"].values())
+    exact = web.get(f"/monitors/{monitor.public_id}/latency?range=24h").json()["whole"]
+    assert (exact["p50"], exact["p95"], exact["p99"]) == (50, 95, 99)
+    assert web.get(f"/monitors/{monitor.public_id}/latency?range=2y").status_code == 404
+
+
+def make_many(user: User, count: int, *, name: str = "Monitor", project_id: int | None = None) -> None:
+    now = utc_now()
+    columns = draft_columns(Draft(interval_sec=60, url="http://127.0.0.1:9/"))
+    made = Monitor.objects.bulk_create(
+        Monitor(
+            owner=user, created_at=now, project_id=project_id, **columns | {"name": f"{name} {number:04}"}
+        )
+        for number in range(count)
+    )
+    MonitorState.objects.bulk_create(
+        MonitorState(monitor=monitor, status="up", status_since=now) for monitor in made
+    )
+    StatusChange.objects.bulk_create(
+        StatusChange(monitor=monitor, at=now - timedelta(hours=2), before="up", after="down")
+        for monitor in made
+    )
+
+
+def fill(monitor: Monitor, count: int) -> None:
+    """A check a minute until now, whose latencies are 1 to 100 ms in turn."""
+    now = utc_now()
+    CheckResult.objects.bulk_create(
+        CheckResult(
+            monitor_id=monitor.pk, claim=number, checked_at=now - timedelta(minutes=number), verdict="up",
+            latency_ms=number % 100 + 1, connect_ms=1, ttfb_ms=1, http_status=200,
+        )
+        for number in range(1, count + 1)
+    )  # fmt: skip
+
+
+def queries(web: Client, path: str) -> int:
+    with CaptureQueriesContext(
+        connection,
+    ) as found:
+        page(web, path)
+    return len(found)
