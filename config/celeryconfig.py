@@ -58,6 +58,12 @@ beat_schedule = {
     "alerts": {"task": "alerts.tasks.tick", "schedule": 1.0, "options": {"expires": 5}},
     "remind": {"task": "alerts.tasks.remind", "schedule": 60.0, "options": {"expires": 50}},
     "forget-deliveries": {"task": "alerts.tasks.sweep", "schedule": 3600.0, "options": {"expires": 3000}},
+    "status-mails": {"task": "statuspages.tasks.tick", "schedule": 5.0, "options": {"expires": 5}},
+    "forget-subscribers": {
+        "task": "statuspages.tasks.sweep",
+        "schedule": 3600.0,
+        "options": {"expires": 3000},
+    },
     # By the clock on the wall: an interval of an hour never ends where beat is restarted more often.
     "keep-partitions": {
         "task": "checks.tasks.keep_partitions",

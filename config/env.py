@@ -195,6 +195,12 @@ class Env(BaseSettings):
         description="Comma-separated CIDRs that may read `/metrics`; to all others it is 404. A reverse proxy in "
         "front of it must be named in `TRUSTED_PROXIES`.",
     )
+    status_page_domains: CommaSeparated = Field(
+        default=(),
+        description="Comma-separated host names that people may give their status pages, `.example.com` for all below "
+        "it, `*` for any. Such a host serves its page and nothing else (`docs/status-pages.md`). Without it pages have "
+        "no domains of their own.",
+    )
     results_kept_days: int = Field(
         default=14,
         ge=2,
@@ -245,7 +251,9 @@ class Env(BaseSettings):
             mail_settings(value)
         return value
 
-    @field_validator("encryption_keys", "allowed_hosts", "dns_servers", "connectors", mode="before")
+    @field_validator(
+        "encryption_keys", "allowed_hosts", "dns_servers", "connectors", "status_page_domains", mode="before"
+    )
     @classmethod
     def _split(cls, value: object) -> object:
         if isinstance(value, str):

@@ -19,6 +19,7 @@ from config.openapi_examples import ERRORS, OPERATION_ERRORS, REQUESTS, RESPONSE
 from incidents.models import Incident, IncidentEvent
 from incidents.windows import SCOPES
 from monitors import drafts
+from statuspages.models import NoteUpdate, StatusPage
 
 # What `ENUM_NAME_OVERRIDES` of the settings points at: a name is found by exactly these values.
 MONITOR_STATUSES = [verdict.value for verdict in Verdict]
@@ -40,6 +41,8 @@ INCIDENT_STATUSES = ["open", "resolved"]
 RESOLUTIONS = Incident.Resolution.values
 EVENT_TYPES = IncidentEvent.Type.values
 WINDOW_SCOPES = list(SCOPES)
+PAGE_THEMES = StatusPage.Theme.values
+NOTE_STATUSES = NoteUpdate.Status.values
 
 TAGS = {
     "monitors": ("Monitors", "What is checked, how, and how it stands."),
@@ -47,6 +50,7 @@ TAGS = {
     "alert-channels": ("Alert channels", "Where alerts go, and what went there."),
     "incidents": ("Incidents", "What went wrong, and what happened about it."),
     "maintenance-windows": ("Maintenance windows", "When alerts are held back."),
+    "status-pages": ("Status pages", "What the public may see, and what is told there."),
     "connectors": ("Connectors", "Accounts at other providers, whose projects become monitors."),
     "projects": ("Projects", "Groups of monitors, and the people who share them."),
     "tokens": ("Tokens", "Access tokens, each for one project."),
@@ -55,6 +59,7 @@ TAGS = {
 }
 
 DESCRIPTIONS = {
+    "Badge": "Where a monitor's badges are.",
     "Channel": "Where alerts go. Addresses and secrets are stored encrypted and never returned.",
     "ChannelInput": "An alert channel to create: with `address`, `url` or `apprise_url`, as its kind asks.",
     "ChannelPatch": "The fields to change. Read-only fields of a channel are ignored.",
@@ -79,9 +84,21 @@ DESCRIPTIONS = {
     "Monitor": "A monitor as it is configured and as it stands.",
     "MonitorInput": "A monitor to create or to test.",
     "MonitorPatch": "The fields to change. Read-only fields of a Monitor are ignored.",
+    "Note": "What is told of an incident on a status page.",
+    "NoteInput": "A note to write, with its first update.",
+    "NoteUpdate": "One update of a note.",
+    "NoteUpdateInput": "An update to add to a note.",
+    "PageGroup": "Monitors under a heading.",
+    "PageGroupInput": "Monitors under a heading.",
+    "PageInput": "A status page to create.",
+    "PageMonitor": "A monitor on a page.",
+    "PageMonitorInput": "A monitor to show.",
+    "PagePatch": "The fields to change. Read-only fields of a page are ignored.",
     "Redirect": "A redirect that was followed.",
     "ResponseHeader": "A header of the response.",
     "Session": "Somebody who signed in to the API, for 14 days.",
+    "StatusPage": "A page that shows how monitors stand. Its password is never returned.",
+    "Subscriber": "Somebody who is told of a page's news by e-mail.",
     "Token": "A project token; its plaintext is shown at creation alone.",
     "UptimeDay": "One day of UTC.",
     "Window": "A maintenance window, and its occurrence that is on or comes next.",

@@ -222,6 +222,42 @@ _WINDOW = _WINDOW_INPUT | {
     "next_ends_at": NOW - 34_200_000 + 7 * DAY,
     "created_at": NOW - DAY,
 }
+_PAGE_INPUT: dict[str, Any] = {
+    "project_id": PROJECT_ID,
+    "name": "Shop status",
+    "slug": "shop",
+    "description": "How the shop and its services are.",
+    "theme": "auto",
+    "accent": "#5b6ee1",
+    "groups": [{"name": "Shop", "monitors": [{"monitor_id": MONITOR_ID, "name": "Website"}]}],
+}
+_PAGE = _PAGE_INPUT | {
+    "id": "stp_q4n7zx2kd5wb3mrv6ythp2cfea",
+    "url": "https://pulsekeeper.example/status/shop",
+    "published": True,
+    "protected": False,
+    "custom_domain": None,
+    "show_window_names": False,
+    "has_logo": False,
+    "created_at": NOW,
+}
+_UPDATE = {"status": "identified", "text": "The database was out of space; we are adding some."}
+_NOTE_INPUT = _UPDATE | {"title": "Orders are late"}
+_NOTE = {
+    "id": "stn_w2b7zx5kq4nd3mrv6ythp2cfea",
+    "title": "Orders are late",
+    "incident_id": None,
+    "created_at": NOW,
+    "resolved_at": None,
+    "updates": [_UPDATE | {"id": "stu_m4n7zx2kq5wd3brv6ythp2cfea", "at": NOW}],
+}
+_BADGE = {
+    "key": "bdg_c4n7zx2kq5wd3mrv6ythp2bfea",
+    "urls": {
+        name: f"https://pulsekeeper.example/badge/bdg_c4n7zx2kq5wd3mrv6ythp2bfea/{name}.svg"
+        for name in ("status", "uptime-24h", "uptime-7d", "uptime-30d", "uptime-90d", "latency")
+    },
+}
 _OK = {"ok": True}
 
 _CONNECTOR = {
@@ -261,6 +297,11 @@ REQUESTS: dict[str, Any] = {
     "comment_incident": {"text": "The provider works on it."},
     "create_maintenance_window": _WINDOW_INPUT,
     "update_maintenance_window": {"name": "Updates on Sundays"},
+    "create_status_page": _PAGE_INPUT,
+    "update_status_page": {"description": "How the shop is."},
+    "set_status_page_logo": {"image": "iVBORw0KGgoAAAANSUhEUg=="},
+    "write_status_page_note": _NOTE_INPUT,
+    "update_status_page_note": _UPDATE,
     "import_connector_projects": {
         "external_refs": ["prj_QmXy5kV2", "prj_Rn81bTz7", "prj_gone"],
         "project_id": PROJECT_ID,
@@ -327,6 +368,25 @@ RESPONSES: dict[str, Any] = {
     "get_maintenance_window": _WINDOW,
     "update_maintenance_window": _WINDOW | {"name": "Updates on Sundays"},
     "delete_maintenance_window": _OK,
+    "list_status_pages": [_PAGE],
+    "create_status_page": _PAGE,
+    "get_status_page": _PAGE,
+    "update_status_page": _PAGE | {"description": "How the shop is."},
+    "delete_status_page": _OK,
+    "set_status_page_logo": _PAGE | {"has_logo": True},
+    "remove_status_page_logo": _OK,
+    "list_status_page_notes": [_NOTE],
+    "write_status_page_note": _NOTE,
+    "get_status_page_note": _NOTE,
+    "delete_status_page_note": _OK,
+    "update_status_page_note": _NOTE,
+    "list_status_page_subscribers": [
+        {"id": "sub_n4b7zx2kq5wd3mrv6ythp2cfea", "hint": "a…@shop.example", "confirmed_at": NOW}
+    ],
+    "remove_status_page_subscriber": _OK,
+    "get_monitor_badge": _BADGE,
+    "give_monitor_badge": _BADGE,
+    "take_monitor_badge": _OK,
     "list_connectors": [_CONNECTOR],
     "start_connector": {"authorize_url": "https://vercel.com/integrations/pulsekeeper/new?state=q4zt…"},
     "list_connector_projects": {
@@ -459,6 +519,19 @@ OPERATION_ERRORS: dict[tuple[str, str], dict[str, Any]] = {
     ("create_maintenance_window", "422"): {
         "error": "validation_error",
         "reason": "rrule: never ends; give UNTIL, at most 10 years after starts_at, or COUNT.",
+    },
+    ("create_status_page", "403"): {
+        "error": "status_page_limit",
+        "reason": "The number of status pages of an account is reached.",
+        "limit": 50,
+    },
+    ("create_status_page", "422"): {
+        "error": "validation_error",
+        "reason": "slug: is taken by another status page.",
+    },
+    ("update_status_page_note", "409"): {
+        "error": "note_resolved",
+        "reason": "The note is resolved already; write another.",
     },
     ("acknowledge_incident", "409"): {
         "error": "incident_resolved",

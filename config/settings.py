@@ -68,6 +68,7 @@ CONNECTORS = connectors_of(ENV.connectors)
 BASE_URL = ENV.base_url.rstrip("/")
 STAGING_URL = ENV.staging_url.rstrip("/")
 TRUSTED_PROXIES = ENV.trusted_proxies
+STATUS_PAGE_DOMAINS = [domain.lower() for domain in ENV.status_page_domains]
 METRICS_ALLOWED = ENV.metrics_allowed
 
 # Scope: at most so many requests in so many seconds. `core.throttles` says whose requests are counted together.
@@ -82,6 +83,10 @@ THROTTLES = {
     "connector-callback": (60, 60),
     "invite": (30, 3600),
     "test-channel": (30, 600),
+    "status-subscribe": (20, 3600),
+    "status-subscribe-address": (5, 3600),
+    "status-password": (10, 900),
+    "status-links": (60, 60),
     "pings": (3000, 60),
     "requests": (1200, 60),
 }
@@ -110,6 +115,7 @@ INSTALLED_APPS = [
     "connectors",
     "incidents",
     "alerts",
+    "statuspages",
     "dashboard",
     "rest_framework",
     "drf_spectacular",
@@ -134,6 +140,7 @@ MIDDLEWARE = [
     # For every request: security headers, and the check of the Host header.
     "django.middleware.security.SecurityMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "config.middleware.status_pages_first",
     "django.middleware.common.CommonMiddleware",
     "config.middleware.pings_first",
     "whitenoise.middleware.WhiteNoiseMiddleware",
@@ -273,6 +280,8 @@ SPECTACULAR_SETTINGS = {
         "IncidentResolution": "config.openapi.RESOLUTIONS",
         "IncidentEventType": "config.openapi.EVENT_TYPES",
         "WindowScope": "config.openapi.WINDOW_SCOPES",
+        "PageTheme": "config.openapi.PAGE_THEMES",
+        "NoteStatus": "config.openapi.NOTE_STATUSES",
     },
 }
 
@@ -295,6 +304,7 @@ LOGGING = {
             "connectors",
             "incidents",
             "alerts",
+            "statuspages",
             "dashboard",
         )
     }

@@ -35,6 +35,7 @@ urlpatterns = [
     path("v1/", include("connectors.urls")),
     path("v1/", include("alerts.urls")),
     path("v1/", include("incidents.urls")),
+    path("v1/", include("statuspages.urls")),
     re_path(r"^v1(/.*)?$", UnknownRoute.as_view()),
 ]
 

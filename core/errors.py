@@ -189,3 +189,15 @@ class NotDead(ApiError):
     status = 409
     code = "not_dead"
     reason = "Only a dead delivery can be replayed; this one was sent, or is still tried."
+
+
+class StatusPageLimit(ApiError):
+    status = 403
+    code = "status_page_limit"
+    reason = "The number of status pages of an account is reached."
+
+
+class NoteResolved(ApiError):
+    status = 409
+    code = "note_resolved"
+    reason = "The note is resolved already; write another."

@@ -59,3 +59,23 @@ def channel_id() -> str:
 
 def delivery_id() -> str:
     return new_id("dlv")
+
+
+def status_page_id() -> str:
+    return new_id("stp")
+
+
+def page_note_id() -> str:
+    return new_id("stn")
+
+
+def note_update_id() -> str:
+    return new_id("stu")
+
+
+def subscriber_id() -> str:
+    return new_id("sub")
+
+
+def badge_key() -> str:
+    return new_id("bdg")

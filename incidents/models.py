@@ -74,6 +74,7 @@ class Incident(models.Model):
             ),
         ]
         indexes: ClassVar = [
+            models.Index(fields=["monitor", "started_at"], name="incidents_of_monitor"),
             models.Index(fields=["id"], name="incident_open", condition=Q(resolved_at=None)),
             models.Index(
                 fields=["id"],

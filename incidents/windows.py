@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfoNotFoundError
 
 from django.db import transaction
-from django.db.models import Exists, OuterRef, Q
+from django.db.models import Exists, OuterRef, Prefetch, Q
 
 from accounts.models import User
 from core.errors import NotFound, ValidationFailed, WindowLimit
@@ -151,6 +152,61 @@ def covered(monitor_ids: Collection[int], now: datetime) -> set[int]:
         pk__in=monitor_ids,
     )
     return set(found.values_list("pk", flat=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Coming:
+    """An occurrence of a window, and those of the monitors asked about that it covers."""
+
+    name: str
+    starts_at: datetime
+    ends_at: datetime
+    monitor_ids: frozenset[int]
+
+
+def coming(monitors: Sequence[Monitor], *, now: datetime, until: datetime) -> list[Coming]:
+    """The occurrence that is on, or the next, of each window that covers any of these monitors before `until`.
+
+    By the same rules as `covered`; in three queries, however many monitors and windows.
+    """
+    by_id = {monitor.pk: monitor for monitor in monitors}
+    projects = {monitor.project_id for monitor in monitors if monitor.project_id is not None}
+    chosen = MaintenanceWindow.monitors.through.objects.filter(monitor__in=by_id)
+    found = (
+        MaintenanceWindow.objects.filter(current_ends_at__isnull=False, current_starts_at__lt=until)
+        .filter(
+            Q(all_monitors=True, project__in=projects)
+            | Q(all_monitors=True, project=None, owner__in={monitor.owner_id for monitor in monitors})
+            | Q(all_monitors=False, pk__in=chosen.values("maintenancewindow"))
+        )
+        .prefetch_related(Prefetch("monitors", Monitor.objects.filter(pk__in=by_id).only("pk")))
+    )
+    windows = list(found)
+    # A person's window reaches no further than the person.
+    owners = {window.owner_id for window in windows if window.project_id is None and not window.all_monitors}
+    places = set(
+        Membership.objects.filter(user__in=owners, project__in=projects).values_list("user", "project")
+        if owners and projects
+        else ()
+    )
+
+    def covers(window: MaintenanceWindow, monitor: Monitor) -> bool:
+        if window.project_id is not None:
+            return monitor.project_id == window.project_id
+        if monitor.owner_id == window.owner_id:
+            return True
+        return not window.all_monitors and (window.owner_id, monitor.project_id) in places
+
+    result = []
+    for window in windows:
+        occurrence = occurrence_of(window, now=now)
+        if occurrence is None or occurrence[0] >= until:
+            continue
+        candidates = monitors if window.all_monitors else [by_id[one.pk] for one in window.monitors.all()]
+        ids = frozenset(monitor.pk for monitor in candidates if covers(window, monitor))
+        if ids:
+            result.append(Coming(window.name, *occurrence, ids))
+    return sorted(result, key=lambda one: (one.starts_at, one.ends_at, one.name))
 
 
 def _roll_some(now: datetime) -> int:

@@ -21,6 +21,7 @@ FLOORS = (
     "connectors",
     "incidents",
     "alerts",
+    "statuspages",
     "dashboard",
 )
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from django.conf import settings
 from django.core.exceptions import ValidationError
-from django.core.mail import EmailMultiAlternatives, get_connection
+from django.core.mail import EmailMessage, EmailMultiAlternatives, get_connection
 from django.core.mail.backends.smtp import EmailBackend
 from django.core.validators import validate_email
 
@@ -32,7 +32,7 @@ def send(address: str, message: Message, *, key: str, now: datetime) -> Outcome:
         return Outcome(delivered=False, detail="The address is no valid one.", retry=False)
     domain = parseaddr(settings.DEFAULT_FROM_EMAIL)[1].rpartition("@")[2] or "pulsekeeper"
     thread = f"<thread.{message.thread}@{domain}>"
-    with _bounded_connection() as connection:
+    with bounded_connection() as connection:
         mail = EmailMultiAlternatives(
             message.subject.replace("=?", _NO_ENCODED_WORD),
             message.text,
@@ -47,25 +47,30 @@ def send(address: str, message: Message, *, key: str, now: datetime) -> Outcome:
             },
         )
         mail.attach_alternative(message.html, "text/html")
-        try:
-            mail.send()
-        except smtplib.SMTPRecipientsRefused as error:
-            code, said = next(iter(error.recipients.values()))
-            return Outcome(
-                delivered=False,
-                detail=f"The mail server refused the recipient: {code} {_text(said)}",
-                retry=code < 500,
-            )
-        except smtplib.SMTPResponseException as error:
-            return Outcome(
-                delivered=False,
-                detail=f"The mail server answered {error.smtp_code} {_text(error.smtp_error)}",
-            )
-        except (smtplib.SMTPException, OSError) as error:
-            return Outcome(
-                delivered=False,
-                detail=f"The mail server could not be used ({type(error).__name__}: {error})",
-            )
+        return send_mail(mail)
+
+
+def send_mail(mail: EmailMessage) -> Outcome:
+    """One try, over the mail's own connection."""
+    try:
+        mail.send()
+    except smtplib.SMTPRecipientsRefused as error:
+        code, said = next(iter(error.recipients.values()))
+        return Outcome(
+            delivered=False,
+            detail=f"The mail server refused the recipient: {code} {_text(said)}",
+            retry=code < 500,
+        )
+    except smtplib.SMTPResponseException as error:
+        return Outcome(
+            delivered=False,
+            detail=f"The mail server answered {error.smtp_code} {_text(error.smtp_error)}",
+        )
+    except (smtplib.SMTPException, OSError) as error:
+        return Outcome(
+            delivered=False,
+            detail=f"The mail server could not be used ({type(error).__name__}: {error})",
+        )
     return Outcome(delivered=True, detail="The mail server took the message.")
 
 
@@ -74,14 +79,14 @@ def _text(said: bytes | str) -> str:
 
 
 @contextlib.contextmanager
-def _bounded_connection() -> Iterator[Any]:
-    """The configured backend. An SMTP server's socket is shut at `TOTAL_SEC`: its timeout bounds each read alone."""
+def bounded_connection(total_sec: float = TOTAL_SEC) -> Iterator[Any]:
+    """The configured backend. An SMTP server's socket is shut after `total_sec`: its timeout bounds each read alone."""
     configured = get_connection()
     if not isinstance(configured, EmailBackend):
         yield configured
         return
     bounded = _BoundedBackend()
-    timer = threading.Timer(TOTAL_SEC, bounded.shut)
+    timer = threading.Timer(total_sec, bounded.shut)
     timer.daemon = True
     timer.start()
     try:

@@ -31,6 +31,7 @@ class JsonParser(BaseParser):
     """Strict JSON: no NaN, no lone surrogates, no NUL, no nesting that exhausts the stack."""
 
     media_type = "application/json"
+    max_bytes: int | None = None  # for the few bodies that may be larger than all others
 
     def parse(
         self,
@@ -38,7 +39,7 @@ class JsonParser(BaseParser):
         media_type: str | None = None,
         parser_context: Mapping[str, Any] | None = None,
     ) -> Any:
-        limit = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
+        limit = self.max_bytes or settings.DATA_UPLOAD_MAX_MEMORY_SIZE
         body = stream.read(limit + 1)
         if len(body) > limit:
             raise BodyTooLarge(limit=limit)

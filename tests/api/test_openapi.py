@@ -139,6 +139,10 @@ def test_every_field_of_what_is_answered_is_there() -> None:
         "Project",
         "ListedProject",
         "UptimeDay",
+        "StatusPage",
+        "Note",
+        "Subscriber",
+        "Badge",
     ):
         schema = DOCUMENT["components"]["schemas"][name]
         assert sorted(schema["required"]) == sorted(schema["properties"]), name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from base64 import b64encode
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -24,6 +25,8 @@ from monitors.check_ids import CheckIds
 from monitors.services import FIRST_CLAIM
 from projects.access import Caller
 from projects.models import Membership
+from statuspages.badges import give_badge
+from statuspages.notes import write_note
 from tests.api.client import Api
 from tests.makers import (
     NOON,
@@ -35,6 +38,7 @@ from tests.makers import (
     make_project,
     make_user,
 )
+from tests.statuspages.making import make_page, make_subscriber, picture
 from tokens.models import ProjectToken, Session
 from tokens.services import create_token
 
@@ -80,6 +84,23 @@ TABLE: dict[tuple[str, str], tuple[int, ...] | tuple[str, int]] = {
     ("GET",    "/v1/maintenance-windows/{window_id}"):     (200, 200, 200, 404, 200, 404),
     ("PATCH",  "/v1/maintenance-windows/{window_id}"):     (200, 200, 200, 404, 200, 404),
     ("DELETE", "/v1/maintenance-windows/{window_id}"):     (200, 200, 200, 404, 200, 404),
+    ("GET",    "/v1/status-pages"):                        (200, 200, 200, 200, 200, 200),
+    ("POST",   "/v1/status-pages"):                        (201, 201, 201, 422, 201, 422),
+    ("GET",    "/v1/status-pages/{page_id}"):              (200, 200, 200, 404, 200, 404),
+    ("PATCH",  "/v1/status-pages/{page_id}"):              (200, 200, 200, 404, 200, 404),
+    ("DELETE", "/v1/status-pages/{page_id}"):              (200, 200, 200, 404, 200, 404),
+    ("PUT",    "/v1/status-pages/{page_id}/logo"):         (200, 200, 200, 404, 200, 404),
+    ("DELETE", "/v1/status-pages/{page_id}/logo"):         (200, 200, 200, 404, 200, 404),
+    ("GET",    "/v1/status-pages/{page_id}/notes"):        (200, 200, 200, 404, 200, 404),
+    ("POST",   "/v1/status-pages/{page_id}/notes"):        (201, 201, 201, 404, 201, 404),
+    ("GET",    "/v1/status-pages/{page_id}/notes/{note_id}"):    (200, 200, 200, 404, 200, 404),
+    ("DELETE", "/v1/status-pages/{page_id}/notes/{note_id}"):    (200, 200, 200, 404, 200, 404),
+    ("POST",   "/v1/status-pages/{page_id}/notes/{note_id}/updates"): (201, 201, 201, 404, 201, 404),
+    ("GET",    "/v1/status-pages/{page_id}/subscribers"):  (200, 200, 200, 404, 200, 404),
+    ("DELETE", "/v1/status-pages/{page_id}/subscribers/{subscriber_id}"): (200, 200, 200, 404, 200, 404),
+    ("GET",    "/v1/monitors/{monitor_id}/badge"):         (200, 200, 200, 404, 200, 404),
+    ("PUT",    "/v1/monitors/{monitor_id}/badge"):         (200, 200, 200, 404, 200, 404),
+    ("DELETE", "/v1/monitors/{monitor_id}/badge"):         (200, 200, 200, 404, 200, 404),
     ("GET",    "/v1/connectors"):                          (200, 200, 200, 200, 403, 403),
     ("DELETE", "/v1/connectors/{provider}"):               (200, 404, 404, 404, 403, 403),
     ("POST",   "/v1/connectors/{provider}/oauth/start"):   (503, 503, 503, 503, 403, 403),  # allowed; no keys here
@@ -108,6 +129,9 @@ TABLE: dict[tuple[str, str], tuple[int, ...] | tuple[str, int]] = {
 
 SOON = to_ms(utc_now() + timedelta(days=1))
 WINDOW = {"name": "New", "starts_at": SOON, "ends_at": SOON + 60_000, "monitors": "all"}
+
+UPDATE = {"status": "investigating", "text": "New."}
+NOTE = UPDATE | {"title": "New"}
 
 CODES = {400: {"project_forbidden"}, 401: {"unauthorized"}, 404: {"not_found"}, 422: {"validation_error"}}
 CODES |= {403: {"forbidden", "session_required"}, 409: {"reconnect_required", "projects_shared"}}
@@ -142,6 +166,11 @@ class World:
             ("POST", "/v1/incidents/{incident_id}/comments"): {"text": "New."},
             ("POST", "/v1/maintenance-windows"): WINDOW | {"project_id": project_id},
             ("PATCH", "/v1/maintenance-windows/{window_id}"): {"name": "New"},
+            ("POST", "/v1/status-pages"): {"name": "New", "slug": "new-one", "project_id": project_id},
+            ("PATCH", "/v1/status-pages/{page_id}"): {"name": "New"},
+            ("PUT", "/v1/status-pages/{page_id}/logo"): {"image": b64encode(picture()).decode()},
+            ("POST", "/v1/status-pages/{page_id}/notes"): NOTE,
+            ("POST", "/v1/status-pages/{page_id}/notes/{note_id}/updates"): UPDATE,
             ("POST", "/v1/connectors/{provider}/import"): {"external_refs": ["prj_1"]},
             ("POST", "/v1/projects"): {"name": "New"},
             ("PATCH", "/v1/projects/{project_id}"): {"name": "New"},
@@ -184,7 +213,12 @@ def world(db: None) -> World:
     times = {"starts_at": from_ms(SOON), "ends_at": from_ms(SOON + 60_000)}
     window = create_window(Caller(owner), WINDOW | times | here, now=utc_now())
     make_connector(owner, revoked_at=utc_now())
+    page = make_page(owner, [monitor], **here)
+    give_badge(Caller(owner), monitor.public_id, now=utc_now())
     ids = {
+        "page_id": page.public_id,
+        "note_id": write_note(Caller(owner), page.public_id, NOTE, now=utc_now()).public_id,
+        "subscriber_id": make_subscriber(page).public_id,
         "provider": "vercel",
         "channel_id": channel.public_id,
         "delivery_id": make_delivery(channel, state=Delivery.State.DEAD).public_id,

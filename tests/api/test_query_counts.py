@@ -20,9 +20,13 @@ from incidents.windows import create_window
 from monitors.models import Monitor, MonitorState, SchedulerGap, StatusChange
 from projects.access import Caller
 from projects.models import Membership, Project
+from statuspages import pages
+from statuspages.models import StatusPage
+from statuspages.notes import write_note
 from tests.api.client import Api
 from tests.api.test_openapi import OPERATIONS
 from tests.makers import make_channel, make_connector, make_delivery, make_monitor, make_project, make_user
+from tests.statuspages.making import make_page, make_subscriber
 
 Fill = Callable[[User, Project, int], None]
 
@@ -81,6 +85,24 @@ def add_incidents(user: User, project: Project, count: int) -> None:
             incident.save()
 
 
+def add_pages(user: User, project: Project, count: int) -> None:
+    for _ in range(count):
+        make_page(user, [make_monitor(user), make_monitor(user)])
+
+
+def add_notes(user: User, project: Project, count: int) -> None:
+    page = StatusPage.objects.first() or make_page(user, [])
+    for _ in range(count):
+        note = {"title": "Late", "status": "investigating", "text": "Orders are late."}
+        write_note(Caller(user), page.public_id, note, now=utc_now())
+
+
+def add_subscribers(user: User, project: Project, count: int) -> None:
+    page = StatusPage.objects.first() or make_page(user, [])
+    for _ in range(count):
+        make_subscriber(page)
+
+
 def add_windows(user: User, project: Project, count: int) -> None:
     caller, now = Caller(user), utc_now()
     for _ in range(count):
@@ -112,6 +134,9 @@ LISTS: dict[str, tuple[str, int, Fill]] = {
     "list_alert_channel_deliveries": ("/v1/alert-channels/{channel}/deliveries", 5, add_deliveries),
     "list_incidents": ("/v1/incidents", 2, add_incidents),
     "list_maintenance_windows": ("/v1/maintenance-windows", 3, add_windows),
+    "list_status_pages": ("/v1/status-pages", 5, add_pages),
+    "list_status_page_notes": ("/v1/status-pages/{page}/notes", 6, add_notes),
+    "list_status_page_subscribers": ("/v1/status-pages/{page}/subscribers", 5, add_subscribers),
     "list_connectors": ("/v1/connectors", 2, add_connectors),
     "list_projects": ("/v1/projects", 2, add_projects),
     "list_members": ("/v1/projects/{project}/members", 4, add_members),
@@ -135,13 +160,16 @@ def test_as_many_queries_for_thirty_rows_as_for_one(
     api: Api, user: User, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(channels, "MAX_CHANNELS", 100)
+    monkeypatch.setattr(pages, "MAX_PAGES", 100)
     template, most, fill = LISTS[name]
     project = make_project(user)
 
     def queries() -> int:
         monitor = Monitor.objects.filter(name="first").first()
         channel = AlertChannel.objects.filter(name="first").first()
+        page = StatusPage.objects.first()
         path = template.format(
+            page=page.public_id if page else "",
             project=project.public_id,
             monitor=monitor.public_id if monitor else "",
             channel=channel.public_id if channel else "",

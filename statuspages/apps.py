@@ -1,0 +1,6 @@
+from django.apps import AppConfig
+
+
+class StatusPagesConfig(AppConfig):
+    name = "statuspages"
+    verbose_name = "status pages"

@@ -1,0 +1,235 @@
+"""What a page says at a moment: everything that its renderings show, and nothing else of the monitors behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from itertools import groupby
+
+from checks.spec import Verdict
+from core.errors import NotFound
+from incidents import windows
+from incidents.models import Incident
+from monitors.daily import History, daily_uptimes
+from statuspages.models import NoteUpdate, PageMonitor, PageNote, StatusPage
+from statuspages.selectors import list_notes, shown_monitors
+
+DAYS = 90
+PAST = timedelta(days=14)
+AHEAD = timedelta(days=14)
+MOST_OUTAGES = 200
+"""Of the past, the newest: a monitor that wavers must not make a page of thousands."""
+MONTHS = 24
+
+UP, SLOW, DOWN = Verdict.UP.value, Verdict.SLOW.value, Verdict.DOWN.value
+MAINTENANCE, PAUSED, UNKNOWN = "maintenance", "paused", "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A monitor. `since` is when its status began."""
+
+    name: str
+    status: str
+    since: datetime | None
+    history: History
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    name: str
+    monitors: list[Shown]
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    status: str
+    text: str
+    at: datetime
+
+    @property
+    def label(self) -> str:
+        return str(NoteUpdate.Status(self.status).label)
+
+
+@dataclass(frozen=True, slots=True)
+class Happening:
+    """An outage of a monitor, something that people wrote, or both. The newest update first."""
+
+    key: str
+    title: str
+    started_at: datetime
+    resolved_at: datetime | None
+    monitor: str | None = None
+    updates: list[Update] = field(default_factory=list)
+
+    @property
+    def lasted(self) -> timedelta | None:
+        return None if self.resolved_at is None else self.resolved_at - self.started_at
+
+    @property
+    def changed_at(self) -> datetime:
+        moments = [self.resolved_at or self.started_at, *(update.at for update in self.updates)]
+        return max(moments)
+
+
+@dataclass(frozen=True, slots=True)
+class Maintenance:
+    title: str
+    starts_at: datetime
+    ends_at: datetime
+    on: bool
+    monitors: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    page: StatusPage
+    state: str
+    sentence: str
+    groups: list[Group]
+    current: list[Happening]
+    past: list[tuple[date, list[Happening]]]
+    maintenance: list[Maintenance]
+
+    @property
+    def monitors(self) -> list[Shown]:
+        return [monitor for group in self.groups for monitor in group.monitors]
+
+
+def content_of(page: StatusPage, *, now: datetime) -> Content:
+    """In a number of queries that does not depend on how much there is to show."""
+    items = shown_monitors(page)
+    monitors = [item.monitor for item in items]
+    histories = daily_uptimes(monitors, days=DAYS, now=now)
+    coming = windows.coming(monitors, now=now, until=now + AHEAD)
+    covered = {pk for one in coming if one.starts_at <= now for pk in one.monitor_ids}
+    names = {item.monitor_id: item.name for item in items}
+    groups = [
+        Group(group.name, [_shown(item, histories[item.monitor_id], covered) for item in members])
+        for group, members in groupby(items, key=lambda item: item.group)
+    ]
+    happenings = _happenings(page, names, since=now - PAST, until=None)
+    current = [one for one in happenings if one.resolved_at is None]
+    state, sentence = _overall([monitor for group in groups for monitor in group.monitors], current)
+    return Content(
+        page=page,
+        state=state,
+        sentence=sentence,
+        groups=groups,
+        current=current,
+        past=_by_day(one for one in happenings if one.resolved_at is not None),
+        maintenance=[
+            Maintenance(
+                one.name if page.show_window_names else "Scheduled maintenance",
+                one.starts_at,
+                one.ends_at,
+                one.starts_at <= now,
+                [name for pk, name in names.items() if pk in one.monitor_ids],
+            )
+            for one in coming
+        ],
+    )
+
+
+def month_of(
+    page: StatusPage, text: str, *, now: datetime
+) -> tuple[date, list[tuple[date, list[Happening]]]]:
+    """What happened in a month, `2026-03`, by day; raises NotFound for what is none of the last MONTHS."""
+    try:
+        first = datetime.strptime(text, "%Y-%m").replace(tzinfo=UTC)
+    except ValueError:
+        raise NotFound from None
+    if f"{first:%Y-%m}" != text or first.date() not in months(now):
+        raise NotFound
+    end = (first + timedelta(days=32)).replace(day=1)
+    names = {item.monitor_id: item.name for item in shown_monitors(page)}
+    return first.date(), _by_day(_happenings(page, names, since=first, until=end))
+
+
+def months(now: datetime) -> list[date]:
+    """The first days of the months that can be looked at, this one first."""
+    found = [now.astimezone(UTC).date().replace(day=1)]
+    while len(found) < MONTHS:
+        found.append((found[-1] - timedelta(days=1)).replace(day=1))
+    return found
+
+
+def _shown(item: PageMonitor, history: History, covered: set[int]) -> Shown:
+    monitor, state = item.monitor, item.monitor.state
+    if not monitor.enabled:
+        status = PAUSED
+    elif state.status is None:
+        status = UNKNOWN
+    elif monitor.pk in covered and state.status == DOWN:
+        status = MAINTENANCE
+    else:
+        status = state.status
+    return Shown(item.name, status, state.status_since, history)
+
+
+def _happenings(
+    page: StatusPage, names: dict[int, str], *, since: datetime, until: datetime | None
+) -> list[Happening]:
+    """What began in [since, until), the newest first; with `until` None also what began before and goes on."""
+    notes = list_notes(page).filter(created_at__gte=since)
+    incidents = Incident.objects.filter(monitor__in=names, confirmed_at__isnull=False).only(
+        "public_id", "monitor", "started_at", "resolved_at"
+    )
+    found = incidents.filter(started_at__gte=since)
+    if until is None:
+        open_notes = list_notes(page).filter(created_at__lt=since, resolved_at=None)
+        notes_found = [*notes, *open_notes]
+        outages = list(found.order_by("-started_at")[:MOST_OUTAGES])
+        outages += incidents.filter(started_at__lt=since, resolved_at=None)
+    else:
+        notes_found = list(notes.filter(created_at__lt=until))
+        outages = list(found.filter(started_at__lt=until).order_by("-started_at")[:MOST_OUTAGES])
+    told = {note.incident_id for note in notes_found if note.incident_id is not None}
+    result = [_of_note(note, names) for note in notes_found]
+    result += [_of_outage(outage, names) for outage in outages if outage.pk not in told]
+    return sorted(result, key=lambda one: one.started_at, reverse=True)
+
+
+def _of_note(note: PageNote, names: dict[int, str]) -> Happening:
+    incident = note.incident
+    shown = names.get(incident.monitor_id) if incident is not None and incident.monitor_id else None
+    started_at = note.created_at if incident is None or shown is None else incident.started_at
+    updates = [Update(update.status, update.text, update.at) for update in reversed(note.updates.all())]
+    return Happening(note.public_id, note.title, started_at, note.resolved_at, shown, updates)
+
+
+def _of_outage(incident: Incident, names: dict[int, str]) -> Happening:
+    assert incident.monitor_id is not None
+    name = names[incident.monitor_id]
+    over = incident.resolved_at is not None
+    title = f"{name} was down" if over else f"{name} is down"
+    return Happening(incident.public_id, title, incident.started_at, incident.resolved_at, name)
+
+
+def _by_day(happenings: Iterable[Happening]) -> list[tuple[date, list[Happening]]]:
+    def day(one: Happening) -> date:
+        return one.started_at.astimezone(UTC).date()
+
+    return [(at, list(members)) for at, members in groupby(happenings, key=day)]
+
+
+def _overall(monitors: Sequence[Shown], current: Sequence[Happening]) -> tuple[str, str]:
+    """How it is altogether, in a word and in a sentence."""
+    count = len(monitors)
+    by = {status: sum(one.status == status for one in monitors) for status in (UP, SLOW, DOWN, MAINTENANCE)}
+    known = sum(by.values())
+    if by[DOWN]:
+        if by[DOWN] == count:
+            return DOWN, "Everything is down" if count > 1 else f"{monitors[0].name} is down"
+        return DOWN, f"{by[DOWN]} of {count} are down"
+    if any(one.updates for one in current):
+        return SLOW, "An incident is being worked on"
+    if by[MAINTENANCE]:
+        return MAINTENANCE, "Maintenance is under way"
+    if by[SLOW]:
+        return SLOW, "Everything works, some of it slowly"
+    if known:
+        return UP, "Everything is up"
+    return UNKNOWN, "Nothing is being checked at the moment" if count else "Nothing is shown here yet"

@@ -1,0 +1,242 @@
+"""Pages for the public: what they show (StatusPage and its groups), what people write there (PageNote), who wants to
+be told by e-mail (Subscriber), the messages on their way to them (PageEvent, PageMail), and badges (Badge).
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from django.conf import settings
+from django.db import models
+from django.db.models import Q
+
+from core import ids
+from core.crypto import register_sealed
+from incidents.models import Incident
+from monitors.models import Monitor
+from projects.models import Project
+
+
+class StatusPage(models.Model):
+    """Of a user, or of a project: then `owner` is the project's owner.
+
+    `version` is raised by every change of what the page shows or who may see it: what is cached of it is found by it.
+    """
+
+    class Theme(models.TextChoices):
+        AUTO = "auto"
+        LIGHT = "light"
+        DARK = "dark"
+
+    public_id = models.CharField(max_length=40, unique=True, default=ids.status_page_id, editable=False)
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="status_pages")
+    project = models.ForeignKey(Project, null=True, on_delete=models.CASCADE, related_name="status_pages")
+    created_at = models.DateTimeField()
+    version = models.IntegerField(default=1)
+    name = models.CharField(max_length=200)
+    slug = models.CharField(max_length=64, unique=True)
+    description = models.TextField(default="")
+    published = models.BooleanField(default=True)
+    theme = models.CharField(max_length=5, choices=Theme.choices, default=Theme.AUTO)
+    accent = models.CharField(max_length=7, null=True, help_text="#rrggbb; null: Pulsekeeper's own.")
+    password_hash = models.CharField(max_length=200, default="", editable=False)
+    custom_domain = models.CharField(max_length=253, null=True, unique=True)
+    show_window_names = models.BooleanField(
+        default=False, help_text="Else a maintenance window is shown without its name."
+    )
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.slug})"
+
+
+class PageLogo(models.Model):
+    """As `statuspages.logos` encoded it: nothing of what was uploaded but the picture."""
+
+    page = models.OneToOneField(
+        StatusPage, on_delete=models.CASCADE, primary_key=True, related_name="logo", db_index=True
+    )
+    content_type = models.CharField(max_length=10)
+    image = models.BinaryField()
+    width = models.SmallIntegerField()
+    height = models.SmallIntegerField()
+
+    def __str__(self) -> str:
+        return f"logo of {self.page_id}"
+
+
+class PageGroup(models.Model):
+    """Monitors under a heading; without a name they stand by themselves. In the order of ids."""
+
+    page = models.ForeignKey(StatusPage, on_delete=models.CASCADE, related_name="groups")
+    name = models.CharField(max_length=200, default="")
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class PageMonitor(models.Model):
+    """A monitor on a page, under a name of its own there: the monitor's may be nobody else's business.
+
+    Whether it may still be shown is settled whenever the page is read (`statuspages.selectors.shown_monitors`).
+    """
+
+    page = models.ForeignKey(StatusPage, on_delete=models.CASCADE, related_name="+", db_index=False)
+    group = models.ForeignKey(PageGroup, on_delete=models.CASCADE, related_name="monitors")
+    monitor = models.ForeignKey(Monitor, on_delete=models.CASCADE, related_name="+")
+    name = models.CharField(max_length=200)
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["page", "monitor"], name="monitor_once_on_a_page")
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class PageNote(models.Model):
+    """What people say of an incident, in updates. Resolved with the update that says so."""
+
+    public_id = models.CharField(max_length=40, unique=True, default=ids.page_note_id, editable=False)
+    page = models.ForeignKey(StatusPage, on_delete=models.CASCADE, related_name="notes", db_index=False)
+    incident = models.ForeignKey(Incident, null=True, on_delete=models.SET_NULL, related_name="+")
+    title = models.CharField(max_length=200)
+    created_at = models.DateTimeField()
+    resolved_at = models.DateTimeField(null=True)
+
+    class Meta:
+        indexes: ClassVar = [models.Index(fields=["page", "created_at"], name="notes_of_page")]
+
+    def __str__(self) -> str:
+        return self.title
+
+
+class NoteUpdate(models.Model):
+    """In the order of ids."""
+
+    class Status(models.TextChoices):
+        INVESTIGATING = "investigating"
+        IDENTIFIED = "identified"
+        MONITORING = "monitoring"
+        RESOLVED = "resolved"
+
+    public_id = models.CharField(max_length=40, unique=True, default=ids.note_update_id, editable=False)
+    note = models.ForeignKey(PageNote, on_delete=models.CASCADE, related_name="updates")
+    status = models.CharField(max_length=13, choices=Status.choices)
+    text = models.TextField()
+    at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"{self.status}: {self.text}"
+
+
+class Subscriber(models.Model):
+    """An e-mail address that is told of a page's news, once its owner has agreed by a link.
+
+    `address_digest` finds the address again without knowing it. Unsubscribing deletes the row.
+    """
+
+    public_id = models.CharField(max_length=40, unique=True, default=ids.subscriber_id, editable=False)
+    page = models.ForeignKey(StatusPage, on_delete=models.CASCADE, related_name="subscribers", db_index=False)
+    created_at = models.DateTimeField()
+    sealed_address = models.TextField(editable=False)
+    address_digest = models.BinaryField(max_length=32, editable=False)
+    hint = models.CharField(max_length=200, help_text="a…@example.com")
+    confirmed_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["page", "address_digest"], name="subscriber_once_on_a_page")
+        ]
+        indexes: ClassVar = [
+            models.Index(fields=["created_at"], name="subscriber_unconfirmed", condition=Q(confirmed_at=None))
+        ]
+
+    def __str__(self) -> str:
+        return self.hint
+
+
+register_sealed(Subscriber, "sealed_address")
+
+
+class PageEvent(models.Model):
+    """News of a page, to be told to its subscribers once. `source` names what it is of.
+
+    `title` and `text` are all that is said, as it was then. Of an outage `incident` is kept, so that its end is told
+    to the same page; `ended` once it was.
+    """
+
+    class Kind(models.TextChoices):
+        NOTE = "note"
+        DOWN = "down"
+        RECOVERED = "recovered"
+
+    page = models.ForeignKey(StatusPage, on_delete=models.CASCADE, related_name="events", db_index=False)
+    kind = models.CharField(max_length=9, choices=Kind.choices)
+    source = models.CharField(max_length=60)
+    incident = models.ForeignKey(Incident, null=True, on_delete=models.SET_NULL, related_name="+")
+    title = models.CharField(max_length=300)
+    text = models.TextField()
+    at = models.DateTimeField()
+    addressed_at = models.DateTimeField(null=True, help_text="When a mail for each subscriber was written.")
+    ended = models.BooleanField(default=False)
+
+    class Meta:
+        constraints: ClassVar = [models.UniqueConstraint(fields=["page", "source"], name="page_event_once")]
+        indexes: ClassVar = [
+            models.Index(fields=["id"], name="page_event_new", condition=Q(addressed_at=None)),
+            models.Index(fields=["id"], name="page_event_going_on", condition=Q(kind="down", ended=False)),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.title}"
+
+
+class PageMail(models.Model):
+    """An event's message to one subscriber; without an event, the question whether the address agrees.
+
+    Sent at least once, and marked when the mail server took it. It waits for `next_try_at`, or for the end of
+    `leased_until` of a sender that may have died.
+    """
+
+    class State(models.TextChoices):
+        WAITING = "waiting"
+        SENT = "sent"
+        DEAD = "dead"
+
+    event = models.ForeignKey(
+        PageEvent, null=True, on_delete=models.CASCADE, related_name="mails", db_index=False
+    )
+    subscriber = models.ForeignKey(Subscriber, on_delete=models.CASCADE, related_name="mails")
+    state = models.CharField(max_length=7, choices=State.choices, default=State.WAITING)
+    next_try_at = models.DateTimeField()
+    leased_until = models.DateTimeField(null=True)
+    attempts = models.SmallIntegerField(default=0)
+    last_error = models.TextField(null=True)
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["event", "subscriber"], name="one_mail_per_event_and_subscriber"),
+            models.UniqueConstraint(
+                fields=["subscriber"], condition=Q(event=None), name="one_question_per_subscriber"
+            ),
+        ]
+        indexes: ClassVar = [
+            models.Index(fields=["next_try_at"], name="page_mail_open", condition=Q(state="waiting"))
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.event_id} to {self.subscriber_id} ({self.state})"
+
+
+class Badge(models.Model):
+    """A monitor has badges once somebody asks for them; who knows the key may see how it stands, and nothing more."""
+
+    monitor = models.OneToOneField(
+        Monitor, on_delete=models.CASCADE, primary_key=True, related_name="badge", db_index=True
+    )
+    key = models.CharField(max_length=40, unique=True)
+    created_at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"badge of {self.monitor_id}"

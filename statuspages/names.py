@@ -1,0 +1,68 @@
+"""Slugs and host names of status pages. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from ipaddress import ip_address
+
+import idna
+
+RESERVED = frozenset(
+    {
+        "admin",
+        "api",
+        "assets",
+        "badge",
+        "badges",
+        "confirm",
+        "edit",
+        "feed",
+        "history",
+        "index",
+        "logo",
+        "new",
+        "page",
+        "pages",
+        "static",
+        "status",
+        "subscribe",
+        "subscriptions",
+        "theme",
+        "unsubscribe",
+    }
+)
+_SLUG = re.compile("[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?")
+_LABEL = re.compile("[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
+
+
+def check_slug(text: str) -> str:
+    """Raises ValueError, saying why."""
+    if not _SLUG.fullmatch(text):
+        raise ValueError("must be 1 to 64 of a-z, 0-9 and -, with no - at either end.")
+    if text in RESERVED:
+        raise ValueError("is kept for Pulsekeeper itself; choose another.")
+    return text
+
+
+def check_domain(text: str, *, own: Iterable[str]) -> str:
+    """A host name as it is kept: ASCII, in lower case. Raises ValueError for what is none, or is one of `own`."""
+    name = text.strip().rstrip(".").lower()
+    try:
+        name = idna.encode(name, uts46=True).decode("ascii")
+    except idna.IDNAError:
+        raise ValueError("is no host name, like status.example.com.") from None
+    labels = name.split(".")
+    if len(name) > 253 or len(labels) < 2 or not all(map(_LABEL.fullmatch, labels)) or _is_address(name):
+        raise ValueError("is no host name, like status.example.com.")
+    if name in own:
+        raise ValueError("is an address of Pulsekeeper itself.")
+    return name
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name)
+    except ValueError:
+        return name.rpartition(".")[2].isdigit()
+    return True

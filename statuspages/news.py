@@ -1,0 +1,150 @@
+"""News of pages become events, and each event a mail to every subscriber: rows, that `statuspages.mailing` sends.
+
+Outages are told of when alerts are: an incident that is held back by a mute, a window or flapping is no news here
+either. An outage that was over before anybody looked is not told of; the page shows it.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from django.db import connection, transaction
+from django.db.models import Exists, OuterRef
+
+from incidents.models import Incident
+from statuspages.models import NoteUpdate, PageEvent, PageNote, StatusPage, Subscriber
+from statuspages.selectors import showable
+
+FRESH = timedelta(hours=1)
+"""A page that is new, or shows a monitor anew, does not tell of outages of long ago."""
+EVENTS_AT_ONCE = 200
+KEPT = timedelta(days=30)
+
+Kind = PageEvent.Kind
+
+# The share lock keeps a subscriber from going between being read and being referred to.
+_ADDRESS = """
+    INSERT INTO statuspages_pagemail (event_id, subscriber_id, state, next_try_at, attempts)
+    SELECT %(event)s, subscriber.id, 'waiting', %(now)s, 0
+      FROM statuspages_subscriber AS subscriber
+     WHERE subscriber.page_id = %(page)s AND subscriber.confirmed_at IS NOT NULL
+     ORDER BY subscriber.id
+       FOR KEY SHARE OF subscriber
+    ON CONFLICT DO NOTHING
+"""
+
+
+def tell_update(page: StatusPage, note: PageNote, update: NoteUpdate) -> None:
+    """In the transaction that writes the update. Of a page that nobody can see nothing is told."""
+    if page.published:
+        status = NoteUpdate.Status(update.status).label
+        PageEvent.objects.create(
+            page=page,
+            kind=Kind.NOTE,
+            source=f"update:{update.pk}",
+            title=f"{status}: {note.title}",
+            text=update.text,
+            at=update.at,
+        )
+
+
+def tell_outages(now: datetime) -> None:
+    """Outages that alerts have told of become events of the pages that show their monitors, as do their ends."""
+    told = PageEvent.objects.filter(
+        page=OuterRef("page"), kind=Kind.DOWN, incident=OuterRef("monitor__incidents")
+    )
+    begun = (
+        showable()
+        .filter(
+            Exists(Subscriber.objects.filter(page=OuterRef("page"), confirmed_at__isnull=False)),
+            ~Exists(told),
+            page__published=True,
+            monitor__incidents__resolved_at=None,
+            monitor__incidents__announced_at__gt=now - FRESH,
+        )
+        .values_list("page_id", "name", "monitor__incidents", "monitor__incidents__started_at")
+    )
+    # Another worker may be at it: each event is of one source, once.
+    PageEvent.objects.bulk_create(
+        (
+            PageEvent(
+                page_id=page_id,
+                kind=Kind.DOWN,
+                source=f"incident:{incident_id}:down",
+                incident_id=incident_id,
+                title=f"{name} is down",
+                text="Checks of it have been failing. It is being watched, and you will hear when it is back.",
+                at=started_at,
+            )
+            for page_id, name, incident_id, started_at in begun[:EVENTS_AT_ONCE]
+        ),
+        ignore_conflicts=True,
+    )
+    _tell_ends(now)
+
+
+def _tell_ends(now: datetime) -> None:
+    with transaction.atomic():
+        over = list(
+            PageEvent.objects.select_for_update(of=["self"], skip_locked=True)
+            .filter(kind=Kind.DOWN, ended=False, incident__closing_announced_at__isnull=False)
+            .select_related("incident")
+            .order_by("pk")[:EVENTS_AT_ONCE]
+        )
+        shown = {
+            (item.page_id, item.monitor_id): item.name
+            for item in showable().filter(page__in={event.page_id for event in over}, page__published=True)
+        }
+        ends = []
+        for event in over:
+            incident = event.incident
+            assert incident is not None
+            name = shown.get((event.page_id, incident.monitor_id)) if incident.monitor_id else None
+            if name is not None:
+                ends.append(_end(event, incident, name, now))
+        PageEvent.objects.bulk_create(ends, ignore_conflicts=True)
+        PageEvent.objects.filter(pk__in=[event.pk for event in over]).update(ended=True)
+    # Deleted with its monitor: nothing is left to tell.
+    PageEvent.objects.filter(kind=Kind.DOWN, ended=False, incident=None).update(ended=True)
+
+
+def _end(event: PageEvent, incident: Incident, name: str, now: datetime) -> PageEvent:
+    recovered = incident.resolution == Incident.Resolution.RECOVERED
+    return PageEvent(
+        page_id=event.page_id,
+        kind=Kind.RECOVERED,
+        source=f"incident:{incident.pk}:over",
+        incident=incident,
+        title=f"{name} has recovered" if recovered else f"{name} is no longer checked",
+        text="Checks of it pass again."
+        if recovered
+        else "Its checks were paused; whether it is back is not known.",
+        at=incident.resolved_at or now,
+    )
+
+
+def address(now: datetime) -> int:
+    """Write a mail for each subscriber of each new event, one transaction an event; how many events these were."""
+    done = 0
+    while done < EVENTS_AT_ONCE:
+        with transaction.atomic():
+            event = (
+                PageEvent.objects.select_for_update(skip_locked=True)
+                .filter(addressed_at=None)
+                .order_by("pk")
+                .first()
+            )
+            if event is None:
+                break
+            with connection.cursor() as cursor:
+                cursor.execute(_ADDRESS, {"event": event.pk, "page": event.page_id, "now": now})
+            event.addressed_at = now
+            event.save(update_fields=["addressed_at"])
+        done += 1
+    return done
+
+
+def forget_old(now: datetime) -> None:
+    """Events of long ago with their mails; one that goes on is kept, so that its end is told."""
+    old = PageEvent.objects.filter(at__lt=now - KEPT, addressed_at__isnull=False)
+    old.exclude(kind=Kind.DOWN, ended=False).delete()

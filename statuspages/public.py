@@ -1,0 +1,331 @@
+"""What anybody may ask for: status pages, by their slug or on a domain of their own, badges, and links of mails.
+
+Called by `config.middleware` before sessions and CSRF tokens, which these have no use for: nothing that is done here
+rests on a cookie, but for reading a page with a password, and that cookie is sent with no request of another site.
+On a page's domain there is that page, and nothing else of this application.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from django.conf import settings
+from django.contrib.auth.hashers import check_password
+from django.core.signing import BadSignature, TimestampSigner
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http.request import split_domain_port, validate_host
+from django.utils.crypto import constant_time_compare
+
+from core.addresses import client_network
+from core.clock import utc_now
+from core.errors import NotFound, ValidationFailed
+from core.throttles import seconds_to_wait
+from statuspages import caching, places, rendering, subscribing
+from statuspages.badges import draw
+from statuspages.caching import Brief, Rendered
+from statuspages.models import StatusPage
+from statuspages.places import Place
+from statuspages.rendering import HTML, Links
+
+# A policy without a nonce: the same bytes for all. Nothing is inline.
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self';"
+    " base-uri 'none'; frame-ancestors 'none'"
+)
+_READ = frozenset({"GET", "HEAD"})
+UNLOCKED_SEC = 12 * 3600
+_STATIC = ("pulsekeeper/", "vendor/")
+
+# What follows the address of a page, below its slug and on its own domain.
+_SLUG = re.compile(r"/status/([a-z0-9][a-z0-9-]{0,63})(\.json|\.atom|/[a-z0-9/.-]{1,30}|)")
+_ON_DOMAIN = {"/": "", "/status.json": ".json", "/status.atom": ".atom"}
+_PARTS = {"": "page", ".json": "json", ".atom": "atom", "/theme.css": "theme", "/logo": "logo"}
+_MONTH = re.compile(r"/history/(\d{4}-\d{2})")
+_BADGE = re.compile(r"/badge/(bdg_[a-z2-7]{26})/([a-z0-9-]{1,20})\.svg")
+_LINK = re.compile(r"/status-subscriptions/(confirm|unsubscribe)/([0-9A-Za-z_-]{1,64})")
+
+_places: Brief[Place | None] = Brief(1_024)
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """A request for a page that there is."""
+
+    request: HttpRequest
+    place: Place
+    links: Links
+    on_domain: bool
+
+    @property
+    def cookie(self) -> str:
+        return f"status_{self.place.page_id}"
+
+
+def answer(request: HttpRequest) -> HttpResponse | None:
+    """The answer, where the request is for something of this module; None where others are to answer."""
+    try:
+        return _answer(request)
+    except NotFound:
+        return _not_found()
+
+
+def _answer(request: HttpRequest) -> HttpResponse | None:
+    path = request.path_info
+    host = split_domain_port(request.META.get("HTTP_HOST", ""))[0]
+    if _is_page_domain(host):
+        if path.startswith(tuple(settings.STATIC_URL + folder for folder in _STATIC)):
+            # Style sheets, scripts and icons: public files, that whoever serves them finds by our own host.
+            request.META["HTTP_HOST"] = urlsplit(settings.BASE_URL).netloc
+            return None
+        return _page(
+            request, host, _ON_DOMAIN.get(path, path if path.startswith("/") else "/"), on_domain=True
+        )
+    if not path.startswith(("/status/", "/badge/", "/status-subscriptions/")):
+        return None
+    request.get_host()  # raises for a host that is none of ours
+    if found := _SLUG.fullmatch(path):
+        return _page(request, found[1], found[2], on_domain=False)
+    if found := _BADGE.fullmatch(path):
+        return _badge(request, found[1], found[2])
+    if found := _LINK.fullmatch(path):
+        return _link(request, found[1], found[2])
+    raise NotFound
+
+
+def _is_page_domain(host: str) -> bool:
+    domains = settings.STATUS_PAGE_DOMAINS
+    return bool(domains) and host not in places.own_hosts() and validate_host(host, domains)
+
+
+def _page(request: HttpRequest, address: str, rest: str, *, on_domain: bool) -> HttpResponse:
+    place = _places.get(address, lambda: places.find(address))
+    if place is None:
+        raise NotFound
+    visit = Visit(request, place, Links.of(place, on_domain=on_domain), on_domain)
+    if request.method == "POST":
+        if rest == "/unlock":
+            return _unlock(visit)
+        if rest == "/subscribe":
+            return _subscribe(visit) if _may_read(visit) else _ask_for_password(visit)
+        return _not_allowed("GET, HEAD")
+    if request.method not in _READ:
+        return _not_allowed("GET, HEAD")
+    if not _may_read(visit):
+        return _ask_for_password(visit)
+    if rest in _PARTS:
+        name = _PARTS[rest]
+        content_type, make = rendering.PARTS[name]
+        return _shown(visit, name, content_type, make)
+    if found := _MONTH.fullmatch(rest):
+        month = found[1]
+        return _shown(
+            visit, f"history-{month}", HTML, lambda place, links: rendering.history(place, links, month)
+        )
+    raise NotFound
+
+
+def _shown(visit: Visit, name: str, content_type: str, make: Callable[[Place, Links], bytes]) -> HttpResponse:
+    place, links = visit.place, visit.links
+    way = "domain" if visit.on_domain else "slug"
+    rendered = caching.fetch(
+        f"status-page:{place.page_id}:{place.version}:{way}:{name}",
+        content_type,
+        lambda: make(place, links),
+    )
+    response = _rendered(visit.request, rendered)
+    if place.lock:
+        response["Cache-Control"] = "private, no-cache"
+        response["X-Robots-Tag"] = "noindex"
+    else:
+        response["Cache-Control"] = f"public, max-age={300 if name in ('theme', 'logo') else 10}"
+        if name == "json":
+            response["Access-Control-Allow-Origin"] = "*"
+    return response
+
+
+def _rendered(request: HttpRequest, rendered: Rendered) -> HttpResponse:
+    """The bytes, packed where the reader takes that; 304 where the reader has them."""
+    packed = bool(rendered.gzipped) and _takes_gzip(request.META.get("HTTP_ACCEPT_ENCODING", ""))
+    if rendered.etag in request.META.get("HTTP_IF_NONE_MATCH", ""):
+        response = HttpResponse(status=304)
+        del response["Content-Type"]
+    else:
+        body = rendered.gzipped if packed else rendered.body
+        response = HttpResponse(b"" if request.method == "HEAD" else body, rendered.content_type)
+        response["Content-Length"] = str(len(body))
+        if packed:
+            response["Content-Encoding"] = "gzip"
+        response["Content-Security-Policy"] = _POLICY
+    response["ETag"] = rendered.etag
+    response["Vary"] = "Accept-Encoding"
+    return response
+
+
+def _takes_gzip(accepted: str) -> bool:
+    for coding in accepted.split(","):
+        name, _, weight = coding.strip().partition(";")
+        if name.strip().lower() in ("gzip", "*"):
+            return weight.replace(" ", "") not in ("q=0", "q=0.0", "q=0.00", "q=0.000")
+    return False
+
+
+def _may_read(visit: Visit) -> bool:
+    if not visit.place.lock:
+        return True
+    try:
+        opened = _signer(visit).unsign(visit.request.COOKIES.get(visit.cookie, ""), max_age=UNLOCKED_SEC)
+    except BadSignature:
+        return False
+    return constant_time_compare(opened, visit.place.lock)
+
+
+def _signer(visit: Visit) -> TimestampSigner:
+    return TimestampSigner(salt=f"pulsekeeper.status-pages.{visit.place.page_id}")
+
+
+def _ask_for_password(visit: Visit, *, wrong: str | None = None) -> HttpResponse:
+    return _text(rendering.unlock(path=f"{visit.links.root}/unlock", wrong=wrong), status=403)
+
+
+def _unlock(visit: Visit) -> HttpResponse:
+    request, place = visit.request, visit.place
+    back = HttpResponseRedirect(visit.links.page)
+    if not place.lock:
+        return back
+    wait = seconds_to_wait("status-password", f"{place.page_id} {client_network(request)}")
+    if wait is not None:
+        return _too_many(wait)
+    stored = StatusPage.objects.filter(pk=place.page_id).values_list("password_hash", flat=True).first()
+    if not stored or not check_password(request.POST.get("password", "")[:200], stored):
+        return _ask_for_password(visit, wrong="That is not the password of this page.")
+    back.set_cookie(
+        visit.cookie,
+        _signer(visit).sign(place.lock),
+        max_age=UNLOCKED_SEC,
+        path=visit.links.root or "/",
+        secure=settings.BASE_URL.startswith("https://"),
+        httponly=True,
+        samesite="Strict",
+    )
+    back["Cache-Control"] = "no-store"
+    return back
+
+
+def _subscribe(visit: Visit) -> HttpResponse:
+    request, place = visit.request, visit.place
+    email = request.POST.get("email", "")[:254]
+    counted = {
+        "status-subscribe": client_network(request),
+        "status-subscribe-address": email.strip().lower(),
+    }
+    for scope, identity in counted.items():
+        wait = seconds_to_wait(scope, identity)
+        if wait is not None:
+            return _too_many(wait)
+    try:
+        subscribing.subscribe(place.page_id, email, now=utc_now())
+    except ValidationFailed as error:
+        reason = (error.reason or "").removeprefix("email: ")
+        body = rendering.message(
+            "That did not work",
+            "",
+            form={"path": f"{visit.links.root}/subscribe", "email": email, "reason": reason},
+        )
+        return _text(body, status=422)
+    return _text(
+        rendering.message(
+            "Look into your mail",
+            "If this address is not subscribed yet, a mail is on its way to it. Follow the link in it within 24 hours, "
+            "and you will be told what happens here.",
+            back=visit.links.page,
+        )
+    )
+
+
+def _link(request: HttpRequest, to: str, token: str) -> HttpResponse:
+    """A link of a mail. GET asks, POST does: programs that look at links in mails follow a GET, and change nothing."""
+    wait = seconds_to_wait("status-links", client_network(request))
+    if wait is not None:
+        return _too_many(wait)
+    if request.method == "POST" and to == "unsubscribe":
+        subscribing.unsubscribe(token)
+        return _text(
+            rendering.message("You are unsubscribed", "This address is forgotten, and gets no more mail.")
+        )
+    if request.method not in {*_READ, "POST"}:
+        return _not_allowed("GET, HEAD, POST")
+    try:
+        subscriber = subscribing.find(token, to=to)
+        if request.method == "POST":
+            subscribing.confirm(token, now=utc_now())
+    except NotFound:
+        return _text(
+            rendering.message(
+                "This link leads nowhere any more", "It has run out, or the address was unsubscribed since."
+            ),
+            status=404,
+        )
+    name = subscriber.page.name
+    back = places.page_url(subscriber.page, subscriber.page.custom_domain)
+    if request.method == "POST":
+        text = f"You will be told by e-mail what happens at {name}. Each mail has a link to stop it."
+        return _text(rendering.message("You are subscribed", text, back=back))
+    asked = {
+        "confirm": ("Subscribe to news?", f"News of {name} will be sent to {subscriber.hint}.", "Subscribe"),
+        "unsubscribe": (
+            "Unsubscribe?",
+            f"News of {name} will no longer be sent to {subscriber.hint}.",
+            "Unsubscribe",
+        ),
+    }
+    title, text, button = asked[to]
+    return _text(rendering.message(title, text, button=button, path=request.path_info))
+
+
+def _badge(request: HttpRequest, key: str, name: str) -> HttpResponse:
+    if request.method not in _READ:
+        return _not_allowed("GET, HEAD")
+    rendered = caching.fetch(f"badge:{key}:{name}", "image/svg+xml", lambda: draw(key, name, now=utc_now()))
+    response = _rendered(request, rendered)
+    response["Content-Security-Policy"] = "default-src 'none'"
+    response["Cache-Control"] = "public, max-age=30"
+    return response
+
+
+def _text(body: bytes, *, status: int = 200, headers: Mapping[str, str] | None = None) -> HttpResponse:
+    return HttpResponse(
+        body,
+        HTML,
+        status,
+        headers={
+            "Content-Security-Policy": _POLICY,
+            "Cache-Control": "no-store",
+            "X-Robots-Tag": "noindex",
+            "Referrer-Policy": "no-referrer",  # the link of a mail is a secret
+            **(headers or {}),
+        },
+    )
+
+
+def _not_found() -> HttpResponse:
+    return _text(
+        rendering.message("There is no such page", "It was moved or taken down, or never was."), status=404
+    )
+
+
+def _too_many(wait: float) -> HttpResponse:
+    body = rendering.message("Too many tries", "Wait a while before the next one.")
+    return _text(body, status=429, headers={"Retry-After": str(max(1, round(wait)))})
+
+
+def _not_allowed(allowed: str) -> HttpResponse:
+    return _text(rendering.message("That is not possible here", ""), status=405, headers={"Allow": allowed})
+
+
+def forget_local() -> None:
+    """For tests, which do not wait."""
+    _places.clear()
+    caching.forget_local()

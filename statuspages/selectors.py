@@ -1,0 +1,96 @@
+"""Reading status pages: for those who keep them, by `projects.access`, and what the public may see of them."""
+
+from __future__ import annotations
+
+from django.db.models import Exists, F, OuterRef, Prefetch, Q, QuerySet
+
+from core.errors import NotFound
+from monitors.models import Monitor
+from monitors.selectors import get_monitor
+from projects import access
+from projects.access import Caller
+from projects.models import Membership
+from statuspages.models import Badge, NoteUpdate, PageGroup, PageMonitor, PageNote, StatusPage, Subscriber
+
+
+def list_pages(caller: Caller) -> QuerySet[StatusPage]:
+    """With their groups and monitors, as far as those may be shown."""
+    groups = PageGroup.objects.order_by("pk").prefetch_related(
+        Prefetch("monitors", showable().select_related("monitor").order_by("pk"))
+    )
+    pages = StatusPage.objects.select_related("project", "logo").defer("logo__image")
+    return access.accessible(caller, pages).prefetch_related(Prefetch("groups", groups))
+
+
+def get_page(caller: Caller, public_id: str) -> StatusPage:
+    page = list_pages(caller).filter(public_id=public_id).first()
+    if page is None:
+        raise NotFound
+    return page
+
+
+def showable() -> QuerySet[PageMonitor]:
+    """Monitors on pages that may be shown there now.
+
+    A project's page shows its project's monitors; a person's page those that the person owns, or has a role in the
+    project of. A monitor that moved elsewhere is shown no more, and again once it is back.
+    """
+    place = Membership.objects.filter(user=OuterRef("page__owner"), project=OuterRef("monitor__project"))
+    return PageMonitor.objects.filter(
+        Q(page__project__isnull=False, monitor__project=F("page__project"))
+        | Q(page__project=None, monitor__owner=F("page__owner"))
+        | Q(Exists(place), page__project=None)
+    )
+
+
+def shown_monitors(page: StatusPage) -> list[PageMonitor]:
+    """What the public sees of, in the order of the page; groups and states are loaded."""
+    return list(
+        showable()
+        .filter(page=page)
+        .select_related("group", "monitor", "monitor__state")
+        .only(
+            "name",
+            "group__name",
+            "monitor__public_id",
+            "monitor__owner",
+            "monitor__project",
+            "monitor__enabled",
+            "monitor__state__status",
+            "monitor__state__status_since",
+        )
+        .order_by("pk")
+    )
+
+
+def list_notes(page: StatusPage) -> QuerySet[PageNote]:
+    updates = Prefetch("updates", NoteUpdate.objects.order_by("pk"))
+    return PageNote.objects.filter(page=page).select_related("incident").prefetch_related(updates)
+
+
+def get_note(page: StatusPage, public_id: str) -> PageNote:
+    note = list_notes(page).filter(public_id=public_id).first()
+    if note is None:
+        raise NotFound
+    return note
+
+
+def list_subscribers(page: StatusPage) -> QuerySet[Subscriber]:
+    """Those who agreed."""
+    return Subscriber.objects.filter(page=page, confirmed_at__isnull=False)
+
+
+def get_badge(caller: Caller, monitor_id: str) -> Badge:
+    """Raises NotFound also where the monitor has none."""
+    badge = Badge.objects.filter(monitor=get_monitor(caller, monitor_id)).first()
+    if badge is None:
+        raise NotFound("The monitor has no badges; PUT makes them.")
+    return badge
+
+
+def find_badge(key: str) -> Monitor:
+    """For the public, who know the key."""
+    monitor = Monitor.objects.select_related("state").filter(badge__key=key).first()
+    if monitor is None:
+        raise NotFound
+    return monitor

@@ -1,0 +1,203 @@
+"""Status pages, notes, subscribers and badges as the API takes and gives them."""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from typing import Any
+
+from django.conf import settings
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+
+from core.api.fields import BoolField, ChoiceField, EpochMsField, StrictSerializer, TextField
+from statuspages.logos import MAX_BYTES
+from statuspages.models import Badge, NoteUpdate, PageNote, StatusPage
+from statuspages.pages import MAX_MONITORS
+from statuspages.places import page_url
+
+MAX_TEXT = 5_000
+MAX_GROUPS = 100
+MAX_ENCODED = (MAX_BYTES + 2) // 3 * 4
+BADGES = ("status", "uptime-24h", "uptime-7d", "uptime-30d", "uptime-90d", "latency")
+
+
+class PageMonitorInputSerializer(StrictSerializer):
+    monitor_id = TextField(max_length=64)
+    name = TextField(max_length=200, help_text="On the page; the monitor's own name is not shown there.")
+
+
+class PageGroupInputSerializer(StrictSerializer):
+    name = TextField(max_length=200, required=False, allow_blank=True, help_text="Default: no heading.")
+    monitors = serializers.ListField(child=PageMonitorInputSerializer(), max_length=MAX_MONITORS)
+
+
+class PageInputSerializer(StrictSerializer):
+    """The body of create. What goes together is judged by `statuspages.pages`."""
+
+    project_id = TextField(
+        required=False,
+        allow_null=True,
+        max_length=64,
+        help_text="null: the caller's own page. Set at creation.",
+    )
+    name = TextField(max_length=200)
+    slug = TextField(max_length=64, help_text="The page is at /status/<slug>: a-z, 0-9 and -.")
+    description = TextField(required=False, allow_blank=True, max_length=MAX_TEXT)
+    published = BoolField(required=False, help_text="false: nobody sees it. Default: true.")
+    theme = ChoiceField(
+        required=False,
+        choices=StatusPage.Theme.values,
+        help_text="auto: as the reader prefers. Default: auto.",
+    )
+    accent = TextField(
+        required=False,
+        allow_null=True,
+        max_length=7,
+        help_text="#rrggbb with a contrast of 3 to 1 at least on both themes; null: Pulsekeeper's own.",
+    )
+    password = TextField(
+        required=False,
+        allow_null=True,
+        write_only=True,
+        min_length=8,
+        max_length=200,
+        help_text="Readers are asked for it; null: everybody may read.",
+    )
+    custom_domain = TextField(
+        required=False,
+        allow_null=True,
+        max_length=253,
+        help_text="A domain that leads here, for this page alone.",
+    )
+    show_window_names = BoolField(
+        required=False, help_text="Whether maintenance windows are shown by their names. Default: false."
+    )
+    groups = serializers.ListField(
+        child=PageGroupInputSerializer(),
+        required=False,
+        max_length=MAX_GROUPS,
+        help_text="In the order in which they are shown.",
+    )
+
+
+class PageMonitorSerializer(serializers.Serializer[Any]):
+    monitor_id = serializers.CharField(source="monitor.public_id")
+    name = serializers.CharField()
+
+
+class PageGroupSerializer(serializers.Serializer[Any]):
+    name = serializers.CharField()
+    monitors = PageMonitorSerializer(source="monitors.all", many=True)
+
+
+class StatusPageSerializer(serializers.Serializer[Any]):
+    id = serializers.CharField(source="public_id")
+    project_id = serializers.CharField(source="project.public_id", allow_null=True)
+    name = serializers.CharField()
+    slug = serializers.CharField()
+    url = serializers.SerializerMethodField(help_text="Where the page is.")
+    description = serializers.CharField()
+    published = serializers.BooleanField()
+    theme = serializers.ChoiceField(choices=StatusPage.Theme.values)
+    accent = serializers.CharField(allow_null=True)
+    protected = serializers.SerializerMethodField(help_text="Whether readers are asked for a password.")
+    custom_domain = serializers.CharField(allow_null=True)
+    show_window_names = serializers.BooleanField()
+    has_logo = serializers.SerializerMethodField()
+    groups = PageGroupSerializer(source="groups.all", many=True)
+    created_at = EpochMsField()
+
+    @extend_schema_field({"type": "string", "format": "uri"})
+    def get_url(self, page: StatusPage) -> str:
+        return page_url(page, page.custom_domain)
+
+    @extend_schema_field(serializers.BooleanField())
+    def get_protected(self, page: StatusPage) -> bool:
+        return bool(page.password_hash)
+
+    @extend_schema_field(serializers.BooleanField())
+    def get_has_logo(self, page: StatusPage) -> bool:
+        return hasattr(page, "logo")
+
+
+class PagePatchSerializer(PageInputSerializer):
+    """A partial body; the read-only fields of a page are taken and ignored, so that one can be sent back."""
+
+    ignored = frozenset(StatusPageSerializer().fields) - frozenset(PageInputSerializer().fields)
+
+    name = TextField(required=False, max_length=200)
+    slug = TextField(required=False, max_length=64)
+    project_id = TextField(required=False, allow_null=True, max_length=64, help_text="Cannot be changed.")
+
+
+class Base64Field(TextField):
+    """Bytes in a body."""
+
+    def to_internal_value(self, data: Any) -> Any:
+        try:
+            return b64decode(super().to_internal_value(data), validate=True)
+        except ValueError:
+            raise serializers.ValidationError("is no Base64.") from None
+
+
+class LogoInputSerializer(StrictSerializer):
+    image = Base64Field(
+        max_length=MAX_ENCODED,
+        help_text="A PNG, JPEG, WebP or GIF in Base64, of 1 MiB and 4,096 pixels a side at most.",
+    )
+
+
+class NoteUpdateInputSerializer(StrictSerializer):
+    status = ChoiceField(choices=NoteUpdate.Status.values, help_text="resolved ends the note.")
+    text = TextField(max_length=MAX_TEXT)
+
+
+class NoteInputSerializer(NoteUpdateInputSerializer):
+    title = TextField(max_length=200)
+    incident_id = TextField(
+        required=False,
+        allow_null=True,
+        max_length=64,
+        help_text="An incident of a monitor that the page shows.",
+    )
+
+
+class NoteUpdateSerializer(serializers.Serializer[Any]):
+    id = serializers.CharField(source="public_id")
+    status = serializers.ChoiceField(choices=NoteUpdate.Status.values)
+    text = serializers.CharField()
+    at = EpochMsField()
+
+
+class NoteSerializer(serializers.Serializer[Any]):
+    id = serializers.CharField(source="public_id")
+    title = serializers.CharField()
+    incident_id = serializers.SerializerMethodField()
+    created_at = EpochMsField()
+    resolved_at = EpochMsField(allow_null=True)
+    updates = NoteUpdateSerializer(source="updates.all", many=True)
+
+    @extend_schema_field({"type": ["string", "null"]})
+    def get_incident_id(self, note: PageNote) -> str | None:
+        return None if note.incident is None else note.incident.public_id
+
+
+class SubscriberSerializer(serializers.Serializer[Any]):
+    id = serializers.CharField(source="public_id")
+    hint = serializers.CharField(help_text="a…@example.com: addresses are not shown.")
+    confirmed_at = EpochMsField()
+
+
+class BadgeSerializer(serializers.Serializer[Any]):
+    key = serializers.CharField(help_text="Whoever knows it sees the badges; DELETE and PUT make another.")
+    urls = serializers.SerializerMethodField()
+
+    @extend_schema_field(
+        {
+            "type": "object",
+            "properties": {name: {"type": "string", "format": "uri"} for name in BADGES},
+            "required": list(BADGES),
+        }
+    )
+    def get_urls(self, badge: Badge) -> dict[str, str]:
+        return {name: f"{settings.BASE_URL}/badge/{badge.key}/{name}.svg" for name in BADGES}

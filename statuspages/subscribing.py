@@ -1,0 +1,123 @@
+"""Who is told of a page by e-mail. An address counts once its owner has agreed by a link; one press ends it.
+
+Links are signed, not stored: nothing in the database lets anybody subscribe or unsubscribe somebody.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from django.conf import settings
+from django.db import transaction
+from django.utils.crypto import constant_time_compare, salted_hmac
+
+from accounts.services import email_address
+from alerts import hints
+from core.crypto import seal
+from core.errors import NotFound, ValidationFailed
+from projects.access import Caller
+from statuspages.models import PageMail, StatusPage, Subscriber
+from statuspages.pages import hold
+
+LIFETIME = timedelta(hours=24)
+"""How long a link to agree is good; the row goes with it."""
+ASKED_AGAIN = timedelta(minutes=10)
+MAX_SUBSCRIBERS = 10_000
+
+_CONFIRM, _UNSUBSCRIBE = "confirm", "unsubscribe"
+
+
+def subscribe(page_id: int, text: str, *, now: datetime) -> None:
+    """Ask the address whether it agrees. What happens cannot be told from outside: it may be subscribed already.
+
+    Raises ValidationFailed for what is no address, NotFound where the page has just gone.
+    """
+    address = email_address(text)
+    digest = _digest(page_id, address)
+    with transaction.atomic():
+        # One at a time for a page: so the cap holds, and of two requests for an address one comes after the other.
+        if not StatusPage.objects.select_for_update(no_key=True).filter(pk=page_id).exists():
+            raise NotFound
+        found = Subscriber.objects.filter(page=page_id, address_digest=digest).first()
+        if found is None:
+            if Subscriber.objects.filter(page=page_id).count() >= MAX_SUBSCRIBERS:
+                raise ValidationFailed("this page has as many subscribers as it can.", field="email")
+            found = Subscriber.objects.create(
+                page_id=page_id,
+                created_at=now,
+                sealed_address=seal(address),
+                address_digest=digest,
+                hint=hints.of_address(address),
+            )
+            PageMail.objects.create(subscriber=found, next_try_at=now)
+        elif found.confirmed_at is None and found.created_at <= now - ASKED_AGAIN:
+            # The mail may be lost. The link is the same, and good for another day.
+            Subscriber.objects.filter(pk=found.pk).update(created_at=now)
+            PageMail.objects.update_or_create(
+                subscriber=found,
+                event=None,
+                defaults={"state": PageMail.State.WAITING, "next_try_at": now, "attempts": 0},
+            )
+
+
+def find(token: str, *, to: str) -> Subscriber:
+    """The subscriber that a mail's link is of; `to` is `confirm` or `unsubscribe`. Raises NotFound."""
+    public_id, _, mac = token.rpartition("-")
+    if not constant_time_compare(mac, _mac(public_id, to)):
+        raise NotFound
+    found = Subscriber.objects.select_related("page").filter(public_id=public_id).first()
+    if found is None:
+        raise NotFound
+    return found
+
+
+def confirm(token: str, *, now: datetime) -> Subscriber:
+    """Raises NotFound where the link has run out, or is none. Repeating it changes nothing."""
+    found = find(token, to=_CONFIRM)
+    if found.confirmed_at is None:
+        fresh = Subscriber.objects.filter(pk=found.pk, created_at__gt=now - LIFETIME)
+        if not fresh.update(confirmed_at=now):
+            raise NotFound
+    return found
+
+
+def unsubscribe(token: str) -> None:
+    """Forget the address. Done before, it is done again: who presses twice is no error."""
+    try:
+        find(token, to=_UNSUBSCRIBE).delete()
+    except NotFound:
+        return
+
+
+def remove_subscriber(caller: Caller, page_id: str, subscriber_id: str) -> None:
+    with transaction.atomic():
+        page = hold(caller, page_id)
+        deleted, _ = Subscriber.objects.filter(page=page, public_id=subscriber_id).delete()
+        if not deleted:
+            raise NotFound
+
+
+def forget_unconfirmed(now: datetime) -> None:
+    Subscriber.objects.filter(confirmed_at=None, created_at__lte=now - LIFETIME).delete()
+
+
+def confirm_url(subscriber: Subscriber) -> str:
+    return _url(subscriber, _CONFIRM)
+
+
+def unsubscribe_url(subscriber: Subscriber) -> str:
+    return _url(subscriber, _UNSUBSCRIBE)
+
+
+def _url(subscriber: Subscriber, to: str) -> str:
+    token = f"{subscriber.public_id}-{_mac(subscriber.public_id, to)}"
+    return f"{settings.BASE_URL}/status-subscriptions/{to}/{token}"
+
+
+def _mac(public_id: str, to: str) -> str:
+    return salted_hmac(f"pulsekeeper.status-pages.{to}", public_id, algorithm="sha256").hexdigest()[:32]
+
+
+def _digest(page_id: int, address: str) -> bytes:
+    text = f"{page_id} {address}"
+    return salted_hmac("pulsekeeper.status-pages.subscribers", text, algorithm="sha256").digest()

@@ -1,0 +1,24 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from pytest_django.fixtures import Settings
+
+from accounts.models import User
+from statuspages import public
+from tests.makers import make_user
+
+
+@pytest.fixture(autouse=True)
+def _unthrottled_and_forgetful(settings: Settings) -> Iterator[None]:
+    settings.THROTTLE_SCALE = 0
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+    public.forget_local()
+    yield
+    public.forget_local()
+
+
+@pytest.fixture
+def user(db: None) -> User:
+    return make_user()

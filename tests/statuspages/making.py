@@ -1,0 +1,57 @@
+"""Status pages and what belongs to them, made as production makes them."""
+
+from __future__ import annotations
+
+import io
+import itertools
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from django.test import Client
+from PIL import Image
+
+from accounts.models import User
+from core.clock import utc_now
+from monitors.models import Monitor
+from projects.access import Caller
+from statuspages import public, subscribing
+from statuspages.models import StatusPage, Subscriber
+from statuspages.pages import create_page
+
+_numbers = itertools.count(1)
+
+
+def make_page(owner: User, monitors: Sequence[Monitor], **given: Any) -> StatusPage:
+    """A page with these monitors in one group, each under the name `Shown <n>`, by default at a slug of its own."""
+    number = next(_numbers)
+    shown = [{"monitor_id": m.public_id, "name": f"Shown {n}"} for n, m in enumerate(monitors, start=1)]
+    given = {
+        "name": "Shop status",
+        "slug": f"shop-{number}",
+        "groups": [{"name": "Shop", "monitors": shown}],
+    } | given
+    return create_page(Caller(owner), given, now=utc_now())
+
+
+def make_subscriber(page: StatusPage, *, email: str | None = None, now: datetime | None = None) -> Subscriber:
+    """One who agreed."""
+    now = now or utc_now()
+    subscribing.subscribe(page.pk, email or f"reader{next(_numbers)}@example.com", now=now)
+    made = Subscriber.objects.filter(page=page).latest("pk")
+    made.mails.all().delete()
+    Subscriber.objects.filter(pk=made.pk).update(confirmed_at=now)
+    made.refresh_from_db()
+    return made
+
+
+def picture(kind: str = "PNG", *, size: tuple[int, int] = (8, 6), **options: Any) -> bytes:
+    out = io.BytesIO()
+    Image.new("RGB", size, "teal").save(out, kind, **options)
+    return out.getvalue()
+
+
+def look(path: str, *, host: str = "testserver", **headers: str) -> Any:
+    """What a reader gets who comes with nothing, in a process that remembers nothing."""
+    public.forget_local()
+    return Client(raise_request_exception=False).get(path, headers={"host": host, **headers})
