@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from django.core.cache import cache
 from pytest_django.fixtures import Settings
 
 from accounts.models import User
@@ -14,6 +15,7 @@ from tests.makers import make_user
 def _unthrottled_and_forgetful(settings: Settings) -> Iterator[None]:
     settings.THROTTLE_SCALE = 0
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+    cache.clear()
     public.forget_local()
     yield
     public.forget_local()
