@@ -54,7 +54,9 @@ def test_schemathesis(kind: str, live_server: LiveServer, tmp_path: Path) -> Non
     ]
     if kind == "session":  # or every request after it would have no session
         command += ["--exclude-operation-id", "delete_current_session"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    else:  # bodies one fault at a time, half of all requests, are read alike whoever sends them
+        command += ["--phases", "examples,fuzzing,stateful"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=400, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     operations = sum(map(len, json.loads(SCHEMA.read_text())["paths"].values()))
     assert f"Tested: {operations - (kind == 'session')}" in done.stdout
