@@ -17,6 +17,7 @@ from pathlib import Path
 import django
 import hypothesis
 import pytest
+from django.conf import settings
 from pytest_socket import socket_allow_hosts
 from xdist.remote import Producer
 
@@ -40,6 +41,8 @@ def _configure() -> None:
         os.environ["REDIS_URL"] = re.sub(r"/\d+$", f"/{number}", os.environ["REDIS_URL"])
     os.environ["DJANGO_SETTINGS_MODULE"] = "config.settings"
     django.setup()
+    # What costs an attacker much costs a test 0.2 s for each account. Processes that tests start hash as in production.
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
     # Not for our children: pytest-django would load the settings of an xdist process before this file runs there.
     del os.environ["DJANGO_SETTINGS_MODULE"]
 

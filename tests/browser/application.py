@@ -18,9 +18,11 @@ from email.message import EmailMessage
 from pathlib import Path
 
 from celery import Celery
+from django.conf import global_settings
 from django.db import connections
 from django.db.utils import load_backend
 from django.test import Client as DjangoClient
+from django.test.utils import override_settings
 from playwright.sync_api import BrowserContext
 
 from accounts.models import Plan, User
@@ -74,7 +76,8 @@ class Application:
     def person(self, name: str = "anna", *, plan: str = "pro", staff: bool = False) -> Person:
         """A new account with PASSWORD, whose address begins with `name`."""
         email = f"{name}-{next(self._numbers)}@example.com"
-        with self.database():
+        # Its processes know no cheaper hashes.
+        with self.database(), override_settings(PASSWORD_HASHERS=global_settings.PASSWORD_HASHERS):
             user = create_account(
                 email=email, password=PASSWORD, plan=plan, is_staff=staff, is_superuser=staff
             )

@@ -68,7 +68,6 @@ def worker(stage: Stage, transactional_db: None, settings: Settings) -> Iterator
     settings.DNS_SERVERS = [stage.names.address]
     settings.SSL_CERT_FILE = stage.ca_file
     settings.THROTTLE_SCALE = 0
-    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
     empty_broker()
     _forget_probers()
     queues = ["interactive", "probes"]

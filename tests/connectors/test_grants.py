@@ -30,8 +30,7 @@ LIFETIME_SEC = 3600
 
 
 @pytest.fixture(autouse=True)
-def _cheap_and_unthrottled(settings: Settings) -> None:
-    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+def _unthrottled(settings: Settings) -> None:
     settings.THROTTLE_SCALE = 0
 
 

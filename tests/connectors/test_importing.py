@@ -27,8 +27,7 @@ COUNT = 20
 
 
 @pytest.fixture(autouse=True)
-def _cheap_and_unthrottled(settings: Settings) -> None:
-    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+def _unthrottled(settings: Settings) -> None:
     settings.THROTTLE_SCALE = 0
 
 

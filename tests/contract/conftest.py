@@ -13,12 +13,12 @@ from django.conf import settings as django_settings
 from accounts.models import User
 from config.celery import app
 from tests.api.client import Api
-from tests.api.conftest import _cheap_and_unthrottled, api, user
+from tests.api.conftest import _unthrottled, api, user
 from tests.makers import make_user
 from tests.targets.certificates import Certificates
 from tests.targets.server import TargetServer
 
-__all__ = ["_cheap_and_unthrottled", "api", "user"]  # fixtures, which pytest finds by their names
+__all__ = ["_unthrottled", "api", "user"]  # fixtures, which pytest finds by their names
 
 
 @pytest.fixture(scope="module")

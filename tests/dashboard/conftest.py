@@ -11,8 +11,7 @@ from tests.makers import make_user
 
 
 @pytest.fixture(autouse=True)
-def _cheap_and_unthrottled(settings: Settings) -> None:
-    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+def _unthrottled(settings: Settings) -> None:
     settings.THROTTLE_SCALE = 0
 
 
