@@ -86,5 +86,6 @@ beat_schedule = {
         "schedule": 3600.0,
         "options": {"expires": 3000},
     },
+    "forget-sessions": {"task": "entrance.tasks.sweep", "schedule": 3600.0, "options": {"expires": 3000}},
     "sweep": {"task": "projects.tasks.sweep", "schedule": 3600.0, "options": {"expires": 3000}},
 }

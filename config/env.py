@@ -182,6 +182,41 @@ class Env(BaseSettings):
         "register it. Without it and its secret accounts at Netlify cannot be linked.",
     )
     netlify_client_secret: str | None = Field(default=None, description="Client secret of that application.")
+    sign_up: bool = Field(
+        default=False,
+        description="Whether anybody may sign up. Without it accounts are for those who were invited to a project, and "
+        "for those that `manage.py create_account` or staff makes (`docs/accounts.md`).",
+    )
+    github_url: str = Field(
+        default="https://github.com", description="Where GitHub's page of consent is, for tests and mirrors."
+    )
+    github_api_url: str = Field(
+        default="https://api.github.com", description="Where GitHub's API is, for tests and mirrors."
+    )
+    github_client_id: str | None = Field(
+        default=None,
+        description="Client id of this deployment's OAuth app at GitHub; `docs/accounts.md` says how to register it. "
+        "Without it and its secret nobody signs in with GitHub.",
+    )
+    github_client_secret: str | None = Field(default=None, description="Client secret of that app.")
+    google_url: str = Field(
+        default="https://accounts.google.com",
+        description="Where Google's page of consent is, for tests and mirrors.",
+    )
+    google_token_url: str = Field(
+        default="https://oauth2.googleapis.com",
+        description="Where Google redeems codes, for tests and mirrors.",
+    )
+    google_api_url: str = Field(
+        default="https://openidconnect.googleapis.com",
+        description="Where Google tells who somebody is, for tests and mirrors.",
+    )
+    google_client_id: str | None = Field(
+        default=None,
+        description="Client id of this deployment's OAuth client at Google; `docs/accounts.md` says how to register it."
+        " Without it and its secret nobody signs in with Google.",
+    )
+    google_client_secret: str | None = Field(default=None, description="Client secret of that client.")
     throttle_scale: float = Field(
         default=1.0, ge=0, description="Multiplies every throttle; 0 turns throttling off."
     )
@@ -236,7 +271,18 @@ class Env(BaseSettings):
         default=None, description="Password of that account. Without it one is generated and printed once."
     )
 
-    @field_validator("rdap_bootstrap_url", "vercel_url", "vercel_api_url", "netlify_url", "netlify_api_url")
+    @field_validator(
+        "rdap_bootstrap_url",
+        "vercel_url",
+        "vercel_api_url",
+        "netlify_url",
+        "netlify_api_url",
+        "github_url",
+        "github_api_url",
+        "google_url",
+        "google_token_url",
+        "google_api_url",
+    )
     @classmethod
     def _http_address(cls, value: str) -> str:
         parts = urlsplit(value)

@@ -57,6 +57,16 @@ NETLIFY_URL = ENV.netlify_url.rstrip("/")
 NETLIFY_API_URL = ENV.netlify_api_url.rstrip("/")
 NETLIFY_CLIENT_ID = ENV.netlify_client_id or ""
 NETLIFY_CLIENT_SECRET = ENV.netlify_client_secret or ""
+SIGN_UP = ENV.sign_up
+GITHUB_URL = ENV.github_url.rstrip("/")
+GITHUB_API_URL = ENV.github_api_url.rstrip("/")
+GITHUB_CLIENT_ID = ENV.github_client_id or ""
+GITHUB_CLIENT_SECRET = ENV.github_client_secret or ""
+GOOGLE_URL = ENV.google_url.rstrip("/")
+GOOGLE_TOKEN_URL = ENV.google_token_url.rstrip("/")
+GOOGLE_API_URL = ENV.google_api_url.rstrip("/")
+GOOGLE_CLIENT_ID = ENV.google_client_id or ""
+GOOGLE_CLIENT_SECRET = ENV.google_client_secret or ""
 DATA_DIR = ENV.data_dir
 RESULTS_KEPT_DAYS = ENV.results_kept_days
 ROLLUPS_KEPT_DAYS = ENV.rollups_kept_days
@@ -76,6 +86,8 @@ THROTTLES = {
     "sign-in": (20, 60),
     "sign-in-email": (20, 900),
     "second-factor": (10, 900),
+    "sign-up": (20, 3600),
+    "account-mail": (5, 3600),  # to one address, of mails that strangers can have sent to it
     "password": (10, 900),
     "unauthorized": (120, 60),
     "create-and-test": (60, 60),
@@ -117,6 +129,7 @@ INSTALLED_APPS = [
     "alerts",
     "statuspages",
     "dashboard",
+    "entrance",
     "rest_framework",
     "drf_spectacular",
     "drf_spectacular_sidecar",
@@ -221,11 +234,24 @@ ACCOUNT_EMAIL_NOTIFICATIONS = True
 ACCOUNT_REAUTHENTICATION_REQUIRED = True  # before what a stolen session must not do
 ACCOUNT_LOGOUT_ON_GET = False
 ACCOUNT_SESSION_REMEMBER = True
+ACCOUNT_LOGIN_ON_EMAIL_CONFIRMATION = True  # in the browser that signed up, nowhere else
 ACCOUNT_RATE_LIMITS = False  # `THROTTLES` above has them, in one table with those of the API
+ACCOUNT_ADAPTER = "entrance.adapter.AccountAdapter"
+ACCOUNT_FORMS = {
+    "login": "entrance.forms.LoginForm",
+    "signup": "entrance.forms.SignupForm",
+    "change_password": "entrance.forms.ChangePasswordForm",
+    "set_password": "entrance.forms.SetPasswordForm",
+    "reset_password": "entrance.forms.ResetPasswordForm",
+    "reset_password_from_key": "entrance.forms.ResetPasswordKeyForm",
+}
 MFA_ADAPTER = "accounts.second_factor.SealingAdapter"
-MFA_ALLOW_UNVERIFIED_EMAIL = (
-    True  # nobody gets in without one that is verified; this is about a second, to change to
-)
+MFA_FORMS = {
+    "authenticate": "entrance.forms.AuthenticateForm",
+    "reauthenticate": "entrance.forms.ReauthenticateForm",
+}
+# Nobody gets in without an address that is verified; this is about a second one, which somebody wants to change to.
+MFA_ALLOW_UNVERIFIED_EMAIL = True
 MFA_SUPPORTED_TYPES = ["totp", "recovery_codes"]
 MFA_TOTP_ISSUER = "Pulsekeeper"
 MFA_TOTP_TOLERANCE = 1  # clocks of phones are off by some seconds
@@ -306,6 +332,7 @@ LOGGING = {
             "alerts",
             "statuspages",
             "dashboard",
+            "entrance",
         )
     }
     | {"django.request": {"level": "ERROR"}},  # a caller's 4xx is no news of ours

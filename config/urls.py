@@ -1,3 +1,4 @@
+from allauth.account.decorators import secure_admin_login
 from django.contrib import admin
 from django.urls import include, path, re_path
 from drf_spectacular.views import SpectacularJSONAPIView
@@ -13,6 +14,8 @@ from config.health import healthz, readyz
 from config.metrics import metrics
 from core.api.views import UnknownRoute
 
+admin.site.login = secure_admin_login(admin.site.login)  # type: ignore[method-assign]
+
 urlpatterns = [
     path("admin/", admin.site.urls),
     path("healthz", healthz),
@@ -25,6 +28,7 @@ urlpatterns = [
     ),
     path("docs", docs),
     path("", include("dashboard.urls")),
+    path("account/", include("entrance.urls")),
     path("invitations/<id:token>", projects.views.invitation),
     path("alert-channels/confirm/<id:token>", alerts.views.confirm_address),
     path("connectors/<id:provider>/callback", connectors.views.callback),

@@ -108,6 +108,11 @@ class TooManyRequests(ApiError):
     code = "rate_limited"
     reason = "Too many requests; wait before the next."
 
+    def __init__(self, *, wait: float | None = None) -> None:
+        """`wait`: seconds until the next one may pass, where that is known."""
+        self.wait = wait
+        super().__init__()
+
 
 class MonitorLimit(ApiError):
     status = 403

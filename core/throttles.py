@@ -25,6 +25,7 @@ from rest_framework.request import Request
 from rest_framework.throttling import BaseThrottle
 
 from core.addresses import client_network
+from core.errors import TooManyRequests
 from core.tallies import Tally
 
 logger = logging.getLogger(__name__)
@@ -200,7 +201,7 @@ def count_unauthorized(request: Request) -> None:
 
 
 def count_second_factor(user_id: int) -> None:
-    """One more code that is tried for the account, by whichever door; raises Throttled past the rate."""
+    """One more code that is tried for the account, by whichever door; raises TooManyRequests past the rate."""
     wait = seconds_to_wait("second-factor", f"user:{user_id}")
     if wait is not None:
-        raise Throttled(wait)
+        raise TooManyRequests(wait=wait)

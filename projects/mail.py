@@ -16,8 +16,8 @@ _INVITATION = """\
 
 {base_url}/invitations/{token}
 
-Sign in with this e-mail address within 14 days, and the project is yours to see. If you have no account yet, ask for
-one with this address. If you expected no invitation, there is nothing to do.
+Open the link within 14 days, and sign up with this e-mail address, or sign in: the project is yours to see then. If you
+expected no invitation, there is nothing to do.
 """
 
 

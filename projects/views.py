@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from allauth.account.adapter import get_adapter
 from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_GET
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from accounts.models import User
 from core.api.pagination import Page, page_parameters
 from core.api.schema import ErrorSerializer
 from core.api.views import OK, OkSerializer, body_of
@@ -141,15 +145,22 @@ class MemberDetail(APIView):
         return Response(OK)
 
 
+@require_GET
 def invitation(request: HttpRequest, token: str) -> HttpResponse:
-    """Where an invitation's link leads: what it is for, to whoever holds it."""
+    """Where an invitation's link leads: to signing up or in, as the address that it was sent to."""
+    now = utc_now()
     try:
-        found = members.find_invitation(token, now=utc_now())
+        found = members.find_invitation(token, now=now)
     except NotFound:
-        return HttpResponse(
-            "This invitation has run out or was withdrawn.\n", "text/plain; charset=utf-8", 404
-        )
-    text = (
-        f"You are invited to the project {found.project.name!r} as {found.role}.\nSign in as {found.email}.\n"
-    )
-    return HttpResponse(text, "text/plain; charset=utf-8")
+        context = {
+            "title": "This invitation does not work any more",
+            "reason": "It has run out, was withdrawn, or was taken up already. Ask for another one.",
+        }
+        return render(request, "problem.html", context, status=404)
+    user = request.user
+    if isinstance(user, User) and user.email == found.email:
+        members.accept_invitations(user, now=now)
+        return redirect("/projects")
+    # Whoever holds the token reads the mail of that address: signing up with it needs no other proof.
+    get_adapter(request).stash_verified_email(request, found.email)
+    return render(request, "projects/invitation.html", {"invitation": found})

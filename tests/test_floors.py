@@ -23,6 +23,7 @@ FLOORS = (
     "alerts",
     "statuspages",
     "dashboard",
+    "entrance",
 )
 
 

@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import requests
-from django.conf import settings
-from social_core.backends.oauth import BaseOAuth2
 from social_core.exceptions import (
     AuthCanceled,
     AuthCredentialError,
     AuthInputError,
     AuthSessionError,
-    ErrorStage,
     SocialAuthBaseException,
 )
-from social_core.utils import http_error
 
-from checks.guard import guard
-from checks.probes.trust import find_trust_store
 from connectors.providers.base import (
     Account,
     GrantRevoked,
@@ -31,38 +24,29 @@ from connectors.providers.base import (
     ProviderFailed,
     ProviderProject,
 )
+from connectors.providers.guarded import GuardedBackend
 from connectors.providers.strategy import Strategy
-from core.db import release_connection
-from core.http import BodyTooLarge, DeadlineExceeded, GuardedSession
 
 logger = logging.getLogger(__name__)
 
-TOTAL_SEC = 25.0  # for all that one backend asks: a thread of the web process waits for it
-REQUEST_SEC = 15.0
-MAX_ANSWER = 16 * 1024 * 1024  # a page of a hundred projects with all their deployments is some megabytes
 PAGE_SIZE = 100
 MAX_PAGES = 100
 _REFRESH_BEFORE = timedelta(minutes=1)
 _LONGEST_REFERENCE = 200
 
 
-class ProviderBackend(BaseOAuth2[Any]):
+class ProviderBackend(GuardedBackend):
     """A link belongs to somebody who is signed in here, so social-auth only associates.
 
-    The state and the PKCE verifier are then in the strategy's session, bound to the user. Made for one action: its
-    time, TOTAL_SEC for everything that it asks, counts from here.
+    The state and the PKCE verifier are then in the strategy's session, bound to the user.
     """
 
     ASSOCIATION_ONLY = True
-    REDIRECT_STATE = False
-    SEND_USER_AGENT = False  # the session says who asks
-    title: str = ""
     needs: str = ""
     """What has to be granted for listing projects, as the rest of a sentence."""
 
     def __init__(self, strategy: Strategy | None = None, redirect_uri: str | None = None) -> None:
         super().__init__(strategy or Strategy(), redirect_uri)
-        self._until = time.monotonic() + TOTAL_SEC
 
     # Of the provider.
 
@@ -106,7 +90,7 @@ class ProviderBackend(BaseOAuth2[Any]):
         except (AuthInputError, AuthSessionError):
             raise OAuthRefused(f"This answer of {self.title} belongs to nothing that you began.") from None
         except SocialAuthBaseException as error:
-            raise self._failure(error) from None
+            raise self.failure(error) from None
         tokens = self.tokens_of(answer, now=now)
         return Account(tokens, self.account_name(tokens))
 
@@ -122,7 +106,7 @@ class ProviderBackend(BaseOAuth2[Any]):
         except AuthCredentialError:
             raise self.revoked() from None
         except SocialAuthBaseException as error:
-            raise self._failure(error) from None
+            raise self.failure(error) from None
         new = self.tokens_of(answer, now=now)
         new["refresh_token"] = new["refresh_token"] or tokens["refresh_token"]
         return {**tokens, **new}
@@ -152,38 +136,14 @@ class ProviderBackend(BaseOAuth2[Any]):
             logger.warning("%s: %d projects of a list make no sense and are left out", self.name, odd)
         return found
 
-    def seconds_left(self) -> float:
-        return self._until - time.monotonic()
-
     # Requests.
-
-    def request(
-        self,
-        url: str,
-        *,
-        method: Literal["GET", "POST", "DELETE"] = "GET",
-        headers: Mapping[str, str | bytes] | None = None,
-        data: dict[str, Any] | None = None,
-        json: dict[str, Any] | None = None,
-        auth: Any = None,
-        params: dict[str, Any] | None = None,
-        timeout: float | None = None,
-        stage: ErrorStage = "user_info",
-    ) -> requests.Response:
-        """What social-auth asks by. Raises ProviderFailed, or social-auth's reading of a 4xx."""
-        response = self._send(method, url, headers=headers, data=data, json=json, auth=auth, params=params)
-        try:
-            response.raise_for_status()
-        except requests.HTTPError as error:
-            raise http_error(self, error, stage=stage) from None
-        return response
 
     def ask(
         self, url: str, tokens: Mapping[str, Any], params: Mapping[str, Any] | None = None
     ) -> requests.Response:
         """Of the API, as the account. Raises ProviderFailed, GrantRevoked."""
         headers = {"Authorization": f"Bearer {tokens['access_token']}", "Accept": "application/json"}
-        response = self._send("GET", url, headers=headers, params=dict(params or {}))
+        response = self.send("GET", url, headers=headers, params=dict(params or {}))
         if not response.ok:
             raise self.denial(response)
         return response
@@ -196,55 +156,13 @@ class ProviderBackend(BaseOAuth2[Any]):
             return self.not_permitted(f"does not allow this; {self.needs}")
         return self.failed(f"answered {response.status_code}")
 
-    def _send(self, method: str, url: str, **given: Any) -> requests.Response:
-        """An answer of 200 to 299, or of 400 to 499 but 429. Raises ProviderFailed."""
-        release_connection()
-        left = min(REQUEST_SEC, self.seconds_left())
-        if left <= 0:
-            raise self.failed("took too long to answer")
-        try:
-            # Secrets go where the settings say, nowhere else: redirects are not followed.
-            response = _session(left).request(method, url, allow_redirects=False, **given)
-        except DeadlineExceeded:
-            raise self.failed("took too long to answer") from None
-        except BodyTooLarge:
-            raise self.failed("answered with more than can be read") from None
-        except requests.RequestException:
-            raise self.failed("cannot be reached") from None
-        status = response.status_code
-        if status == 429:
-            raise self.failed("takes no more requests for now")
-        if not 200 <= status < 300 and not 400 <= status < 500:
-            raise self.failed(f"answered {status}")
-        return response
-
-    def json_of(self, response: requests.Response) -> Any:
-        try:
-            return response.json()
-        except (ValueError, RecursionError):
-            raise self.nonsense() from None
-
     # Failures.
-
-    def failed(self, what: str) -> ProviderFailed:
-        return ProviderFailed(f"{self.title} {what}.")
-
-    def nonsense(self) -> ProviderFailed:
-        return self.failed("answered with what makes no sense")
 
     def not_permitted(self, what: str) -> NotPermitted:
         return NotPermitted(f"{self.title} {what}.")
 
     def revoked(self) -> GrantRevoked:
         return GrantRevoked(f"{self.title} does not take this link any more.")
-
-    def _failure(self, error: SocialAuthBaseException) -> ProviderFailed:
-        # Of the error only its kind: the provider's words may hold what it was sent.
-        if error.code == "invalid_setting":
-            return self.failed("does not take this deployment's client id and secret")
-        if error.status_code is not None:
-            return self.failed(f"answered {error.status_code}")
-        return self.nonsense()
 
 
 def reference_of(listed: Mapping[str, Any], key: str) -> str:
@@ -266,12 +184,3 @@ def first_text(*values: object) -> str | None:
 def _storable(text: str) -> str:
     """Without what JSON can spell and PostgreSQL cannot hold: NUL, and halves of surrogate pairs."""
     return text.replace("\0", "").encode("utf-8", "replace").decode()
-
-
-def _session(total_sec: float) -> GuardedSession:
-    return GuardedSession(
-        guard(),
-        ca_file=settings.SSL_CERT_FILE or find_trust_store(),
-        total_sec=total_sec,
-        max_body=MAX_ANSWER,
-    )

@@ -65,6 +65,9 @@ def _answer_to(error: Exception, view: object) -> tuple[int, dict[str, Any], dic
     """Status, body and headers."""
     headers: dict[str, str] = {}
     match error:
+        case TooManyRequests() | exceptions.Throttled():
+            code, answer = 429, error_body(TooManyRequests.code, TooManyRequests.reason)
+            headers["Retry-After"] = str(max(1, math.ceil(getattr(error, "wait", None) or 1)))
         case ApiError():
             code, answer = error.status, error_body(error.code, error.reason, error.limit)
         case exceptions.ValidationError():
@@ -77,9 +80,6 @@ def _answer_to(error: Exception, view: object) -> tuple[int, dict[str, Any], dic
             code, answer = 405, error_body("method_not_allowed", str(error.detail))
         case exceptions.UnsupportedMediaType():
             code, answer = 415, error_body("unsupported_media_type", "Send application/json.")
-        case exceptions.Throttled():
-            code, answer = 429, error_body(TooManyRequests.code, TooManyRequests.reason)
-            headers["Retry-After"] = str(max(1, math.ceil(getattr(error, "wait", None) or 1)))
         case Http404():
             code, answer = 404, error_body(NotFound.code, NotFound.reason)
         case PermissionDenied() | exceptions.PermissionDenied():

@@ -14,7 +14,7 @@ from accounts.models import User
 from connectors.grants import LEASE, fetch_projects
 from connectors.models import Connector
 from connectors.oauth import redirect_uri
-from connectors.providers import backend
+from connectors.providers import guarded
 from core.clock import utc_now
 from core.crypto import seal
 from core.errors import NotFound, ProviderError, ReconnectRequired
@@ -153,7 +153,7 @@ def test_a_renewal_that_nobody_ends(
     Connector.objects.update(renewing_until=now + LEASE)
     netlify.expire()
     with monkeypatch.context() as hasty:
-        hasty.setattr(backend, "TOTAL_SEC", 0.5)
+        hasty.setattr(guarded, "TOTAL_SEC", 0.5)
         with pytest.raises(ProviderError, match="took too long to renew its tokens"):
             fetch(user, now=now)
     assert Connector.objects.get().revoked_at is None

@@ -233,7 +233,7 @@ MODES: list[tuple[Mode, str]] = [
 def test_a_provider_gone_wrong(
     fake: Fake, user: User, mode: Mode, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("connectors.providers.backend.REQUEST_SEC", 0.5)
+    monkeypatch.setattr("connectors.providers.guarded.REQUEST_SEC", 0.5)
     query = begin(fake, user)
     fake.mode = mode
     with pytest.raises(ProviderFailed) as caught:

@@ -11,7 +11,7 @@ from django.db import transaction
 from pytest_django import Settings
 
 from connectors.oauth import redirect_uri
-from connectors.providers import BACKENDS, backend, provider
+from connectors.providers import BACKENDS, backend, guarded, provider
 from connectors.providers.base import GrantRevoked, NotPermitted, ProviderFailed, ProviderProject
 from connectors.providers.netlify import Netlify
 from connectors.providers.vercel import Vercel
@@ -104,7 +104,7 @@ def test_a_list_that_takes_too_long(fake: Fake, monkeypatch: pytest.MonkeyPatch)
 
 def test_all_that_is_asked_has_one_deadline(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
     tokens = link(fake)
-    monkeypatch.setattr(backend, "TOTAL_SEC", 0.5)
+    monkeypatch.setattr(guarded, "TOTAL_SEC", 0.5)
     asked = provider(fake.NAME)
     asked.projects(tokens)
     fake.mode = "slow"
@@ -112,12 +112,12 @@ def test_all_that_is_asked_has_one_deadline(fake: Fake, monkeypatch: pytest.Monk
     for _ in range(3):
         with pytest.raises(ProviderFailed, match="took too long to answer"):
             asked.projects(tokens)
-    assert time.monotonic() - before < backend.REQUEST_SEC / 2
+    assert time.monotonic() - before < guarded.REQUEST_SEC / 2
 
 
 @pytest.mark.parametrize(("mode", "text"), MODES)
 def test_a_provider_gone_wrong(fake: Fake, mode: Mode, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backend, "REQUEST_SEC", 0.5)
+    monkeypatch.setattr(guarded, "REQUEST_SEC", 0.5)
     tokens = link(fake)
     fake.mode = mode
     with pytest.raises(ProviderFailed) as caught:
@@ -127,7 +127,7 @@ def test_a_provider_gone_wrong(fake: Fake, mode: Mode, text: str, monkeypatch: p
 
 def test_an_answer_too_long_to_read(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
     tokens = link(fake)
-    monkeypatch.setattr(backend, "MAX_ANSWER", 100)
+    monkeypatch.setattr(guarded, "MAX_ANSWER", 100)
     with pytest.raises(ProviderFailed, match="answered with more than can be read"):
         listed(fake, tokens)
 

@@ -1,0 +1,104 @@
+"""What allauth asks of us: its flows are its own, what they do to accounts goes through the services of the API."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from smtplib import SMTPException
+from typing import Any
+
+from allauth.account.adapter import DefaultAccountAdapter
+from allauth.account.models import EmailAddress
+from django.conf import settings
+from django.contrib import messages
+from django.core.mail import EmailMessage
+from django.db import IntegrityError, connection, transaction
+from django.http import HttpRequest
+from django.urls import reverse
+
+import tokens.services
+from accounts.models import User
+from core.addresses import client_address
+from core.clock import utc_now
+from core.throttles import seconds_to_wait
+from projects.members import accept_invitations, is_invited
+
+logger = logging.getLogger(__name__)
+
+# What a stranger can have sent to an address, by typing it. At most so much of it as THROTTLES says.
+UNASKED = (
+    "account/email/email_confirmation",
+    "account/email/email_confirmation_signup",
+    "account/email/password_reset_key",
+    "account/email/account_already_exists",
+    "account/email/unknown_account",
+)
+
+
+class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
+    def is_open_for_signup(self, request: HttpRequest) -> bool:
+        """To everybody by `SIGN_UP`; else to whoever came by the link of an invitation that is open."""
+        invited = request.session.get("account_verified_email")
+        return settings.SIGN_UP or (invited is not None and is_invited(invited, now=utc_now()))
+
+    def get_login_stages(self) -> list[str]:
+        return ["allauth.account.stages.EmailVerificationStage", "allauth.mfa.stages.AuthenticateStage"]
+
+    def login(self, request: HttpRequest, user: User) -> None:
+        """The last step of every way in: the address is confirmed by now, and the second factor given."""
+        super().login(request, user)
+        accept_invitations(user, now=utc_now())
+
+    def set_password(self, user: User, password: str) -> None:
+        tokens.services.set_password(user, password)
+
+    def confirm_email(self, request: HttpRequest, email_address: EmailAddress) -> bool:
+        try:
+            with transaction.atomic():
+                return bool(super().confirm_email(request, email_address))
+        except IntegrityError:
+            # Somebody signed up with the address since the change was asked for.
+            failed = "account/messages/email_confirmation_failed.txt"
+            self.add_message(request, messages.ERROR, failed, {"email": email_address.email})
+            return False
+
+    def get_client_ip(self, request: HttpRequest) -> str:
+        return str(client_address(request) or "0.0.0.0")  # noqa: S104  (not known, as over a Unix socket)
+
+    def get_password_change_redirect_url(self, request: HttpRequest) -> str:
+        return reverse("account")
+
+    # Links of mails lead to BASE_URL, whatever Host the request named.
+
+    def get_email_confirmation_url(self, request: HttpRequest, emailconfirmation: Any) -> str:
+        return address_of("account_confirm_email", key=emailconfirmation.key)
+
+    def get_reset_password_from_key_url(self, key: str) -> str:
+        uidb36, _, rest = key.partition("-")
+        return address_of("account_reset_password_from_key", uidb36=uidb36, key=rest)
+
+    def send_mail(self, template_prefix: str, email: str, context: dict[str, Any]) -> None:
+        if template_prefix in UNASKED and seconds_to_wait("account-mail", email.lower()) is not None:
+            logger.info("an address gets no more mails of %s for now", template_prefix)
+            return
+        links = {"account_url": address_of("account"), "reset_url": address_of("account_reset_password")}
+        message = self.render_mail(template_prefix, email, {**links, **context, "email": email})
+        # After the commit: a mail cannot be taken back, and no row stays locked while a mail server is slow.
+        transaction.on_commit(partial(self._send, message, template_prefix))
+
+    def _send(self, message: EmailMessage, template_prefix: str) -> None:
+        """One try. Whoever waits for a mail that could not be sent is told so, and asks for it again."""
+        if not connection.in_atomic_block:
+            connection.close()  # the mail server may be slow
+        try:
+            message.send()
+        except (SMTPException, OSError) as error:
+            logger.warning("a mail of %s could not be sent: %s", template_prefix, type(error).__name__)
+            if template_prefix in UNASKED:
+                self.add_message(
+                    self.request, messages.ERROR, message="The mail could not be sent; try again in a while."
+                )
+
+
+def address_of(name: str, **parts: str) -> str:
+    return f"{settings.BASE_URL}{reverse(name, kwargs=parts)}"

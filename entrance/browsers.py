@@ -1,0 +1,78 @@
+"""The browsers that somebody is signed in with: allauth's row says which one, Django's session that it still is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from allauth.usersessions.models import UserSession
+from django.contrib.sessions.models import Session
+
+from accounts.models import User
+
+
+@dataclass(frozen=True, slots=True)
+class Browser:
+    pk: int
+    name: str
+    ip: str
+    since: datetime
+    current: bool
+
+
+def list_browsers(user: User, *, current: str | None, now: datetime) -> list[Browser]:
+    """The newest first. `current` is the key of the session that asks."""
+    rows = list(UserSession.objects.filter(user=user).order_by("-pk"))
+    keys = [row.session_key for row in rows]
+    living = Session.objects.filter(session_key__in=keys, expire_date__gt=now)
+    alive = set(living.values_list("session_key", flat=True))
+    return [
+        Browser(row.pk, name_of(row.user_agent), row.ip, row.created_at, current=row.session_key == current)
+        for row in rows
+        if row.session_key in alive
+    ]
+
+
+def end_browser(user: User, pk: int) -> bool:
+    """Whether there was one."""
+    row = UserSession.objects.filter(user=user, pk=pk).first()
+    if row is None:
+        return False
+    row.end()
+    return True
+
+
+def end_browsers(user: User, *, but: str | None = None) -> None:
+    """All of them, but for the session of that key."""
+    rows = UserSession.objects.filter(user=user).exclude(session_key=but)
+    Session.objects.filter(session_key__in=list(rows.values_list("session_key", flat=True))).delete()
+    rows.delete()
+
+
+# The first that is named wins: Edge and Opera call themselves Chrome too, and Chrome Safari.
+_BROWSERS = {
+    "Edg": "Edge",
+    "OPR": "Opera",
+    "Firefox": "Firefox",
+    "Chrome": "Chrome",
+    "Safari": "Safari",
+    "curl": "curl",
+}
+_SYSTEMS = {
+    "iPhone": "iPhone",
+    "iPad": "iPad",
+    "Android": "Android",
+    "Windows": "Windows",
+    "Mac OS": "macOS",
+    "CrOS": "ChromeOS",
+    "Linux": "Linux",
+}
+
+
+def name_of(user_agent: str) -> str:
+    """As people would call it; the words of what calls itself nothing that is known."""
+    browser = next((name for word, name in _BROWSERS.items() if word in user_agent), "")
+    system = next((name for word, name in _SYSTEMS.items() if word in user_agent), "")
+    if browser and system:
+        return f"{browser} on {system}"
+    return browser or system or user_agent[:60] or "An unknown browser"

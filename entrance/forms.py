@@ -1,0 +1,127 @@
+"""allauth's forms, where they do something to an account."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from allauth.account import forms as account_forms
+from allauth.account.adapter import get_adapter
+from allauth.account.internal.flows.signup import prevent_enumeration
+from allauth.core.exceptions import ImmediateHttpResponse
+from allauth.mfa.adapter import get_adapter as get_mfa_adapter
+from allauth.mfa.base import forms as mfa_forms
+from django import forms
+from django.conf import settings
+from django.http import HttpRequest
+from django.shortcuts import redirect
+
+import tokens.services
+from accounts import second_factor
+from accounts.models import User
+from accounts.services import AddressTaken, create_account
+from accounts.verification import is_verified, set_address
+from core.clock import utc_now
+from core.errors import TooManyRequests, ValidationFailed
+from core.forms import sentence
+from core.throttles import count_second_factor
+from projects.access import Caller
+from projects.members import is_invited
+
+
+class LoginForm(account_forms.LoginForm):  # type: ignore[misc]
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["login"].initial = self.request.session.get("account_verified_email")
+
+
+class SignupForm(account_forms.SignupForm):  # type: ignore[misc]
+    def clean_email(self) -> str:
+        email = str(super().clean_email())
+        if not settings.SIGN_UP and not is_invited(email, now=utc_now()):
+            raise forms.ValidationError("Sign up with the address that your invitation was sent to.")
+        return email
+
+    def try_save(self, request: HttpRequest) -> tuple[User | None, Any]:
+        try:
+            user, response = super().try_save(request)
+        except AddressTaken:
+            # By somebody who was quicker: answered as any address that is taken, which is that a mail was sent.
+            return None, prevent_enumeration(request, email=self.cleaned_data["email"])
+        return user, response
+
+    def save(self, request: HttpRequest) -> User:
+        email, adapter = self.cleaned_data["email"], get_adapter()
+        # Whoever opened the link of an invitation reads the mail of that address.
+        verified = adapter.is_email_verified(request, email)
+        user = create_account(email=email, password=self.cleaned_data["password1"], verified=verified)
+        adapter.unstash_verified_email(request)
+        return user
+
+
+class ChangePasswordForm(account_forms.ChangePasswordForm):  # type: ignore[misc]
+    """With the new password typed once: it can be shown, and be reset."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        del self.fields["password2"]
+
+    def save(self) -> None:
+        current, new = self.cleaned_data["oldpassword"], self.cleaned_data["password1"]
+        try:
+            changed = tokens.services.change_password(Caller(self.user), current=current, new=new)
+        except ValidationFailed as error:
+            # Another change came first, since the form was checked.
+            self.add_error(None, sentence(error.reason or ""))
+            raise ImmediateHttpResponse(redirect("account_change_password")) from None
+        self.user.password = changed.password  # by which this browser stays signed in
+
+
+class SetPasswordForm(account_forms.SetPasswordForm):  # type: ignore[misc]
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        del self.fields["password2"]
+
+
+class ResetPasswordForm(account_forms.ResetPasswordForm):  # type: ignore[misc]
+    def clean_email(self) -> str:
+        """For the account's own address only, not for one that it is about to change to: that may be a stranger's."""
+        email: str = self.cleaned_data["email"].lower()
+        self.users = list(User.objects.filter(email=email, is_active=True))
+        return email
+
+
+class ResetPasswordKeyForm(account_forms.ResetPasswordKeyForm):  # type: ignore[misc]
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        del self.fields["password2"]
+
+    def save(self) -> None:
+        super().save()
+        if not is_verified(self.user):
+            set_address(self.user, verified=True)  # the link was sent there
+
+
+class _Code:
+    user: User
+    cleaned_data: dict[str, Any]
+
+    def clean_code(self) -> str:
+        code = str(self.cleaned_data["code"])
+        try:
+            count_second_factor(self.user.pk)
+        except TooManyRequests:
+            raise forms.ValidationError("Too many codes were tried. Wait a quarter of an hour.") from None
+        used = second_factor.use_code(self.user, code)
+        if used is None:
+            raise get_mfa_adapter().validation_error("incorrect_code")
+        used.user = self.user
+        self.authenticator = used
+        return code
+
+
+class AuthenticateForm(_Code, mfa_forms.AuthenticateForm):  # type: ignore[misc]
+    pass
+
+
+class ReauthenticateForm(_Code, mfa_forms.ReauthenticateForm):  # type: ignore[misc]
+    pass

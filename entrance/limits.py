@@ -1,0 +1,63 @@
+"""Throttles of pages that people reach before they are signed in, and of those that ask for a secret again.
+
+They are those of the API, so that passwords tried by both doors share one budget.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+
+from core.addresses import client_network
+from core.errors import TooManyRequests
+from core.throttles import seconds_to_wait
+
+View = Callable[..., HttpResponse]
+Identity = Callable[[HttpRequest], str | None]
+
+
+def by_address(request: HttpRequest) -> str:
+    return client_network(request)
+
+
+def by_person(request: HttpRequest) -> str | None:
+    return f"user:{request.user.pk}" if request.user.is_authenticated else None
+
+
+def by_field(name: str) -> Identity:
+    """The e-mail address that is typed, as the API's throttle spells it."""
+
+    def identity(request: HttpRequest) -> str | None:
+        return request.POST.get(name, "").strip().lower() or None
+
+    return identity
+
+
+def limited(view: View, **scopes: Identity) -> View:
+    """`view`, whose forms are counted in scopes of `settings.THROTTLES` (with _ for -), each by its identity."""
+
+    @wraps(view)
+    def counted(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        if request.method == "POST":
+            for scope, identity in scopes.items():
+                who = identity(request)
+                wait = None if who is None else seconds_to_wait(scope.replace("_", "-"), who)
+                if wait is not None:
+                    return _too_many(request, wait)
+        return view(request, *args, **kwargs)
+
+    return counted
+
+
+def _too_many(request: HttpRequest, wait: float) -> HttpResponse:
+    minutes = math.ceil(wait / 60)
+    when = "in a minute" if minutes == 1 else f"in {minutes} minutes"
+    context = {"title": "Too many tries", "reason": f"Try again {when}."}
+    answer = render(request, "problem.html", context, status=TooManyRequests.status)
+    answer["Retry-After"] = str(max(1, math.ceil(wait)))
+    return answer

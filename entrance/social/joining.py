@@ -1,0 +1,92 @@
+"""Whose account an identity at GitHub or Google opens. Each function is one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import TypeVar
+
+from django.conf import settings
+from django.db import IntegrityError, transaction
+from social_django.models import UserSocialAuth
+
+import tokens.services
+from accounts.models import User
+from accounts.services import AddressTaken, create_account
+from accounts.verification import is_verified, set_address
+from connectors.providers.base import OAuthRefused
+from core.errors import NotFound, ValidationFailed
+from entrance.social.backends import BACKENDS, Identity
+from projects.members import is_invited
+
+T = TypeVar("T")
+
+
+def account_of(identity: Identity, *, now: datetime) -> User:
+    """The account that the identity opens: linked to it, of its address, or new. Raises OAuthRefused."""
+    return _until_settled(lambda: _account_of(identity, now=now))
+
+
+def link(user: User, identity: Identity) -> None:
+    """From now on the identity opens the account. Raises OAuthRefused where it opens another."""
+    _until_settled(lambda: _link(user, identity))
+
+
+def unlink(user: User, provider: str) -> None:
+    """Raises ValidationFailed where it is the only way in."""
+    with transaction.atomic():
+        user = User.objects.select_for_update(of=["self"]).get(pk=user.pk)
+        links = UserSocialAuth.objects.filter(user=user)
+        if not user.has_usable_password() and not links.exclude(provider=provider).exists():
+            raise ValidationFailed("it is your only way in; set a password first.")
+        if not links.filter(provider=provider).delete()[0]:
+            raise NotFound
+
+
+def _until_settled(action: Callable[[], T]) -> T:
+    """Of two who come with the same identity or address at once, the second finds what the first has made."""
+    for _ in range(3):
+        try:
+            with transaction.atomic():
+                return action()
+        except (IntegrityError, AddressTaken):
+            continue
+    raise OAuthRefused("Somebody is doing the same at this moment. Begin again.")
+
+
+def _account_of(identity: Identity, *, now: datetime) -> User:
+    known = _known(identity)
+    if known is not None:
+        return known.user
+    user = User.objects.filter(email=identity.email).first()
+    if user is None:
+        if not settings.SIGN_UP and not is_invited(identity.email, now=now):
+            raise OAuthRefused(f"There is no account of {identity.email}, and sign-up is by invitation.")
+        user = create_account(email=identity.email, password=None)
+    elif not is_verified(user):
+        # Whoever signed up with this address never showed that it is theirs. Its person is here: the password that a
+        # stranger chose, and the sessions that he may have, end.
+        tokens.services.set_password(user, None)
+        set_address(user, verified=True)
+    _add(user, identity)
+    return user
+
+
+def _link(user: User, identity: Identity) -> None:
+    known = _known(identity)
+    title = BACKENDS[identity.provider].title
+    if known is None:
+        if UserSocialAuth.objects.filter(user=user, provider=identity.provider).exists():
+            raise OAuthRefused(f"Another account at {title} is linked already; unlink it first.")
+        _add(user, identity)
+    elif known.user_id != user.pk:
+        raise OAuthRefused(f"This account at {title} opens another account of Pulsekeeper.")
+
+
+def _known(identity: Identity) -> UserSocialAuth | None:
+    links = UserSocialAuth.objects.select_related("user")
+    return links.filter(provider=identity.provider, uid=identity.uid).first()
+
+
+def _add(user: User, identity: Identity) -> None:
+    UserSocialAuth.objects.create(user=user, provider=identity.provider, uid=identity.uid)

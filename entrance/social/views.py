@@ -1,0 +1,108 @@
+"""The way to GitHub or Google and back."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from allauth.account.adapter import get_adapter
+from allauth.account.decorators import reauthentication_required
+from allauth.account.internal.flows.login import record_authentication
+from allauth.account.utils import get_next_redirect_url, perform_login
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_GET, require_POST
+from social_django.models import UserSocialAuth
+
+from accounts.models import User
+from connectors.providers.base import OAuthRefused, ProviderFailed
+from core.clock import utc_now
+from core.errors import NotFound, ValidationFailed
+from core.forms import sentence
+from entrance.social.backends import BACKENDS, Identity, SignInBackend
+from entrance.social.joining import account_of, link, unlink
+
+BEGUN = "social_begun"
+"""Of the session: by whom it was begun, where it is to lead to."""
+
+
+def _backend(request: HttpRequest, provider: str) -> SignInBackend:
+    found = BACKENDS.get(provider)
+    if found is None or not found.is_configured():
+        raise Http404
+    return found(request)
+
+
+def _signed_in(request: HttpRequest) -> bool:
+    return request.user.is_authenticated
+
+
+@never_cache
+@require_POST
+@reauthentication_required(enabled=_signed_in, app="allauth.account")  # type: ignore[untyped-decorator]
+def begin(request: HttpRequest, provider: str) -> HttpResponse:
+    """To sign in or sign up; of somebody who is signed in, to add a way in."""
+    backend = _backend(request, provider)
+    request.session[BEGUN] = {"user": request.user.pk, "next": get_next_redirect_url(request)}
+    return redirect(backend.auth_url())
+
+
+@never_cache
+@require_GET
+def callback(request: HttpRequest, provider: str) -> HttpResponse:
+    backend = _backend(request, provider)
+    begun = request.session.pop(BEGUN, None) or {"user": None, "next": None}
+    try:
+        identity = backend.identity()
+        if begun["user"] != request.user.pk:
+            changed = "Somebody has signed in or out meanwhile. Begin again."
+            return _problem(request, backend, changed, status=400)
+        if begun["user"] is not None:
+            return _link(request, backend, identity)
+        user = account_of(identity, now=utc_now())
+    except OAuthRefused as error:
+        return _problem(request, backend, str(error), status=400)
+    except ProviderFailed as error:
+        return _problem(request, backend, str(error), status=502)
+    record_authentication(request, user, "social", provider=identity.provider)
+    # The stages of every sign-in follow: an account that was shut, the second factor.
+    response: HttpResponse = perform_login(request, user, redirect_url=begun["next"], email=user.email)
+    return response
+
+
+def _link(request: HttpRequest, backend: SignInBackend, identity: Identity) -> HttpResponse:
+    user = cast("User", request.user)
+    link(user, identity)
+    get_adapter().send_notification_mail("entrance/email/linked", user, {"title": backend.title})
+    messages.success(request, f"You can sign in with {backend.title} from now on.")
+    return redirect("account")
+
+
+@require_POST
+@login_required
+@reauthentication_required(app="allauth.account")  # type: ignore[untyped-decorator]
+def remove(request: HttpRequest, provider: str) -> HttpResponse:
+    user, backend = cast("User", request.user), BACKENDS.get(provider)
+    if backend is None:
+        raise Http404
+    try:
+        unlink(user, provider)
+    except NotFound:
+        raise Http404 from None
+    except ValidationFailed as error:
+        messages.error(request, sentence(error.reason or ""))
+    else:
+        get_adapter().send_notification_mail("entrance/email/unlinked", user, {"title": backend.title})
+        messages.success(request, f"{backend.title} does not open this account any more.")
+    return redirect("account")
+
+
+def linked_providers(user: User) -> set[str]:
+    return set(UserSocialAuth.objects.filter(user=user).values_list("provider", flat=True))
+
+
+def _problem(request: HttpRequest, backend: SignInBackend, reason: str, *, status: int) -> HttpResponse:
+    context = {"title": f"Signing in with {backend.title}", "reason": reason}
+    return render(request, "entrance/social_problem.html", context, status=status)

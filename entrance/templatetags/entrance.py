@@ -1,0 +1,30 @@
+"""What the pages of allauth need of us."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import template
+
+from entrance.social.backends import configured
+
+register = template.Library()
+
+
+@register.inclusion_tag("entrance/social_buttons.html", takes_context=True)
+def social_buttons(context: template.Context, verb: str) -> dict[str, Any]:
+    """A button for each provider that is configured: `Sign in with GitHub`."""
+    return {
+        "verb": verb,
+        "providers": configured(),
+        "next": context.get("redirect_field_value"),
+        "csrf_token": context.get("csrf_token"),
+    }
+
+
+@register.simple_tag(takes_context=True)
+def sign_up_is_open(context: template.Context) -> bool:
+    from allauth.account.adapter import get_adapter
+
+    request = context["request"]
+    return bool(get_adapter(request).is_open_for_signup(request))

@@ -1,0 +1,71 @@
+"""What of allauth's is wanted, with our throttles, and what is ours."""
+
+from allauth.account import views as account
+from allauth.mfa.base import views as mfa
+from allauth.mfa.recovery_codes import views as recovery_codes
+from allauth.mfa.totp import views as totp
+from django.urls import path, re_path
+
+import core.api.converters  # noqa: F401  (registers <id:…>)
+from entrance import views
+from entrance.limits import by_address, by_field, by_person, limited
+from entrance.policy import leads_to_providers
+from entrance.social import views as social
+
+sign_in = limited(account.login, sign_in=by_address, sign_in_email=by_field("login"))
+sign_up = limited(account.signup, sign_up=by_address)
+reset = limited(account.password_reset, sign_up=by_address)
+reset_from_key = limited(account.password_reset_from_key, sign_in=by_address)
+
+urlpatterns = [
+    path("", leads_to_providers(views.account), name="account"),
+    path("login/", leads_to_providers(sign_in), name="account_login"),
+    path("logout/", account.logout, name="account_logout"),
+    path("inactive/", account.account_inactive, name="account_inactive"),
+    path("signup/", leads_to_providers(sign_up), name="account_signup"),
+    path("confirm-email/", account.email_verification_sent, name="account_email_verification_sent"),
+    re_path(r"^confirm-email/(?P<key>[-:\w]+)/$", account.confirm_email, name="account_confirm_email"),
+    path("email/", limited(account.email, invite=by_person), name="account_email"),
+    path("password/", limited(account.password_change, password=by_person), name="account_change_password"),
+    path("password/set/", account.password_set, name="account_set_password"),
+    path("password/reset/", reset, name="account_reset_password"),
+    path("password/reset/sent/", account.password_reset_done, name="account_reset_password_done"),
+    re_path(
+        r"^password/reset/(?P<uidb36>[0-9A-Za-z]+)-(?P<key>.+)/$",
+        reset_from_key,
+        name="account_reset_password_from_key",
+    ),
+    path(
+        "password/reset/done/",
+        account.password_reset_from_key_done,
+        name="account_reset_password_from_key_done",
+    ),
+    path(
+        "confirm/",
+        leads_to_providers(limited(account.reauthenticate, password=by_person)),
+        name="account_reauthenticate",
+    ),
+    path("confirm/code/", leads_to_providers(mfa.reauthenticate), name="mfa_reauthenticate"),
+    path("second-factor/", mfa.index, name="mfa_index"),
+    path("second-factor/code/", mfa.authenticate, name="mfa_authenticate"),
+    path("second-factor/app/", totp.activate_totp, name="mfa_activate_totp"),
+    path("second-factor/app/remove/", totp.deactivate_totp, name="mfa_deactivate_totp"),
+    path("second-factor/recovery-codes/", recovery_codes.view_recovery_codes, name="mfa_view_recovery_codes"),
+    path(
+        "second-factor/recovery-codes/new/",
+        recovery_codes.generate_recovery_codes,
+        name="mfa_generate_recovery_codes",
+    ),
+    path(
+        "second-factor/recovery-codes/download/",
+        recovery_codes.download_recovery_codes,
+        name="mfa_download_recovery_codes",
+    ),
+    path("sessions/", views.sessions, name="account_sessions"),
+    path("sessions/end-others/", views.end_other_sessions, name="account_end_other_sessions"),
+    path("sessions/<id:session_id>/end/", views.end_session, name="account_end_session"),
+    path("delete/", views.delete, name="account_delete"),
+    path("with/<id:provider>/", social.begin, name="social_begin"),
+    path("with/<id:provider>/callback", social.callback, name="social_callback"),
+    path("with/<id:provider>/remove/", social.remove, name="social_remove"),
+]

@@ -1,0 +1,122 @@
+"""The account of whoever is signed in: what it has, how it is entered, from where, and its end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from allauth.account.decorators import reauthentication_required
+from allauth.account.models import EmailAddress
+from allauth.mfa.models import Authenticator
+from django import forms
+from django.contrib import messages
+from django.contrib.auth import logout
+from django.http import Http404, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
+
+import accounts.services
+import tokens.services
+from accounts.models import User
+from core.clock import utc_now
+from core.forms import ServiceForm
+from dashboard.pages import PageRequest, page
+from entrance.browsers import end_browser, end_browsers, list_browsers
+from entrance.social.backends import BACKENDS
+from entrance.social.views import linked_providers
+
+
+@require_GET
+@page
+def account(request: PageRequest) -> HttpResponse:
+    user = request.caller.user
+    factors = {row.type: row for row in Authenticator.objects.filter(user=user)}
+    codes = factors.get(Authenticator.Type.RECOVERY_CODES)
+    linked = linked_providers(user)
+    context = {
+        "section": "account",
+        "user": user,
+        "used": user.monitors.count(),
+        "new_address": EmailAddress.objects.filter(user=user, verified=False).last(),
+        "has_password": user.has_usable_password(),
+        "second_factor": factors.get(Authenticator.Type.TOTP),
+        "codes_left": 0 if codes is None else len(codes.wrap().get_unused_codes()),
+        # Also one whose keys the operator took away: it can be unlinked.
+        "providers": [
+            {"name": name, "title": backend.title, "linked": name in linked}
+            for name, backend in BACKENDS.items()
+            if name in linked or backend.is_configured()
+        ],
+    }
+    return render(request, "entrance/account.html", context)
+
+
+@require_GET
+@page
+def sessions(request: PageRequest) -> HttpResponse:
+    now = utc_now()
+    context = {
+        "section": "account",
+        "browsers": list_browsers(request.caller.user, current=request.session.session_key, now=now),
+        "api_sessions": tokens.services.list_sessions(request.caller, now=now).order_by("-pk"),
+    }
+    return render(request, "entrance/sessions.html", context)
+
+
+@require_POST
+@page
+def end_session(request: PageRequest, session_id: str) -> HttpResponse:
+    """A session of the API (`sin_…`), or a browser's."""
+    if session_id.startswith("sin_"):
+        tokens.services.end_session(request.caller, session_id)
+    elif (
+        not session_id.isascii()
+        or not session_id.isdigit()
+        or not end_browser(request.caller.user, int(session_id))
+    ):
+        raise Http404
+    messages.success(request, "The session has ended.")
+    return redirect("account_sessions")
+
+
+@require_POST
+@page
+def end_other_sessions(request: PageRequest) -> HttpResponse:
+    end_browsers(request.caller.user, but=request.session.session_key)
+    tokens.services.end_sessions(request.caller.user)
+    messages.success(request, "You are signed in here only.")
+    return redirect("account_sessions")
+
+
+class DeletionForm(ServiceForm):
+    email = forms.CharField(
+        label="Your e-mail address",
+        max_length=254,
+        help_text="Typed once more, so that nothing is deleted by mistake.",
+        widget=forms.EmailInput(attrs={"autocomplete": "off"}),
+    )
+
+    def __init__(self, *args: Any, user: User, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._user = user
+
+    def clean_email(self) -> str:
+        email = str(self.cleaned_data["email"]).strip().lower()
+        if email != self._user.email:
+            raise forms.ValidationError("This is not the address of your account.")
+        return email
+
+
+@require_http_methods(["GET", "POST"])
+@page
+@reauthentication_required(app="allauth.account")  # type: ignore[untyped-decorator]
+def delete(request: PageRequest) -> HttpResponse:
+    user = request.caller.user
+    form = DeletionForm(request.POST or None, user=user)
+    if request.method == "POST" and form.is_valid():
+        form.attempt(lambda: accounts.services.delete_account(user))
+        if form.is_valid():
+            logout(request)
+            messages.success(request, "Your account is deleted.")
+            return redirect("account_login")
+    context = {"section": "account", "form": form, "used": user.monitors.count()}
+    return render(request, "entrance/delete.html", context)
