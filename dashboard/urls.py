@@ -5,6 +5,7 @@ from dashboard import channels, home, incidents
 
 urlpatterns = [
     path("", home.home),
+    path("", include("dashboard.editing_urls")),  # first: `monitors/new` looks like the address of a monitor
     path("", include("dashboard.monitors.urls")),
     path("incidents", incidents.index, name="incidents"),
     path("incidents/declare", incidents.declare, name="incident_declare"),

@@ -1,0 +1,190 @@
+"""Pages that make and change a monitor, with its test run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpResponse
+from django.shortcuts import redirect, render
+from django_htmx.http import reswap, retarget
+
+from core.clock import utc_now
+from core.errors import NoWorker
+from core.ids import random_text
+from dashboard import limits
+from dashboard.bodies import validated
+from dashboard.choosing import project_choices
+from dashboard.monitor_forms import Kind, MonitorForm
+from dashboard.pages import PageRequest, page
+from dashboard.spans import say_span
+from monitors import interactive, services
+from monitors.drafts import Draft, MonitorType
+from monitors.models import Monitor, spec_of
+from monitors.selectors import get_monitor
+from monitors.serializers import MonitorInputSerializer, MonitorPatchSerializer
+from projects.idempotency import Made
+
+USUAL_INTERVAL_SEC = 60  # to begin with, where the plan would allow less
+SCOPE = "create-and-test"
+FORM = "#monitor-form"
+
+
+@dataclass(frozen=True, slots=True)
+class TestRun:
+    """What came of a test; without `result` no worker was there."""
+
+    result: dict[str, Any] | None
+
+
+@page
+def new(request: PageRequest) -> HttpResponse:
+    """`?type=` chooses the kind and `?project=` the project; `?from=` copies a monitor, but for header values."""
+    caller, now = request.caller, utc_now()
+    floor_sec = caller.user.plan.min_interval_sec
+    source = get_monitor(caller, request.GET["from"]) if "from" in request.GET else None
+    form = MonitorForm(
+        request.POST if request.method == "POST" else None,
+        projects=project_choices(caller),
+        floor_sec=floor_sec,
+        draft=_first_draft(request, floor_sec) if source is None else _copy_of(source),
+        project_id=request.GET.get("project") if source is None else _project_of(source),
+    )
+    if request.method != "POST":
+        return _show(request, form, source=source)
+    if "test" in request.POST:
+        return _test(request, form, source=source)
+    if form.is_valid():
+
+        def make() -> Made:
+            limits.count(request, SCOPE)
+            given = validated(MonitorInputSerializer, form.body())
+            return form.make_once(
+                request, caller, lambda: services.create_monitor(caller, given, now=now).public_id, now=now
+            )
+
+        made = form.attempt(make)
+        if made is not None:
+            return _created(request, form, made)
+    return _show(request, form, source=source)
+
+
+def _created(request: PageRequest, form: MonitorForm, made: Made) -> HttpResponse:
+    """On to the monitor at once; its first check is shown there when it is made."""
+    if not made.repeated:
+        monitor = get_monitor(request.caller, made.object_id)
+        messages.success(request, f"{monitor.name} is created.")
+        _tell_adjustments(request, form.body(), monitor)
+        if monitor.type != MonitorType.HEARTBEAT and not interactive.begin_first_check(
+            monitor, claim=services.FIRST_CLAIM
+        ):
+            services.release_first_claim(monitor, now=utc_now())
+    return redirect(f"/monitors/{made.object_id}")
+
+
+@page
+def edit(request: PageRequest, monitor_id: str) -> HttpResponse:
+    caller = request.caller
+    monitor = get_monitor(caller, monitor_id)
+    form = MonitorForm(
+        request.POST if request.method == "POST" else None,
+        projects=project_choices(caller),
+        floor_sec=monitor.owner.plan.min_interval_sec,
+        draft=monitor.draft,
+        project_id=_project_of(monitor),
+        stored=monitor,
+    )
+    if request.method != "POST":
+        return _show(request, form, source=None)
+    if "test" in request.POST:
+        return _test(request, form, source=None)
+    if form.is_valid():
+        body = form.body()
+        changed = form.attempt(
+            lambda: services.update_monitor(
+                caller, monitor_id, validated(MonitorPatchSerializer, body), now=utc_now()
+            )
+        )
+        if changed is not None:
+            messages.success(request, f"{changed.name} is saved." if body else "Nothing was changed.")
+            _tell_adjustments(request, body, changed)
+            return redirect(f"/monitors/{monitor_id}")
+    return _show(request, form, source=None)
+
+
+def _test(request: PageRequest, form: MonitorForm, *, source: Monitor | None) -> HttpResponse:
+    """For htmx the result alone, so that what is typed meanwhile stays; the whole form where it is not valid."""
+    run = form.attempt(lambda: _run(request, form)) if form.is_valid() else None
+    if run is None:
+        answer = _show(request, form, source=source, tested=True)
+        return retarget(reswap(answer, "outerHTML"), FORM) if request.htmx else answer
+    if request.htmx:
+        return render(request, "dashboard/monitors/test_run.html", {"run": run})
+    return _show(request, form, source=source, run=run)
+
+
+def _run(request: PageRequest, form: MonitorForm) -> TestRun:
+    limits.count(request, SCOPE)
+    draft = _draft(request, form)
+    try:
+        return TestRun(interactive.check_draft(spec_of(draft, run_id=f"test-{random_text(10)}")))
+    except NoWorker:
+        return TestRun(None)
+
+
+def _draft(request: PageRequest, form: MonitorForm) -> Draft:
+    if form.stored is None:
+        return services.draft_of(request.caller, validated(MonitorInputSerializer, form.body()))
+    given = validated(MonitorPatchSerializer, form.body())
+    return services.draft_of_change(request.caller, form.stored.public_id, given)
+
+
+def _show(
+    request: PageRequest,
+    form: MonitorForm,
+    *,
+    source: Monitor | None,
+    run: TestRun | None = None,
+    tested: bool = False,
+) -> HttpResponse:
+    """The page; for htmx, which asks for it only where a test found something wrong, its form alone."""
+    context = {
+        "section": "monitors",
+        "form": form,
+        "monitor": form.stored,
+        "source": source,
+        "kinds": Kind,
+        "run": run,
+        "tested": tested,
+        "plan": (form.stored.owner if form.stored else request.caller.user).plan,
+    }
+    template = "form.html" if request.htmx else "edit.html"
+    return render(request, f"dashboard/monitors/{template}", context)
+
+
+def _tell_adjustments(request: PageRequest, body: dict[str, Any], monitor: Monitor) -> None:
+    """What the service made of values out of range, where a person should know."""
+    asked = body.get("interval_sec")
+    if asked is not None and asked != monitor.interval_sec:
+        word = "shortest of the plan" if asked < monitor.interval_sec else "longest there is"
+        messages.info(request, f"The interval is {say_span(monitor.interval_sec * 1000)}, the {word}.")
+    if body.get("method", monitor.method) != monitor.method:
+        messages.info(request, f"The method is {monitor.method}: content rules need the body.")
+
+
+def _first_draft(request: PageRequest, floor_sec: int) -> Draft:
+    kind = request.GET.get("type")
+    return Draft(
+        interval_sec=max(floor_sec, USUAL_INTERVAL_SEC),
+        type=MonitorType(kind) if kind in Kind.values else MonitorType.HTTP,
+    )
+
+
+def _copy_of(source: Monitor) -> Draft:
+    draft = source.draft
+    return replace(draft, name=f"{draft.name[:190]} (copy)")
+
+
+def _project_of(monitor: Monitor) -> str | None:
+    return None if monitor.project is None else monitor.project.public_id

@@ -1,0 +1,161 @@
+"""The rows of a monitor's form: content rules and request headers, as many as a monitor may have of each."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any, ClassVar
+
+from django import forms
+from django.db.models import TextChoices
+
+from checks.spec import RuleType
+from dashboard.fields import PlainRenderer
+from monitors.drafts import HEADER_TYPES, Header, Rule
+
+_CODE = {"autocomplete": "off", "spellcheck": "false", "class": "code"}
+
+
+class Row(forms.Form):
+    """One row. Where nothing is typed it is as none; the others are sent in their order."""
+
+    default_renderer = PlainRenderer
+    names: ClassVar[dict[str, str]]
+    """The row's fields by the names that the API's errors give them."""
+
+    @property
+    def is_blank(self) -> bool:
+        raise NotImplementedError
+
+    def as_body(self) -> dict[str, Any]:
+        raise NotImplementedError
+
+
+class RuleKind(TextChoices):
+    """The API's two json_field rules, with and without `equals`, are two kinds: an empty `equals` means something."""
+
+    CONTAINS = "contains", "Text is there"
+    ABSENT = "absent", "Text is not there"
+    JSON_EQUALS = "json_equals", "JSON field equals"
+    JSON_EXISTS = "json_exists", "JSON field exists"
+
+
+_TEXT_KINDS = {RuleType.TEXT_CONTAINS: RuleKind.CONTAINS, RuleType.TEXT_ABSENT: RuleKind.ABSENT}
+
+
+class RuleRow(Row):
+    kind = forms.ChoiceField(label="Rule", choices=RuleKind.choices)
+    path = forms.CharField(
+        label="Path in the JSON",
+        max_length=128,
+        required=False,
+        widget=forms.TextInput(attrs=_CODE | {"placeholder": "data.items.0.status"}),
+    )
+    value = forms.CharField(
+        label="Text",
+        max_length=256,
+        required=False,
+        strip=False,
+        widget=forms.TextInput(attrs=_CODE | {"placeholder": "to the letter"}),
+    )
+    names = {"type": "kind", "path": "path", "value": "value", "equals": "value"}  # noqa: RUF012
+
+    @property
+    def is_blank(self) -> bool:
+        return not (self.cleaned_data.get("path") or self.cleaned_data.get("value"))
+
+    def as_body(self) -> dict[str, Any]:
+        path, value = self.cleaned_data["path"], self.cleaned_data["value"]
+        match self.cleaned_data["kind"]:
+            case RuleKind.JSON_EXISTS:
+                rule = Rule(RuleType.JSON_FIELD, path=path)
+            case RuleKind.JSON_EQUALS:
+                rule = Rule(RuleType.JSON_FIELD, path=path, equals=value)
+            case RuleKind.ABSENT:
+                rule = Rule(RuleType.TEXT_ABSENT, value)
+            case _:
+                rule = Rule(RuleType.TEXT_CONTAINS, value)
+        return rule_body(rule)
+
+
+def rule_body(rule: Rule) -> dict[str, Any]:
+    """As the API takes it. What is empty is left out: the API has a better reason for what is missing."""
+    body: dict[str, Any] = {"type": rule.type.value}
+    if rule.path:
+        body["path"] = rule.path
+    if rule.value:
+        body["value"] = rule.value
+    if rule.equals is not None:
+        body["equals"] = rule.equals
+    return body
+
+
+def rule_initial(rule: Rule) -> dict[str, Any]:
+    if rule.type is not RuleType.JSON_FIELD:
+        return {"kind": _TEXT_KINDS[rule.type], "value": rule.value}
+    kind = RuleKind.JSON_EXISTS if rule.equals is None else RuleKind.JSON_EQUALS
+    return {"kind": kind, "path": rule.path, "value": rule.equals}
+
+
+class HeaderRow(Row):
+    """Values are written, never read. `stored` are the names, in lower case, whose values stay if none is typed."""
+
+    name = forms.CharField(
+        label="Name",
+        max_length=256,
+        required=False,
+        widget=forms.TextInput(attrs=_CODE | {"placeholder": "Authorization"}),
+    )
+    value = forms.CharField(
+        label="Value",
+        max_length=4096,
+        required=False,
+        widget=forms.TextInput(attrs=_CODE | {"placeholder": "Bearer …"}),
+    )
+    type = forms.ChoiceField(
+        label="Shown as",
+        required=False,
+        choices=[
+            ("", "Header"),
+            *zip(HEADER_TYPES, ("Bearer token", "API key", "Custom"), strict=True),
+        ],
+    )
+    names = {"name": "name", "value": "value", "type": "type"}  # noqa: RUF012
+
+    def __init__(self, *args: Any, stored: Collection[str] = (), **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._stored = stored
+        if self.is_stored:
+            self.fields["value"].widget.attrs["placeholder"] = "stored; leave empty to keep"
+
+    @property
+    def is_stored(self) -> bool:
+        return str(self["name"].value() or "").strip().lower() in self._stored
+
+    @property
+    def is_blank(self) -> bool:
+        return not (self.cleaned_data.get("name") or self.cleaned_data.get("value"))
+
+    def clean(self) -> None:
+        name, value = self.cleaned_data.get("name"), self.cleaned_data.get("value")
+        if value and name == "":
+            self.add_error("name", "Name the header that has this value.")
+        if name and value == "" and not self.is_stored:
+            self.add_error("value", "Type the value: one that is stored is neither shown nor copied.")
+
+    def as_body(self) -> dict[str, Any]:
+        given = self.cleaned_data
+        return header_body(Header(given["name"], given["value"], given["type"] or None))
+
+
+def header_body(header: Header) -> dict[str, Any]:
+    """As the API takes it, without an empty value: the stored one is kept."""
+    body = {"name": header.name}
+    if header.value:
+        body["value"] = header.value
+    if header.type is not None:
+        body["type"] = header.type
+    return body
+
+
+def header_initial(header: Header) -> dict[str, Any]:
+    return {"name": header.name, "type": header.type}

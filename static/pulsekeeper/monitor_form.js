@@ -1,0 +1,59 @@
+// The form of a monitor: suggested values, rows that are emptied, errors that go once their field is changed.
+function press(input) {
+  for (const chip of document.querySelectorAll(`[data-fills="${input.id}"]`)) {
+    chip.setAttribute("aria-pressed", String(chip.dataset.fill === input.value.trim()));
+  }
+}
+
+function change(input, value) {
+  input.value = value;
+  input.dispatchEvent(new Event("input", { bubbles: true }));
+}
+
+function prepare() {
+  for (const chip of document.querySelectorAll("[data-fills]")) press(document.getElementById(chip.dataset.fills));
+}
+
+document.addEventListener("click", (event) => {
+  const chip = event.target.closest("[data-fill]");
+  if (chip) change(document.getElementById(chip.dataset.fills), chip.dataset.fill);
+  const clear = event.target.closest("[data-clear-row]");
+  if (clear) {
+    const row = clear.closest(".repeat");
+    for (const input of row.querySelectorAll("input")) change(input, "");
+    row.querySelector("select, input").focus();
+  }
+});
+
+document.addEventListener("input", (event) => {
+  const input = event.target;
+  if (!input.id) return;
+  press(input);
+  if (input.getAttribute("aria-invalid") !== "true") return;
+  input.removeAttribute("aria-invalid");
+  document.getElementById(`${input.id}_error`)?.remove();
+});
+
+// A link to a field in a closed part of the form opens it.
+document.addEventListener("click", (event) => {
+  const link = event.target.closest(".problems a");
+  if (!link) return;
+  const target = document.querySelector(link.getAttribute("href"));
+  const details = target?.closest("details");
+  if (details) details.open = true;
+  event.preventDefault();
+  target?.scrollIntoView({ block: "center" });
+  const input = target?.matches("input, select, textarea") ? target : target?.querySelector("input, select, textarea");
+  input?.focus({ preventScroll: true });
+});
+
+// For a new JSON monitor the first rule is one about a field, as long as nobody typed anything into it.
+document.addEventListener("change", (event) => {
+  if (event.target.name !== "type") return;
+  const row = document.querySelector(".rule");
+  if ([...row.querySelectorAll("input")].some((input) => input.value)) return;
+  row.querySelector("select").value = event.target.value === "api" ? "json_equals" : "contains";
+});
+
+document.addEventListener("htmx:load", prepare);
+prepare();

@@ -1,0 +1,539 @@
+"""The pages that make, change and try a monitor."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from html import unescape
+from typing import Any
+
+import pytest
+from celery import Celery
+from celery.contrib.testing.worker import start_worker
+from django.test import Client
+from pytest_django.fixtures import Settings
+
+from accounts.models import User
+from config.celery import app
+from core.clock import utc_now
+from monitors import interactive
+from monitors.drafts import MonitorType
+from monitors.models import Monitor
+from monitors.prober import drain
+from tests.makers import at_once, empty_broker, make_monitor, make_plan, make_project, make_user, state_of
+from tests.processes.waiting import until
+from tests.site import Site
+
+SCRIPT = "<script>alert(1)</script>"
+SHOWN = "&lt;script&gt;alert(1)&lt;/script&gt;"
+URL = "http://127.0.0.1:9/health"
+
+
+def key_in(page: str) -> str:
+    found = re.search(r'name="form_key" value="([a-z2-7]+)"', page)
+    assert found is not None
+    return found[1]
+
+
+def typed(**given: Any) -> dict[str, Any]:
+    """A form as it comes from the page with nothing but an address typed, and what is given."""
+    return (
+        {
+            "form_key": "a-key",
+            "type": "http",
+            "url": URL,
+            "interval_sec": "5m",
+            "grace_sec": "1m",
+            "timeout_ms": "10s",
+            "slow_ms": "1.5s",
+            "fail_threshold": "3",
+            "recover_threshold": "1",
+        }
+        | {f"rule-{index}-kind": "contains" for index in range(4)}
+        | given
+    )
+
+
+def errors_in(page: str) -> list[str]:
+    """The summary above the form: `Label: reason`, in its order."""
+    found = re.search(r'<ul class="problems">(.*?)</ul>', page, re.DOTALL)
+    items = re.findall(r"<li>(.*?)</li>", found[1], re.DOTALL) if found else []
+    return [unescape(re.sub(r"\s+", " ", re.sub(r"<[^>]+>", "", item))).strip() for item in items]
+
+
+def created(user: User) -> Monitor:
+    return Monitor.objects.get(owner=user)
+
+
+def test_a_person_who_is_not_signed_in_is_led_to_the_entrance(
+    client: Client, db: None, settings: Settings
+) -> None:
+    settings.LOGIN_URL = "/account/login/"
+    answer = client.get("/monitors/new")
+    assert (answer.status_code, answer.headers["Location"]) == (302, "/account/login/?next=/monitors/new")
+
+
+def test_a_new_monitor_is_led_to_and_has_the_defaults(web: Client, user: User) -> None:
+    answer = web.post("/monitors/new", typed())
+    monitor = created(user)
+    assert (answer.status_code, answer.headers["Location"]) == (302, f"/monitors/{monitor.public_id}")
+    assert (monitor.name, monitor.type, monitor.method) == ("127.0.0.1", "http", "HEAD")
+    assert (monitor.interval_sec, monitor.timeout_ms, monitor.slow_ms) == (300, 10_000, 1_500)
+    assert state_of(monitor).claimed_at is not None, "its first check is asked for"
+
+
+def test_everything_that_is_typed_is_stored(web: Client, user: User) -> None:
+    project = make_project(user)
+    given = typed(
+        type="api",
+        name="Orders",
+        project_id=project.public_id,
+        interval_sec="1h 30m",
+        timeout_ms="60",
+        slow_ms="800ms",
+        method="POST",
+        expect_status="201",
+        follow_redirects="on",
+        check_ssl="on",
+        check_domain="on",
+        request_body='{\r\n  "a": 1\r\n}',
+        fail_threshold="5",
+        recover_threshold="2",
+    ) | {
+        "rule-0-kind": "json_equals",
+        "rule-0-path": "data.0.ok",
+        "rule-0-value": "",
+        "rule-2-kind": "json_exists",
+        "rule-2-path": "version",
+        "rule-3-kind": "absent",
+        "rule-3-value": " error ",
+        "header-0-name": "Authorization",
+        "header-0-value": "Bearer s3cret",
+        "header-0-type": "bearer",
+        "header-3-name": "X-Team",
+        "header-3-value": "shop",
+    }
+    assert web.post("/monitors/new", given).status_code == 302
+    draft = created(user).draft
+    assert created(user).project == project
+    assert (draft.type, draft.name, draft.method, draft.expect_status) == (
+        MonitorType.API,
+        "Orders",
+        "POST",
+        201,
+    )
+    assert (draft.interval_sec, draft.timeout_ms, draft.slow_ms) == (5_400, 60_000, 800)
+    assert (draft.follow_redirects, draft.check_ssl, draft.check_domain) == (True, True, True)
+    assert (draft.fail_threshold, draft.recover_threshold) == (5, 2)
+    assert draft.request_body == '{\n  "a": 1\n}', "line ends as they were typed, not as browsers send them"
+    assert [(rule.type.value, rule.path, rule.value, rule.equals) for rule in draft.content_rules] == [
+        ("json_field", "data.0.ok", None, ""),
+        ("json_field", "version", None, None),
+        ("text_absent", None, " error ", None),
+    ]
+    assert [(header.name, header.value, header.type) for header in draft.request_headers] == [
+        ("Authorization", "Bearer s3cret", "bearer"),
+        ("X-Team", "shop", None),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ({"url": ""}, "Address: Is required for a monitor of type http."),
+        ({"url": "ftp://x"}, "Address: "),
+        ({"url": "http://a:b@x.example/"}, "Address: "),
+        ({"url": "http://10.0.0.1/"}, "Address: Is a private or reserved address"),
+        ({"url": f"http://x.example/{SCRIPT}" + "x" * 2048}, "Address: "),
+        ({"name": "n" * 201}, "Name: "),
+        ({"name": "\x00"}, "Name: "),
+        ({"type": "dns"}, "Kind: "),
+        ({"interval_sec": "often"}, "Interval: Say it as 90, 5m, 1h or 1h 30m"),
+        ({"interval_sec": ""}, "Interval: This is needed."),
+        ({"interval_sec": "0.5s"}, "Interval: Whole seconds only."),
+        ({"timeout_ms": "10000"}, "Timeout: At most 1m."),
+        ({"timeout_ms": "0.5s"}, "Timeout: At least 1s."),
+        ({"slow_ms": "9999999999"}, "Slow from: "),
+        ({"slow_ms": ""}, "Slow from: This is needed."),
+        ({"fail_threshold": "0"}, "Failures before down: "),
+        ({"fail_threshold": ""}, "Failures before down: This is needed."),
+        ({"recover_threshold": "99999999999"}, "Passes before up again: "),
+        ({"expect_status": "abc"}, "Expected status: "),
+        ({"method": "BREW"}, "Method: "),
+        ({"request_body": "x"}, "Body: Cannot be sent with HEAD."),
+        ({"request_body": "x" * 8193, "method": "POST"}, "Body: "),
+        ({"project_id": "prj_of_nobody"}, "Project: "),
+        ({"type": "keyword"}, "Content rules: A keyword monitor needs at least one"),
+        ({"type": "scheduler", "method": "HEAD"}, "Method: A scheduler cannot trigger with HEAD."),
+        (
+            {"rule-0-value": "a", "rule-2-kind": "json_equals", "rule-2-value": "ok"},
+            "Path in the JSON: Is required for json_field.",
+        ),
+        ({"rule-1-path": "a.b"}, "Text: Is required for text_contains."),
+        ({"rule-1-value": "x" * 257}, "Text: "),
+        ({"rule-1-value": "x", "rule-1-kind": "odd"}, "Rule: "),
+        ({"header-2-name": "Bad name", "header-2-value": "x"}, "Name: Is not a valid header name."),
+        (
+            {"header-2-name": "Connection", "header-2-value": "x"},
+            "Name: Connection is set by the prober itself.",
+        ),
+        ({"header-2-value": "x"}, "Name: Name the header that has this value."),
+        ({"header-2-name": "X-Team"}, "Value: Type the value"),
+    ],
+)
+def test_bad_input_is_told_beside_its_field_and_kept(
+    web: Client, user: User, settings: Settings, given: dict[str, str], problem: str
+) -> None:
+    settings.ALLOWED_PRIVATE_NETWORKS = ()
+    given = typed(url="http://shop.example/") | {"name": SCRIPT} | given
+    answer = web.post("/monitors/new", given)
+    page = answer.content.decode()
+    assert answer.status_code == 200
+    (told,) = errors_in(page)
+    assert told.startswith(problem)
+    assert page.count('class="errorlist"') == 1, "beside its field too"
+    assert SCRIPT not in page
+    if "name" not in given or given["name"] == SCRIPT:
+        assert SHOWN in page
+    assert not Monitor.objects.filter(owner=user).exists()
+
+
+def test_an_error_of_a_row_stands_in_its_row(web: Client) -> None:
+    """Rows that are empty are not sent, so the API counts otherwise than the page."""
+    given = typed() | {
+        "rule-1-value": "fine",
+        "rule-3-kind": "json_exists",
+        "rule-3-path": "",
+        "rule-3-value": "x",
+    }
+    page = web.post("/monitors/new", given).content.decode()
+    rows = page.split('<fieldset class="repeat rule">')[1:]
+    assert [("Is required for json_field" in row) for row in rows] == [False, False, False, True]
+
+
+def test_what_another_kind_does_not_ask_for_does_not_matter(web: Client, user: User) -> None:
+    given = typed(type="heartbeat", url="nonsense", timeout_ms="nonsense", grace_sec="15m") | {
+        "header-0-value": "x",
+        "rule-0-kind": "odd",
+    }
+    assert web.post("/monitors/new", given).status_code == 302
+    monitor = created(user)
+    assert (monitor.type, monitor.url, monitor.grace_sec, monitor.timeout_ms) == (
+        "heartbeat",
+        "",
+        900,
+        10_000,
+    )
+    assert state_of(monitor).claimed_at is None, "it waits for its first ping"
+
+
+def test_the_floor_of_the_plan_is_told_and_held(web: Client, user: User) -> None:
+    user.plan = make_plan(min_interval_sec=300)
+    user.save(update_fields=["plan"])
+    assert "at least 5 min" in web.get("/monitors/new").content.decode()
+    answer = web.post("/monitors/new", typed(interval_sec="1m"), follow=False)
+    assert answer.status_code == 302
+    assert created(user).interval_sec == 300
+    told = [str(message) for message in _messages(web)]
+    assert told == ["127.0.0.1 is created.", "The interval is 5m, the shortest of the plan."]
+
+
+def _messages(web: Client) -> list[object]:
+    return list(web.get("/monitors/new").context["messages"])
+
+
+def test_the_cap_of_the_plan_is_told(web: Client, user: User) -> None:
+    user.plan = make_plan(monitor_limit=0)
+    user.save(update_fields=["plan"])
+    page = web.post("/monitors/new", typed(name="Kept")).content.decode()
+    assert errors_in(page) == ["The plan's number of monitors is reached."]
+    assert 'value="Kept"' in page
+
+
+def test_a_form_makes_one_monitor_however_often_it_is_sent(web: Client, user: User) -> None:
+    key = key_in(web.get("/monitors/new").content.decode())
+    first, again = (web.post("/monitors/new", typed(form_key=key)) for _ in range(2))
+    assert first.headers["Location"] == again.headers["Location"]
+    assert Monitor.objects.count() == 1
+    changed = web.post("/monitors/new", typed(form_key=key, name="Another"))
+    page = changed.content.decode()
+    assert errors_in(page)[0].startswith("This form was sent before")
+    assert web.post("/monitors/new", typed(form_key=key_in(page), name="Another")).status_code == 302
+    assert Monitor.objects.count() == 2
+
+
+def test_a_form_that_was_refused_can_be_sent_again(web: Client, user: User) -> None:
+    assert web.post("/monitors/new", typed(url="")).status_code == 200
+    assert web.post("/monitors/new", typed()).status_code == 302
+    assert Monitor.objects.count() == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_double_click_makes_one_monitor() -> None:
+    user = make_user()
+
+    def send() -> str:
+        web = Client()
+        web.force_login(user)
+        answer = web.post("/monitors/new", typed())
+        assert answer.status_code == 302
+        return answer.headers["Location"]
+
+    assert len(set(at_once(send, send, send))) == 1
+    assert Monitor.objects.count() == 1
+
+
+def test_without_a_broker_the_first_check_is_left_to_the_scheduler(
+    web: Client, user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    away = Celery(broker="redis://127.0.0.1:1/0", set_as_current=False)
+    monkeypatch.setattr(interactive, "current_app", away)
+    before = utc_now()
+    assert web.post("/monitors/new", typed()).status_code == 302
+    due = state_of(created(user)).next_due_at
+    assert due is not None
+    assert before <= due <= utc_now(), "at once, and not when the lease of its claim has ended"
+
+
+def test_forms_are_refused_without_their_token(user: User) -> None:
+    web = Client(enforce_csrf_checks=True)
+    web.force_login(user)
+    monitor = make_monitor(user)
+    for path in ("/monitors/new", f"/monitors/{monitor.public_id}/edit"):
+        assert web.post(path, typed()).status_code == 403
+    assert Monitor.objects.count() == 1
+
+
+# Editing
+
+
+def edited(web: Client, monitor: Monitor, **given: str) -> Any:
+    return web.post(f"/monitors/{monitor.public_id}/edit", typed(**_as_typed(monitor)) | given)
+
+
+def _as_typed(monitor: Monitor) -> dict[str, str]:
+    draft = monitor.draft
+    return {
+        "type": draft.type.value,
+        "name": draft.name,
+        "url": draft.url,
+        "method": draft.method,
+        "interval_sec": str(draft.interval_sec),
+        "rule-0-kind": "json_equals",
+        "rule-0-path": draft.content_rules[0].path or "" if draft.content_rules else "",
+        "rule-0-value": draft.content_rules[0].equals or "" if draft.content_rules else "",
+        "request_body": (draft.request_body or "").replace("\n", "\r\n"),
+    } | {f"header-{index}-name": header.name for index, header in enumerate(draft.request_headers)}
+
+
+def test_the_page_shows_what_is_stored_but_no_header_value(web: Client, user: User) -> None:
+    monitor = make_monitor(
+        user,
+        name=SCRIPT,
+        interval_sec=5400,
+        slow_ms=500,
+        request_headers=[{"name": "Authorization", "value": "s3cret"}],
+        content_rules=[{"type": "json_field", "path": "a.b", "equals": SCRIPT}],
+    )
+    for path in (f"/monitors/{monitor.public_id}/edit", f"/monitors/new?from={monitor.public_id}"):
+        page = web.get(path).content.decode()
+        assert "s3cret" not in page
+        assert SCRIPT not in page
+        assert page.count(f'value="{SHOWN}') == 2
+        assert 'value="1h 30m"' in page
+        assert 'value="0.5s"' in page
+        assert 'value="Authorization"' in page
+
+
+def test_saving_what_is_there_changes_nothing(web: Client, user: User) -> None:
+    monitor = make_monitor(
+        user,
+        method="POST",
+        request_body="a\nb",
+        interval_sec=300,
+        request_headers=[{"name": "X-Key", "value": "s3cret"}],
+    )
+    state = state_of(monitor).next_due_at
+    assert edited(web, monitor).status_code == 302
+    same = Monitor.objects.get()
+    assert (same.draft, same.config_version) == (monitor.draft, 1)
+    assert state_of(same).next_due_at == state
+
+
+@pytest.mark.parametrize(
+    ("given", "headers"),
+    [
+        ({"header-0-value": "new"}, [("X-Key", "new"), ("X-Other", "old2")]),
+        ({"header-0-name": ""}, [("X-Other", "old2")]),
+        ({"header-0-name": "x-key"}, [("x-key", "old1"), ("X-Other", "old2")]),
+        (
+            {"header-2-name": "X-Third", "header-2-value": "v"},
+            [("X-Key", "old1"), ("X-Other", "old2"), ("X-Third", "v")],
+        ),
+    ],
+)
+def test_header_values_are_kept_replaced_and_removed(
+    web: Client, user: User, given: dict[str, str], headers: list[tuple[str, str]]
+) -> None:
+    monitor = make_monitor(
+        user, request_headers=[{"name": "X-Key", "value": "old1"}, {"name": "X-Other", "value": "old2"}]
+    )
+    assert edited(web, monitor, **given).status_code == 302
+    assert [(header.name, header.value) for header in Monitor.objects.get().draft.request_headers] == headers
+
+
+def test_a_header_that_is_renamed_needs_a_value(web: Client, user: User) -> None:
+    monitor = make_monitor(user, request_headers=[{"name": "X-Key", "value": "old"}])
+    page = edited(web, monitor, **{"header-0-name": "X-Renamed"}).content.decode()
+    assert errors_in(page)[0].startswith("Value: Type the value")
+
+
+def test_bad_input_of_an_edit_is_kept(web: Client, user: User) -> None:
+    monitor = make_monitor(user)
+    page = edited(web, monitor, name=SCRIPT, url="nonsense").content.decode()
+    assert errors_in(page)[0].startswith("Address: ")
+    assert SHOWN in page
+    assert SCRIPT not in page
+
+
+def test_a_kind_changes_among_those_that_are_probed_alike(web: Client, user: User) -> None:
+    monitor = make_monitor(user)
+    assert (
+        edited(
+            web, monitor, **{"type": "keyword", "rule-0-kind": "contains", "rule-0-value": "ok"}
+        ).status_code
+        == 302
+    )
+    assert (Monitor.objects.get().type, Monitor.objects.get().method) == ("keyword", "GET")
+    page = edited(web, monitor, type="heartbeat").content.decode()
+    assert errors_in(page)[0].startswith("Kind: ")
+
+
+def test_a_monitor_moves_between_projects(web: Client, user: User) -> None:
+    shop, monitor = make_project(user), make_monitor(user)
+    assert edited(web, monitor, project_id=shop.public_id).status_code == 302
+    assert Monitor.objects.get().project == shop
+    assert edited(web, monitor, project_id="").status_code == 302
+    assert Monitor.objects.get().project is None
+
+
+def test_a_member_edits_and_others_find_nothing(web: Client, user: User) -> None:
+    owner = make_user()
+    ours = make_project(owner, member=user)
+    monitor = make_monitor(owner, project_id=ours.public_id)
+    alien = make_monitor(owner)
+    assert edited(web, monitor, name="Mended", project_id=ours.public_id).status_code == 302
+    assert Monitor.objects.get(pk=monitor.pk).name == "Mended"
+    for path in (f"/monitors/{alien.public_id}/edit", f"/monitors/new?from={alien.public_id}"):
+        assert web.get(path).status_code == 404
+        assert web.post(path, typed()).status_code == 404
+    assert web.get("/monitors/mon_nothing/edit").status_code == 404
+
+
+def test_a_copy_starts_from_everything_but_header_values(web: Client, user: User) -> None:
+    project = make_project(user)
+    monitor = make_monitor(
+        user,
+        name="Shop",
+        project_id=project.public_id,
+        request_headers=[{"name": "X-Key", "value": "s3cret"}],
+    )
+    path = f"/monitors/new?from={monitor.public_id}"
+    page = web.get(path).content.decode()
+    assert 'value="Shop (copy)"' in page
+    assert f'<option value="{project.public_id}" selected>' in page
+    given = typed(name="Shop (copy)") | {"header-0-name": "X-Key"}
+    assert errors_in(web.post(path, given).content.decode())[0].startswith("Value: Type the value")
+    assert web.post(path, given | {"header-0-value": "again"}).status_code == 302
+    assert Monitor.objects.get(name="Shop (copy)").draft.request_headers[0].value == "again"
+
+
+# The test run
+
+
+@pytest.fixture
+def worker(transactional_db: None) -> Iterator[None]:
+    empty_broker()
+    with start_worker(app, pool="threads", concurrency=2, perform_ping_check=False, queues=["interactive"]):
+        yield
+    drain(grace_sec=0)
+
+
+def tried(web: Client, path: str, given: dict[str, Any], *, htmx: bool = True) -> Any:
+    return web.post(path, given | {"test": "yes"}, headers={"HX-Request": "true"} if htmx else {})
+
+
+def _text(page: str) -> str:
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", page))
+
+
+@pytest.mark.usefixtures("worker")
+def test_a_test_run_shows_what_came_of_it_and_saves_nothing(client: Client, site: Site) -> None:
+    client.force_login(make_user())
+    passed = tried(client, "/monitors/new", typed(url=site.url("/ok")))
+    assert "<form" not in passed.content.decode(), "the result alone, so that what is typed meanwhile stays"
+    assert re.search(
+        r"Up HTTP 200 Connected after \d+ ms First byte after \d+ ms Done after \d+ ms",
+        _text(passed.content.decode()),
+    )
+    failed = tried(client, "/monitors/new", typed(url=site.url("/ok"), expect_status="201"), htmx=False)
+    page = failed.content.decode()
+    assert "Down" in page
+    assert 'value="201"' in page, "without scripts it is the whole page, with what was typed"
+    assert not Monitor.objects.exists()
+
+
+@pytest.mark.usefixtures("worker")
+def test_the_test_run_of_an_edit_sends_the_stored_header_values(client: Client, site: Site) -> None:
+    user = make_user()
+    client.force_login(user)
+    monitor = make_monitor(
+        user,
+        url=site.url("/echo"),
+        request_headers=[{"name": "X-Key", "value": "s3cret"}],
+        content_rules=[{"type": "json_field", "path": "headers.X-Key", "equals": "s3cret"}],
+    )
+    answer = tried(
+        client, f"/monitors/{monitor.public_id}/edit", typed(**_as_typed(monitor)) | {"name": "Not saved"}
+    )
+    assert _text(answer.content.decode()).strip().startswith("Up HTTP 200")
+    assert Monitor.objects.get().name != "Not saved"
+
+
+@pytest.mark.usefixtures("worker")
+def test_a_created_monitor_is_checked_though_nobody_waits(client: Client, site: Site) -> None:
+    client.force_login(make_user())
+    assert client.post("/monitors/new", typed(url=site.url("/ok"))).status_code == 302
+    monitor = Monitor.objects.get()
+    until(lambda: state_of(monitor).status == "up", 10, "the first check is recorded")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_without_a_worker_a_test_run_says_so(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interactive, "PATIENCE_SEC", -0.5)
+    client.force_login(make_user())
+    answer = tried(client, "/monitors/new", typed(timeout_ms="1s"))
+    assert answer.status_code == 200
+    assert "No worker was free" in answer.content.decode()
+
+
+def test_a_test_run_of_a_bad_form_shows_the_form_with_its_errors(web: Client) -> None:
+    answer = tried(web, "/monitors/new", typed(url="nonsense", name="Kept"))
+    page = answer.content.decode()
+    assert (answer.headers["HX-Retarget"], answer.headers["HX-Reswap"]) == ("#monitor-form", "outerHTML")
+    assert page.lstrip().startswith("<form")
+    assert "Nothing was tested yet." in page
+    assert 'value="Kept"' in page
+    assert errors_in(page)[0].startswith("Address: ")
+    heartbeat = tried(web, "/monitors/new", typed(type="heartbeat")).content.decode()
+    assert errors_in(heartbeat) == ["Kind: A heartbeat is pinged, so there is nothing to test."]
+
+
+def test_tests_and_creations_are_throttled_with_those_of_the_api(web: Client, settings: Settings) -> None:
+    empty_broker()
+    settings.THROTTLE_SCALE = 1
+    settings.THROTTLES = settings.THROTTLES | {"create-and-test": (1, 60)}
+    assert web.post("/monitors/new", typed()).status_code == 302
+    for page in (web.post("/monitors/new", typed(form_key="b")), tried(web, "/monitors/new", typed())):
+        assert errors_in(page.content.decode()) == ["Too many requests; wait before the next."]
+    assert Monitor.objects.count() == 1
