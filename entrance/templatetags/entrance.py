@@ -16,7 +16,8 @@ def social_buttons(context: template.Context, verb: str) -> dict[str, Any]:
     """A button for each provider that is configured: `Sign in with GitHub`."""
     return {
         "verb": verb,
-        "providers": configured(),
+        # Not the classes themselves, which a template would call.
+        "providers": [(backend.name, backend.title) for backend in configured()],
         "next": context.get("redirect_field_value"),
         "csrf_token": context.get("csrf_token"),
     }

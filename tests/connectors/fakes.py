@@ -75,11 +75,11 @@ class Refused(Exception):
         self.answer = Answer(status, body, {})
 
 
-def _invalid(error: str, description: str, *, status: int = 400) -> Refused:
+def invalid(error: str, description: str, *, status: int = 400) -> Refused:
     return Refused(status, {"error": error, "error_description": description})
 
 
-class _Fake:
+class Fake:
     """`redirect_uri` is the one that is registered with the app. `account` is whom the tokens belong to.
 
     `odd` are items of its lists as they are, before those of `projects`. `endless`: after its last page comes another.
@@ -191,22 +191,22 @@ class _Fake:
 
     def exchange(self, form: Mapping[str, str]) -> dict[str, Any]:
         if form.get("client_id") != self.client_id:
-            raise _invalid("invalid_client", "Client authentication failed", status=401)
+            raise invalid("invalid_client", "Client authentication failed", status=401)
         if not secrets.compare_digest(form.get("client_secret", ""), self.client_secret):
-            raise _invalid("invalid_client", "Client authentication failed", status=401)
+            raise invalid("invalid_client", "Client authentication failed", status=401)
         return self.grant(form)
 
     def grant(self, form: Mapping[str, str]) -> dict[str, Any]:
         with self._lock:
             code = self._codes.pop(form.get("code", ""), None)  # also where it is refused: once is once
         if code is None:
-            raise _invalid("invalid_grant", "authorization code is invalid")
+            raise invalid("invalid_grant", "authorization code is invalid")
         if form.get("redirect_uri") != code.redirect_uri:
-            raise _invalid("invalid_grant", "redirect_uri does not match")
+            raise invalid("invalid_grant", "redirect_uri does not match")
         if code.challenge is not None:
             digest = hashlib.sha256(form.get("code_verifier", "").encode()).digest()
             if base64.urlsafe_b64encode(digest).decode().rstrip("=") != code.challenge:
-                raise _invalid("invalid_grant", "code_verifier does not match")
+                raise invalid("invalid_grant", "code_verifier does not match")
         return self.token_answer()
 
     def new_token(self) -> str:
@@ -226,7 +226,7 @@ class _Fake:
             raise self.unauthorized()
 
 
-class FakeVercel(_Fake):
+class FakeVercel(Fake):
     """An integration: it leads back to its registered address, whatever the request says.
 
     `team` is (id, name) of the team it gets installed on, None for a personal account. The API serves the
@@ -318,7 +318,7 @@ def _under(address: str, domain: str) -> list[str]:
     return [f"{label}-git-main-ada.{domain}", f"{label}.{domain}"]
 
 
-class FakeNetlify(_Fake):
+class FakeNetlify(Fake):
     """An OAuth application: the address to lead back to must be the registered one, the request for the code too.
 
     `lifetime_sec`: tokens run out and come with one for refreshing. `expire()` has them run out. One for refreshing is
@@ -348,13 +348,13 @@ class FakeNetlify(_Fake):
 
     def check_authorize(self, query: Mapping[str, str]) -> str:
         if query.get("client_id") != self.client_id:
-            raise _invalid("invalid_client", "No such application", status=401)
+            raise invalid("invalid_client", "No such application", status=401)
         if query.get("response_type") != "code":
-            raise _invalid("unsupported_response_type", "response_type must be code")
+            raise invalid("unsupported_response_type", "response_type must be code")
         if query.get("redirect_uri") != self.redirect_uri:
-            raise _invalid("invalid_redirect_uri", "The redirect uri included is not valid.")
+            raise invalid("invalid_redirect_uri", "The redirect uri included is not valid.")
         if "code_challenge" in query and query.get("code_challenge_method") != "S256":
-            raise _invalid("invalid_request", "code_challenge_method must be S256")
+            raise invalid("invalid_request", "code_challenge_method must be S256")
         return self.redirect_uri
 
     def grant(self, form: Mapping[str, str]) -> dict[str, Any]:
@@ -366,10 +366,10 @@ class FakeNetlify(_Fake):
                 self._refresh_tokens.discard(form.get("refresh_token", ""))
             if not known:
                 self.revoke()
-                raise _invalid("invalid_grant", "The refresh token is invalid")
+                raise invalid("invalid_grant", "The refresh token is invalid")
             return self.token_answer()
         if form.get("grant_type") != "authorization_code":
-            raise _invalid("unsupported_grant_type", "grant_type must be authorization_code")
+            raise invalid("unsupported_grant_type", "grant_type must be authorization_code")
         return super().grant(form)
 
     def token_answer(self) -> dict[str, Any]:
@@ -417,7 +417,7 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
 
-def _serve(fake: _Fake) -> _Server:
+def _serve(fake: Fake) -> _Server:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             parts = urlsplit(self.path)
@@ -445,9 +445,9 @@ def _serve(fake: _Fake) -> _Server:
                 return
             try:
                 if parts.path != fake.TOKEN_PATH:
-                    raise _invalid("not_found", "Not Found", status=404)
+                    raise invalid("not_found", "Not Found", status=404)
                 if self.headers.get_content_type() != "application/x-www-form-urlencoded":
-                    raise _invalid("invalid_request", "not a form")
+                    raise invalid("invalid_request", "not a form")
                 self._answer(Answer(200, fake.exchange(form), {}))
             except Refused as refused:
                 self._answer(refused.answer)
