@@ -6,12 +6,25 @@ import re
 from collections.abc import Callable
 
 from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from django.middleware.gzip import GZipMiddleware
 
 from monitors.pings import ping
 from statuspages import public
 
 _PING = re.compile(r"/v1/heartbeats/([0-9A-Za-z_-]{1,64})/ping")
 _METHODS = frozenset({"GET", "HEAD", "POST"})
+# What gets smaller. Images and fonts are compressed as they are.
+_TEXTS = frozenset(
+    {
+        "text/html",
+        "text/css",
+        "text/javascript",
+        "application/javascript",
+        "application/json",
+        "image/svg+xml",
+    }
+)
 
 
 def pings_first(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
@@ -37,5 +50,28 @@ def status_pages_first(
 
     def answer(request: HttpRequest) -> HttpResponse:
         return public.answer(request) or get_response(request)
+
+    return answer
+
+
+def compressed(
+    get_response: Callable[[HttpRequest], HttpResponseBase],
+) -> Callable[[HttpRequest], HttpResponseBase]:
+    """Pages, and the static files that they are made of, in gzip: WhiteNoise would want a copy of each file on disk.
+
+    Not the API, whose clients are close by or ask for little. What is compressed already stays as it is. A part of a
+    file is a part of its own bytes. Django adds random bytes, so that lengths tell nothing of the secrets in a page.
+    """
+    gzip = GZipMiddleware(get_response)
+
+    def answer(request: HttpRequest) -> HttpResponseBase:
+        response = get_response(request)
+        kind = response.headers.get("Content-Type", "").partition(";")[0]
+        if request.method != "GET" or response.status_code != 200 or kind not in _TEXTS:
+            return response
+        if request.path_info.startswith("/v1/"):
+            return response
+        found: HttpResponseBase = gzip.process_response(request, response)
+        return found
 
     return answer

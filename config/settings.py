@@ -156,6 +156,7 @@ MIDDLEWARE = [
     "config.middleware.status_pages_first",
     "django.middleware.common.CommonMiddleware",
     "config.middleware.pings_first",
+    "config.middleware.compressed",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "csp.middleware.CSPMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
