@@ -2,13 +2,13 @@
 const HEIGHT = 260;
 const KINDS = {
   mean: { title: "Mean", colour: "--chart-1", width: 2, shown: true },
-  p50: { title: "Median", colour: "--chart-2", dash: [8, 4] },
-  p95: { title: "95th percentile", colour: "--chart-3", dash: [6, 4], shown: true },
-  p99: { title: "99th percentile", colour: "--chart-4", dash: [2, 3], shown: true },
+  p50: { title: "p50", long: "Median", colour: "--chart-2", dash: [8, 4] },
+  p95: { title: "p95", long: "95th percentile", colour: "--chart-3", dash: [6, 4], shown: true },
+  p99: { title: "p99", long: "99th percentile", colour: "--chart-4", dash: [2, 3] },
   ttfb: { title: "First byte", colour: "--chart-5", dash: [10, 3, 2, 3] },
   connect: { title: "Connection", colour: "--chart-2", dash: [3, 5] },
-  least: { title: "Least", colour: "--chart-2", dash: [3, 4], shown: true },
-  most: { title: "Most", colour: "--chart-3", dash: [6, 4], shown: true },
+  least: { title: "Least", colour: "--chart-2", width: 1, faint: true, shown: true },
+  most: { title: "Most", colour: "--chart-3", width: 1, faint: true, shown: true },
 };
 // Of an hour every point is one check: percentiles say nothing there, and its parts are what one looks for.
 const OF_AN_HOUR = { mean: { title: "Latency" }, ttfb: { shown: true }, connect: { shown: true } };
@@ -90,7 +90,9 @@ function tooltip() {
       init: (u) => u.over.append(box),
       setCursor: (u) => {
         const index = u.cursor.idx;
-        box.hidden = index === null || index === undefined || u.cursor.left < 0;
+        // The nearest point may be far away, or out of sight.
+        const far = () => Math.abs(u.valToPos(data.x[index], "x") - u.cursor.left) > 40;
+        box.hidden = index === null || index === undefined || u.cursor.left < 0 || far();
         if (box.hidden) return;
         const rows = linesOf(data).filter(isShown).map((line) => `${line.title}: ${milliseconds(data.lines[line.name][index])}`);
         const at = data.x[index];
@@ -108,6 +110,12 @@ function tooltip() {
       },
     },
   };
+}
+
+// The room between two lines, filled.
+function between(lines, upper, lower) {
+  const places = [upper, lower].map((name) => lines.findIndex((line) => line.name === name) + 1);
+  return places.every(Boolean) ? [{ series: places, fill: colour("--chart-1", 0.1) }] : [];
 }
 
 function draw() {
@@ -130,18 +138,19 @@ function draw() {
       legend: { show: false },
       cursor: { y: false, points: { size: 7 }, drag: { x: true, y: false } },
       scales: { x: { range: (u, min, max) => (u.zoomed ? [min, max] : [data.from, data.until]) }, y: { range: (u, min, max) => [0, Math.max(max * 1.1, 1)] } },
-      axes: [{ ...axis, values: moments }, { ...axis, size: 64, values: (u, values) => values.map(milliseconds) }],
+      axes: [{ ...axis, size: 32, values: moments }, { ...axis, size: 64, values: (u, values) => values.map(milliseconds) }],
       series: [
         {},
         ...lines.map((line) => ({
           label: line.title,
           show: isShown(line),
-          stroke: colour(line.colour),
+          stroke: colour(line.colour, line.faint ? 0.45 : 1),
           width: line.width ?? 1.5,
           dash: line.dash,
           points: { show: data.x.length < 40, size: 5 },
         })),
       ],
+      bands: between(lines, "most", "least"),
       hooks: {
         drawClear: [shadeOutages],
         setSelect: [
@@ -173,6 +182,7 @@ function drawLegend() {
       button.type = "button";
       button.className = "chip";
       button.dataset.line = line.name;
+      if (line.long) button.title = line.long;
       button.setAttribute("aria-pressed", String(isShown(line)));
       const mark = document.createElementNS("http://www.w3.org/2000/svg", "svg");
       mark.setAttribute("viewBox", "0 0 24 8");
