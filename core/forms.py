@@ -11,11 +11,19 @@ from django.forms.renderers import TemplatesSetting
 from core.errors import ApiError, NotFound, ValidationFailed
 
 T = TypeVar("T")
+F = TypeVar("F", bound=forms.Field)
 
 
 class Renderer(TemplatesSetting):
     form_template_name = "forms/form.html"
     field_template_name = "forms/field.html"
+
+
+def conditional(field: F) -> F:
+    """A field that is asked for in some cases, which its form judges: it is not required, and not called optional."""
+    field.required = False
+    field.conditional = True  # type: ignore[attr-defined]
+    return field
 
 
 class ServiceForm(forms.Form):

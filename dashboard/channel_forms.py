@@ -11,7 +11,7 @@ from alerts.defaults import TOPICS
 from alerts.models import AlertChannel, Topic
 from alerts.serializers import SECRET
 from checks.addresses import MAX_URL
-from core.forms import ServiceForm
+from core.forms import ServiceForm, conditional
 from dashboard.choosing import MonitorsField, ProjectField, monitor_choices, project_choices
 from dashboard.once import OnceForm
 from projects.access import Caller
@@ -65,10 +65,12 @@ class _ChannelForm(ServiceForm):
         super().__init__(data, **kwargs)
         self.kind = kind
         self.projects = project_choices(caller)
-        self.fields["scope_project_id"] = ProjectField(
-            projects=self.projects, none="Choose a project", label="Of which project"
+        self.fields["scope_project_id"] = conditional(
+            ProjectField(projects=self.projects, none="Choose a project", label="Of which project")
         )
-        self.fields["monitor_ids"] = MonitorsField(monitors=monitor_choices(caller), label="Which monitors")
+        self.fields["monitor_ids"] = conditional(
+            MonitorsField(monitors=monitor_choices(caller), label="Which monitors")
+        )
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or self.cleaned_data

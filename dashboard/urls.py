@@ -1,7 +1,7 @@
 from django.urls import include, path
 
 import core.api.converters  # noqa: F401  (registers <id:…>)
-from dashboard import channels, home, incidents
+from dashboard import channels, home, incidents, windows
 
 urlpatterns = [
     path("", home.home),
@@ -26,4 +26,9 @@ urlpatterns = [
         channels.replay,
         name="alert_delivery_replay",
     ),
+    path("maintenance", windows.index, name="maintenance"),
+    path("maintenance/new", windows.create, name="window_new"),
+    path("maintenance/<id:window_id>", windows.edit, name="window"),
+    path("maintenance/<id:window_id>/end", windows.end, name="window_end"),
+    path("maintenance/<id:window_id>/delete", windows.delete, name="window_delete"),
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -47,6 +47,21 @@ def occurrence_of(window: MaintenanceWindow, *, now: datetime) -> Occurrence | N
     if window.current_ends_at > now:
         return window.current_starts_at, window.current_ends_at
     return _occurrence_after(window, now=now)
+
+
+def upcoming(window: MaintenanceWindow, *, now: datetime, until: datetime) -> Iterator[Occurrence]:
+    """The occurrence that is on at `now`, and those that begin before `until`; none of a rule that cannot be read."""
+    first = occurrence_of(window, now=now)
+    if first is None or first[0] >= until:
+        return
+    try:
+        for found in schedule_of(window).occurrences():
+            if found[0] >= until:
+                return
+            if found[1] > now:
+                yield found
+    except (ValidationFailed, ZoneInfoNotFoundError):
+        logger.exception("maintenance window %s can no longer be read", window.public_id)
 
 
 def chosen_of(window: MaintenanceWindow) -> list[Monitor]:

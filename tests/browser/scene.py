@@ -236,7 +236,33 @@ def _maintenance(anna: Caller, project: Project, *, now: datetime) -> str:
         },
         now=now,
     )
+    _window(
+        anna,
+        "Router firmware",
+        now - timedelta(minutes=20),
+        timedelta(hours=2),
+        made=now - timedelta(days=1),
+        **place,
+    )
+    _window(
+        anna,
+        "Move to the new rack",
+        now - timedelta(days=6),
+        timedelta(hours=5),
+        made=now - timedelta(days=9),
+    )
+    nightly = {"rrule": f"FREQ=DAILY;UNTIL={now + timedelta(days=9):%Y%m%d}", "time_zone": "America/New_York"}
+    start = (now + timedelta(days=4)).replace(hour=3, minute=30, second=0, microsecond=0)
+    _window(anna, "Nightly import of the catalogue", start, timedelta(minutes=50), made=now, **nightly)
+    _window(anna, "Certificate rotation", now + timedelta(days=80), timedelta(hours=1), made=now)
     return weekly.public_id
+
+
+def _window(
+    anna: Caller, name: str, starts_at: datetime, lasts: timedelta, *, made: datetime, **given: str
+) -> None:
+    times = {"starts_at": starts_at, "ends_at": starts_at + lasts}
+    create_window(anna, {"name": name, "monitors": "all", **times, **given}, now=made)
 
 
 def _people(anna: Caller, project: Project, *, now: datetime) -> None:

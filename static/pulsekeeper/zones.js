@@ -1,0 +1,10 @@
+// The reader's time zone: chosen in new forms (data-own-zone), and not said twice beside times of the same one
+// (data-unless-zone).
+const own = Intl.DateTimeFormat().resolvedOptions().timeZone;
+
+for (const select of document.querySelectorAll("select[data-own-zone]")) {
+  if ([...select.options].some((option) => option.value === own)) select.value = own;
+}
+for (const element of document.querySelectorAll("[data-unless-zone]")) {
+  element.hidden = element.dataset.unlessZone === own;
+}
