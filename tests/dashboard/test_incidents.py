@@ -11,7 +11,6 @@ import pytest
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
-from pytest_django.fixtures import Settings
 
 from accounts.models import User
 from core.clock import utc_now
@@ -274,10 +273,7 @@ def test_incidents_of_others_are_not_there(web: Client, user: User) -> None:
     assert theirs.events.count() == 1
 
 
-def test_who_is_not_signed_in_is_led_to_sign_in_and_told_nothing(
-    client: Client, user: User, settings: Settings
-) -> None:
-    settings.LOGIN_URL = "/account/login/"
+def test_who_is_not_signed_in_is_led_to_sign_in_and_told_nothing(client: Client, user: User) -> None:
     incident = outage(user, name="Secret plan")
     for address in ("/incidents", f"/incidents/{incident.public_id}", "/incidents/declare"):
         answer = client.get(address)

@@ -15,6 +15,7 @@ from typing import Any
 
 import psycopg
 import pytest
+import requests
 from celery import Celery
 from psycopg import sql
 
@@ -286,6 +287,13 @@ def test_the_mails_of_an_outage_are_a_thread_for_people(outage: Outage) -> None:
             assert words in text
             assert words in html
     assert len({mail["Message-ID"] for mail in outage.of.mails}) == 4
+
+
+def test_the_link_of_an_alert_asks_who_is_not_signed_in_to_sign_in(outage: Outage) -> None:
+    answer = requests.get(outage.link, allow_redirects=False, timeout=10)
+    path = f"/incidents/{outage.incident['id']}"
+    assert (answer.status_code, answer.headers["Location"]) == (302, f"/account/login/?next={path}")
+    assert "Shop checkout" not in answer.text
 
 
 def test_the_webhooks_of_an_outage_are_signed_and_say_the_same(outage: Outage) -> None:
