@@ -39,6 +39,16 @@ class Page:
     act: Callable[[Tab], object] | None = None
 
 
+def _confirm_access(tab: Tab) -> None:
+    """The password is asked for once more, in each context once."""
+    from tests.makers import PASSWORD  # imports models
+
+    if "/account/confirm/" in tab.url:
+        tab.get_by_label("Password").fill(PASSWORD)
+        tab.get_by_role("button", name="Go on").click()
+        tab.wait_for_load_state("networkidle")
+
+
 PAGES = (
     Page("home", "/"),
     Page("incidents", "/incidents"),
@@ -54,6 +64,17 @@ PAGES = (
     Page("window", "/maintenance/{window}"),
     Page("window-new", "/maintenance/new", act=lambda tab: tab.get_by_label("Every week").check()),
     Page("channel-edit", "/alert-channels/{channel}/edit"),
+    Page("account", "/account/"),
+    Page("account-email", "/account/email/"),
+    Page("account-password", "/account/password/"),
+    Page("account-sessions", "/account/sessions/"),
+    Page("account-second-factor", "/account/second-factor/"),
+    Page("account-delete", "/account/delete/", act=_confirm_access),
+    Page("account-app", "/account/second-factor/app/", act=_confirm_access),
+    Page("entrance-sign-in", "/account/login/", signed_in=False),
+    Page("entrance-sign-up", "/account/signup/", signed_in=False),
+    Page("entrance-forgotten", "/account/password/reset/", signed_in=False),
+    Page("entrance-sent", "/account/confirm-email/", signed_in=False),
     Page("docs", "/docs", signed_in=False),
     Page("admin", "/admin/login/", signed_in=False),
 )

@@ -11,6 +11,7 @@ import pytest
 import redis
 import time_machine
 from allauth.account.models import EmailAddress
+from allauth.mfa.models import Authenticator
 from allauth.usersessions.models import UserSession
 from django.conf import settings as live
 from django.contrib.sessions.models import Session
@@ -283,6 +284,21 @@ def test_the_admin_is_behind_the_same_door(browser: Browser) -> None:
     assert browser.sign_in(staff.email, next="/admin/").heading == "Second factor"
     assert browser.open("/admin/").heading == "Second factor"
     assert signed_in(make_user()).open("/admin/").status == 403
+
+
+def test_staff_takes_a_lost_second_factor_away_and_sees_nothing_of_it(user: User) -> None:
+    app, staff = App(user), Browser()
+    staff.sign_in(
+        create_account(email="staff@example.com", password=PASSWORD, is_staff=True, is_superuser=True).email
+    )
+    page = staff.open("/admin/mfa/authenticator/", q=user.email)
+    assert user.email in page.text
+    for row in Authenticator.objects.filter(user=user):
+        shown = staff.open(f"/admin/mfa/authenticator/{row.pk}/change/").text
+        assert user.email in shown
+        assert not any(word in shown for word in (app.secret, *row.data.values()) if isinstance(word, str))
+        staff.send(f"/admin/mfa/authenticator/{row.pk}/delete/", post="yes")
+    assert signed_in(user).person() == user.email
 
 
 def test_what_has_run_out_is_swept(user: User) -> None:
