@@ -1,0 +1,189 @@
+"""Projects: the list, and one with its people, its monitors and its tokens."""
+
+from __future__ import annotations
+
+from django import forms
+from django.contrib import messages
+from django.http import HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_POST
+
+from core.clock import utc_now
+from core.errors import NotFound, ValidationFailed
+from core.forms import ServiceForm
+from dashboard import limits
+from dashboard.bodies import validated
+from dashboard.once import OnceForm
+from dashboard.pages import PageRequest, page
+from dashboard.tokens import shown_tokens
+from projects import access, members, selectors, services
+from projects.models import Membership, Role
+from projects.serializers import MemberInputSerializer, MemberPatchSerializer, ProjectInputSerializer
+
+SECTION = "projects"
+REMOVE = "remove"
+RENAME_ID = "rename_%s"  # another form of the page may have a field of the same name
+
+
+class NewProjectForm(OnceForm):
+    name = forms.CharField(max_length=200, help_text="A shop, a customer, a team: what belongs together.")
+
+
+class RenameForm(ServiceForm):
+    name = forms.CharField(max_length=200)
+
+
+class AddMemberForm(ServiceForm):
+    email = forms.CharField(
+        label="E-mail address",
+        max_length=254,
+        widget=forms.EmailInput(attrs={"autocomplete": "off", "placeholder": "name@example.com"}),
+        help_text="Somebody without an account gets an invitation, which holds for 14 days.",
+    )
+    role = forms.ChoiceField(
+        choices=[
+            (Role.MEMBER.value, "Member: monitors, incidents and tokens"),
+            (Role.ADMIN.value, "Admin: also the project's name and members"),
+        ],
+        initial=Role.MEMBER.value,
+        widget=forms.RadioSelect,
+    )
+
+
+@page
+def index(request: PageRequest) -> HttpResponse:
+    caller = request.caller
+    form = NewProjectForm(request.POST if request.method == "POST" else None)
+    if request.method == "POST" and form.is_valid():
+        now = utc_now()
+        made = form.attempt(
+            lambda: form.make_once(
+                request,
+                caller,
+                lambda: (
+                    services.create_project(
+                        caller,
+                        **validated(ProjectInputSerializer, {"name": form.cleaned_data["name"]}),
+                        now=now,
+                    ).public_id
+                ),
+                now=now,
+            )
+        )
+        if made is not None:
+            if not made.repeated:
+                messages.success(
+                    request, "The project is created. Now choose who sees it, and what belongs to it."
+                )
+            return redirect("project", made.object_id)
+    roles = access.roles_of(caller)
+    projects = selectors.list_projects(caller).order_by("name", "pk")
+    shown = [(project, roles.get(project.pk)) for project in projects]
+    context = {"section": SECTION, "projects": shown, "form": form}
+    return render(request, "dashboard/projects/list.html", context)
+
+
+@page
+def show(request: PageRequest, project_id: str) -> HttpResponse:
+    return _show(request, project_id)
+
+
+@require_POST
+@page
+def rename(request: PageRequest, project_id: str) -> HttpResponse:
+    form = RenameForm(request.POST, auto_id=RENAME_ID)
+    access.get_project(request.caller, project_id, roles=access.MANAGERS)
+    if form.is_valid():
+
+        def change() -> bool:
+            name = validated(ProjectInputSerializer, form.cleaned_data)["name"]
+            services.rename_project(request.caller, project_id, name=name)
+            return True
+
+        if form.attempt(change):
+            messages.success(request, "The project is renamed.")
+            return redirect("project", project_id)
+    return _show(request, project_id, rename_form=form)
+
+
+@require_POST
+@page
+def delete(request: PageRequest, project_id: str) -> HttpResponse:
+    services.delete_project(request.caller, project_id)
+    messages.success(
+        request, "The project is deleted. Its monitors are its owner's, and its tokens are revoked."
+    )
+    return redirect("projects")
+
+
+@require_POST
+@page
+def add_member(request: PageRequest, project_id: str) -> HttpResponse:
+    caller, form = request.caller, AddMemberForm(request.POST)
+    access.get_project(caller, project_id, roles=access.MANAGERS)
+    if form.is_valid():
+
+        def add() -> Membership:
+            limits.count(request, "invite")
+            given = validated(MemberInputSerializer, form.cleaned_data)
+            return members.add_member(
+                caller, project_id, email=given["email"], role=given["role"], now=utc_now()
+            )
+
+        member = form.attempt(add)
+        if member is not None:
+            text = (
+                "An invitation is on its way to {}." if member.is_open else "{} belongs to the project now."
+            )
+            messages.success(request, text.format(member.email))
+            return redirect("project", project_id)
+    return _show(request, project_id, member_form=form)
+
+
+@require_POST
+@page
+def change_member(request: PageRequest, project_id: str, member_id: str) -> HttpResponse:
+    """`action` is a role to give, or REMOVE: of somebody, of an invitation, or of oneself."""
+    caller, action, now = request.caller, request.POST.get("action", ""), utc_now()
+    try:
+        if action == REMOVE:
+            members.remove_member(caller, project_id, member_id, now=now)
+            messages.success(request, "The place in the project is taken back.")
+        else:
+            role = validated(MemberPatchSerializer, {"role": action})["role"]
+            member = members.change_role(caller, project_id, member_id, role=role, now=now)
+            messages.success(request, f"{member.email} is {role} now.")
+    except ValidationFailed as error:
+        messages.error(request, error.reason or error.code)
+    still_there = access.accessible_projects(caller).filter(public_id=project_id).exists()
+    return redirect("project", project_id) if still_there else redirect("projects")
+
+
+def _show(
+    request: PageRequest,
+    project_id: str,
+    *,
+    rename_form: RenameForm | None = None,
+    member_form: AddMemberForm | None = None,
+) -> HttpResponse:
+    caller, now = request.caller, utc_now()
+    project = selectors.list_projects(caller).filter(public_id=project_id).first()
+    if project is None:
+        raise NotFound
+    places = list(members.list_members(caller, project_id, now=now).order_by("created_at", "pk"))
+    own = next((place for place in places if place.user_id == caller.user.pk), None)
+    if own is None:
+        raise NotFound  # taken away meanwhile
+    context = {
+        "section": SECTION,
+        "project": project,
+        "own": own,
+        "manages": own.role in access.MANAGERS,
+        "owns": own.role == Role.OWNER,
+        "members": [place for place in places if not place.is_open],
+        "invitations": [place for place in places if place.is_open],
+        "tokens": shown_tokens(caller, project=project, now=now),
+        "rename_form": rename_form or RenameForm(initial={"name": project.name}, auto_id=RENAME_ID),
+        "member_form": member_form or AddMemberForm(),
+    }
+    return render(request, "dashboard/projects/detail.html", context)
