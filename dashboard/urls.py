@@ -1,7 +1,7 @@
 from django.urls import include, path
 
 import core.api.converters  # noqa: F401  (registers <id:…>)
-from dashboard import channels, home, incidents, windows
+from dashboard import channels, connectors, home, incidents, windows
 
 urlpatterns = [
     path("", home.home),
@@ -26,6 +26,10 @@ urlpatterns = [
         channels.replay,
         name="alert_delivery_replay",
     ),
+    path("connectors", connectors.index, name="connectors"),
+    path("connectors/<id:word>", connectors.choose, name="connector"),
+    path("connectors/<id:word>/link", connectors.link, name="connector_link"),
+    path("connectors/<id:word>/disconnect", connectors.disconnect, name="connector_disconnect"),
     path("maintenance", windows.index, name="maintenance"),
     path("maintenance/new", windows.create, name="window_new"),
     path("maintenance/<id:window_id>", windows.edit, name="window"),
