@@ -241,6 +241,8 @@ ACCOUNT_ADAPTER = "entrance.adapter.AccountAdapter"
 ACCOUNT_FORMS = {
     "login": "entrance.forms.LoginForm",
     "signup": "entrance.forms.SignupForm",
+    "add_email": "entrance.forms.AddEmailForm",
+    "reauthenticate": "entrance.forms.PasswordAgainForm",
     "change_password": "entrance.forms.ChangePasswordForm",
     "set_password": "entrance.forms.SetPasswordForm",
     "reset_password": "entrance.forms.ResetPasswordForm",
@@ -250,6 +252,7 @@ MFA_ADAPTER = "accounts.second_factor.SealingAdapter"
 MFA_FORMS = {
     "authenticate": "entrance.forms.AuthenticateForm",
     "reauthenticate": "entrance.forms.ReauthenticateForm",
+    "activate_totp": "entrance.forms.ActivateForm",
 }
 # Nobody gets in without an address that is verified; this is about a second one, which somebody wants to change to.
 MFA_ALLOW_UNVERIFIED_EMAIL = True

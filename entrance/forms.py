@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from allauth.account import forms as account_forms
 from allauth.account.adapter import get_adapter
@@ -10,6 +10,7 @@ from allauth.account.internal.flows.signup import prevent_enumeration
 from allauth.core.exceptions import ImmediateHttpResponse
 from allauth.mfa.adapter import get_adapter as get_mfa_adapter
 from allauth.mfa.base import forms as mfa_forms
+from allauth.mfa.totp.forms import ActivateTOTPForm
 from django import forms
 from django.conf import settings
 from django.http import HttpRequest
@@ -28,13 +29,32 @@ from projects.access import Caller
 from projects.members import is_invited
 
 
-class LoginForm(account_forms.LoginForm):  # type: ignore[misc]
+class _Plain:
+    """Fields with labels of ours, and nothing that says the same once more inside them."""
+
+    fields: dict[str, forms.Field]
+    labels: ClassVar[dict[str, str]] = {}
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for name, field in self.fields.items():
+            field.widget.attrs.pop("placeholder", None)
+            field.label = self.labels.get(name, field.label)
+            if name in ("password", "oldpassword"):
+                field.help_text = ""  # a link for whoever forgot it stands below the form
+
+
+class LoginForm(_Plain, account_forms.LoginForm):  # type: ignore[misc]
+    labels: ClassVar = {"login": "E-mail address"}
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.fields["login"].initial = self.request.session.get("account_verified_email")
 
 
-class SignupForm(account_forms.SignupForm):  # type: ignore[misc]
+class SignupForm(_Plain, account_forms.SignupForm):  # type: ignore[misc]
+    labels: ClassVar = {"email": "E-mail address"}
+
     def clean_email(self) -> str:
         email = str(super().clean_email())
         if not settings.SIGN_UP and not is_invited(email, now=utc_now()):
@@ -58,8 +78,14 @@ class SignupForm(account_forms.SignupForm):  # type: ignore[misc]
         return user
 
 
-class ChangePasswordForm(account_forms.ChangePasswordForm):  # type: ignore[misc]
-    """With the new password typed once: it can be shown, and be reset."""
+class AddEmailForm(_Plain, account_forms.AddEmailForm):  # type: ignore[misc]
+    labels: ClassVar = {"email": "New e-mail address"}
+
+
+class ChangePasswordForm(_Plain, account_forms.ChangePasswordForm):  # type: ignore[misc]
+    """With the new password typed once: whoever mistypes it resets it."""
+
+    labels: ClassVar = {"oldpassword": "Current password", "password1": "New password"}
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -76,13 +102,15 @@ class ChangePasswordForm(account_forms.ChangePasswordForm):  # type: ignore[misc
         self.user.password = changed.password  # by which this browser stays signed in
 
 
-class SetPasswordForm(account_forms.SetPasswordForm):  # type: ignore[misc]
+class SetPasswordForm(_Plain, account_forms.SetPasswordForm):  # type: ignore[misc]
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         del self.fields["password2"]
 
 
-class ResetPasswordForm(account_forms.ResetPasswordForm):  # type: ignore[misc]
+class ResetPasswordForm(_Plain, account_forms.ResetPasswordForm):  # type: ignore[misc]
+    labels: ClassVar = {"email": "E-mail address"}
+
     def clean_email(self) -> str:
         """For the account's own address only, not for one that it is about to change to: that may be a stranger's."""
         email: str = self.cleaned_data["email"].lower()
@@ -90,7 +118,9 @@ class ResetPasswordForm(account_forms.ResetPasswordForm):  # type: ignore[misc]
         return email
 
 
-class ResetPasswordKeyForm(account_forms.ResetPasswordKeyForm):  # type: ignore[misc]
+class ResetPasswordKeyForm(_Plain, account_forms.ResetPasswordKeyForm):  # type: ignore[misc]
+    labels: ClassVar = {"password1": "New password"}
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         del self.fields["password2"]
@@ -119,9 +149,17 @@ class _Code:
         return code
 
 
-class AuthenticateForm(_Code, mfa_forms.AuthenticateForm):  # type: ignore[misc]
+class PasswordAgainForm(_Plain, account_forms.ReauthenticateForm):  # type: ignore[misc]
     pass
 
 
-class ReauthenticateForm(_Code, mfa_forms.ReauthenticateForm):  # type: ignore[misc]
+class AuthenticateForm(_Plain, _Code, mfa_forms.AuthenticateForm):  # type: ignore[misc]
     pass
+
+
+class ReauthenticateForm(_Plain, _Code, mfa_forms.ReauthenticateForm):  # type: ignore[misc]
+    pass
+
+
+class ActivateForm(_Plain, ActivateTOTPForm):  # type: ignore[misc]
+    labels: ClassVar = {"code": "Code of the app"}
