@@ -120,7 +120,8 @@ def test_everybody_links_for_himself(linked: Place, api: Api) -> None:
 
 @pytest.mark.parametrize("call", ["oauth/start", "projects", "import", ""])
 @pytest.mark.parametrize("word", ["github", "VERCEL", "provider_a", "a" * 65])
-def test_another_word_is_404(api: Api, call: str, word: str) -> None:
+def test_another_word_is_404(api: Api, call: str, word: str, settings: Settings) -> None:
+    settings.CONNECTORS = PLAIN_WORDS
     method = {"projects": "get", "": "delete"}.get(call, "post")
     answer = api.send(method, f"/v1/connectors/{word}/{call}".rstrip("/"), {} if method == "post" else None)
     assert (answer.status, answer.json["error"]) == (404, "not_found")
@@ -509,10 +510,8 @@ def test_an_account_with_an_odd_name(vercel: Place, api: Api) -> None:
 
 
 def test_of_a_team(settings: Settings, api: Api) -> None:
-    back = f"{settings.BASE_URL}/connectors/vercel/callback"
-    with FakeVercel(redirect_uri=back, team=("team_1", "Shop Ltd")) as fake:
-        fake.configure(settings)
-        Place("vercel", fake).link(api)
+    with place(settings, "vercel", team=("team_1", "Shop Ltd")) as there:
+        there.link(api)
         assert api.get("/v1/connectors").json[0]["meta"] == "Shop Ltd"
         assert len(api.get("/v1/connectors/vercel/projects").json["projects"]) == 3
 

@@ -45,12 +45,12 @@ class Place:
 
 
 @contextmanager
-def place(settings: Any, backend: str, *, word: str | None = None) -> Iterator[Place]:
+def place(settings: Any, backend: str, *, word: str | None = None, **of_fake: Any) -> Iterator[Place]:
     """A deployment that has this word for the provider, whatever CONNECTORS says where the tests run."""
     word = word or backend
     settings.CONNECTORS = OWN_WORDS if word in OWN_WORDS else PLAIN_WORDS
     redirect_uri = f"{django_settings.BASE_URL}/connectors/{word}/callback"
-    with FAKES[backend](redirect_uri=redirect_uri) as fake:
+    with FAKES[backend](redirect_uri=redirect_uri, **of_fake) as fake:
         fake.configure(settings)
         yield Place(word, fake)
 

@@ -13,7 +13,6 @@ from pytest_django.fixtures import Settings
 from accounts.models import User
 from connectors.grants import LEASE, fetch_projects
 from connectors.models import Connector
-from connectors.oauth import redirect_uri
 from connectors.providers import guarded
 from core.clock import utc_now
 from core.crypto import seal
@@ -47,11 +46,11 @@ def api(user: User) -> Api:
 @pytest.fixture
 def netlify(settings: Settings, api: Api) -> Iterator[FakeNetlify]:
     """Linked, with tokens that can be renewed."""
-    with FakeNetlify(redirect_uri=redirect_uri("netlify"), lifetime_sec=LIFETIME_SEC) as fake:
-        fake.configure(settings)
-        Place("netlify", fake).link(api)
-        fake.calls.clear()
-        yield fake
+    with place(settings, "netlify", lifetime_sec=LIFETIME_SEC) as there:
+        assert isinstance(there.fake, FakeNetlify)
+        there.link(api)
+        there.fake.calls.clear()
+        yield there.fake
 
 
 def fetch(user: User, **at: Any) -> int:
