@@ -1,7 +1,7 @@
 """Every check of this repository, as `make test` runs them. Exit code 1 when any of them fails.
 
-The quick ones run side by side and print when they are done; pytest comes last, with its output live. None
-stops the others: one run shows all there is to mend.
+They run side by side: pytest, whose output is live, waits for its processes and servers often enough to leave time for
+the quick ones, which are told when it is done. None stops the others: one run shows all there is to mend.
 """
 
 from __future__ import annotations
@@ -75,19 +75,21 @@ def say(text: str) -> None:
 
 def main() -> int:
     failed = []
-    with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+    # Two more than there are cores: the tests of processes and pages wait for theirs most of the time.
+    workers = f"--numprocesses={(os.cpu_count() or 1) + 2}"
+    pytest = [str(BIN / "python"), "-m", "pytest", workers, *sys.argv[1:]]
+    say(f"running {' '.join(pytest[1:])}, and the quick checks beside it")
+    # One after the other, or the quick ones would take the processors from all tests at once.
+    with ThreadPoolExecutor(max_workers=1) as pool:
         running = {pool.submit(run, command): name for name, command in checks().items()}
+        tested = subprocess.run(pytest, cwd=ROOT, env=ENVIRONMENT, stdin=subprocess.DEVNULL, check=False)
         for future in as_completed(running):
             passed, output, seconds = future.result()
             say(f"{'ok  ' if passed else 'FAIL'} {running[future]} ({seconds:.1f} s)")
             if not passed:
                 failed.append(running[future])
                 say(output)
-    # One more than there are cores: the one that starts them waits for processes most of the time.
-    workers = f"--numprocesses={(os.cpu_count() or 1) + 1}"
-    pytest = [str(BIN / "python"), "-m", "pytest", workers, *sys.argv[1:]]
-    say(f"running {' '.join(pytest[1:])}")
-    if subprocess.run(pytest, cwd=ROOT, env=ENVIRONMENT, stdin=subprocess.DEVNULL, check=False).returncode:
+    if tested.returncode:
         failed.append("pytest")
     say(f"FAILED: {', '.join(failed)}" if failed else "all checks passed")
     return 1 if failed else 0
