@@ -67,20 +67,26 @@ class Drive:
 
     def monitor(self, owner: User, name: str = "Shop", *, interval_sec: int = 60, **given: Any) -> Monitor:
         """One that is up since NOON and goes down by one failure."""
+        return self.monitors(owner, [name], interval_sec=interval_sec, **given)[0]
+
+    def monitors(
+        self, owner: User, names: Iterable[str], *, interval_sec: int = 60, **given: Any
+    ) -> list[Monitor]:
+        """The same, of each name."""
         given = {"fail_threshold": 1} | given
-        monitor = make_monitor(owner, name=name, interval_sec=interval_sec, **given)
-        self.check(monitor, Verdict.UP, NOON)
-        return monitor
+        made = [make_monitor(owner, name=name, interval_sec=interval_sec, **given) for name in names]
+        self.checks(made, Verdict.UP, NOON)
+        return made
 
     def check(self, monitor: Monitor, verdict: Verdict, moment: datetime) -> None:
         self.checks([monitor], verdict, moment)
 
     def checks(self, monitors: Iterable[Monitor], verdict: Verdict, moment: datetime) -> None:
+        found = Monitor.objects.in_bulk([monitor.pk for monitor in monitors])
         readings = []
-        for monitor in monitors:
+        for monitor in found.values():
             self._claims[monitor.pk] += 1
-            version = Monitor.objects.values_list("config_version", flat=True).get(pk=monitor.pk)
-            claim = self._claims[monitor.pk]
+            claim, version = self._claims[monitor.pk], monitor.config_version
             readings.append(reading(monitor, claim=claim, verdict=verdict, at=moment, config_version=version))
         record(readings, now=moment)
 

@@ -532,11 +532,10 @@ ODD = (
 )
 
 
-@pytest.mark.parametrize("scheme", sorted(BY_SCHEME))
-def test_an_odd_url_is_refused_or_taken(scheme: str, recwarn: pytest.WarningsRecorder) -> None:
-    for odd in ODD:
-        url = f"{scheme}://{odd}"
-        with contextlib.suppress(ValueError):
-            apprise_way.check_url(url)
-    gc.collect()
+def test_odd_urls_are_refused_or_taken(recwarn: pytest.WarningsRecorder) -> None:
+    for scheme in BY_SCHEME:
+        for odd in ODD:
+            with contextlib.suppress(ValueError):
+                apprise_way.check_url(f"{scheme}://{odd}")
+    gc.collect()  # 0.2 s, and so once
     assert not recwarn.list
