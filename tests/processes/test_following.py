@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,43 +12,49 @@ import psutil
 import pytest
 
 from tests.processes.client import PASSWORD, Client, manage
-from tests.processes.up import Start, Up
+from tests.processes.up import Up
 from tests.processes.waiting import until
 from tests.site import Site
 
 
-def stored(up: Up, environment: dict[str, str]) -> dict[str, Any]:
-    """Results as [claim, verdict, checked_at] and changes as [before, after, at], times in epoch ms."""
-    code = """
+def stored(up: Up, environment: dict[str, str], *monitor_ids: str) -> dict[str, Any]:
+    """Of these monitors, results as [claim, verdict, checked_at] and changes as [before, after, at], in epoch ms."""
+    code = f"""
 import json
+from monitors.models import Monitor
+of = {{"monitor_id__in": list(Monitor.objects.filter(public_id__in={monitor_ids!r}).values_list("pk", flat=True))}}
 from checks.models import CheckResult
 from core.clock import to_ms
 from monitors.models import StatusChange
-results = CheckResult.objects.order_by("claim").values_list("claim", "verdict", "checked_at")
-changes = StatusChange.objects.order_by("pk").values_list("before", "after", "at")
-print(json.dumps({
-    "results": [[c, v, to_ms(at)] for c, v, at in results], "changes": [[b, a, to_ms(at)] for b, a, at in changes]
-}))
+results = CheckResult.objects.filter(**of).order_by("claim").values_list("claim", "verdict", "checked_at")
+changes = StatusChange.objects.filter(**of).order_by("pk").values_list("before", "after", "at")
+print(json.dumps([
+    [[c, v, to_ms(at)] for c, v, at in results], [[b, a, to_ms(at)] for b, a, at in changes]
+]))
 """
-    found: dict[str, Any] = json.loads(manage(up, code, environment))
-    return found
+    results, changes = json.loads(manage(up, code, environment))
+    return {"results": results, "changes": changes}
 
 
 def kill(up: Up, name: str) -> None:
     """Kill the process type outright, and wait until it runs again."""
     pid = up.pid_of(name)
     psutil.Process(pid).send_signal(signal.SIGKILL)
-    until(lambda: up.pid_of(name) != pid, 20, f"{name} is started again")
+    until(lambda: up.pid_of(name) != pid, 60, f"{name} is started again")
 
 
-@pytest.fixture
-def up(start: Start, clean_environment: dict[str, str]) -> Up:
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory, clean_environment: dict[str, str]) -> Iterator[Up]:
     """Running, with a plan that checks every second."""
-    running = start(ADMIN_PASSWORD=PASSWORD)
-    running.wait_until_up()
-    code = "from accounts.models import Plan; Plan.objects.update(min_interval_sec=1)"
-    manage(running, code, clean_environment)
-    return running
+    data_dir = tmp_path_factory.mktemp("following") / "data"
+    running = Up([sys.executable, "manage.py", "up"], data_dir, clean_environment, ADMIN_PASSWORD=PASSWORD)
+    try:
+        running.wait_until_up()
+        code = "from accounts.models import Plan; Plan.objects.update(min_interval_sec=1)"
+        manage(running, code, clean_environment)
+        yield running
+    finally:
+        running.end()
 
 
 @pytest.fixture
@@ -77,7 +84,7 @@ def test_a_monitor_is_followed_through_an_outage(
         site.start()
         seen.append(client.wait_for(made["id"], "up"))
         # While the target still answers: without it the monitor goes down again.
-        found = stored(up, clean_environment)
+        found = stored(up, clean_environment, made["id"])
     times = [monitor["status_since"] for monitor in seen]
     assert times == sorted(times)
     steps = zip([None, "up", "down"], ["up", "down", "up"], times, strict=True)
@@ -101,12 +108,12 @@ def test_killed_worker_and_beat_lose_no_more_than_a_lease(
         hanging = client.post("/monitors", body | {"url": site.url("/hang")})["id"]
         for name in ("worker", "beat"):
             begun = site.hung
-            until(lambda begun=begun: site.hung > begun, 20, "a check is under way")  # type: ignore[misc]
+            until(lambda begun=begun: site.hung > begun, 60, "a check is under way")  # type: ignore[misc]
             kill(up, name)
             for watched in (monitor_id, hanging):
                 client.wait_for_another_check(watched)
         assert client.monitor(monitor_id)["status"] == "up"
-        changes = stored(up, clean_environment)["changes"]
+        changes = stored(up, clean_environment, monitor_id, hanging)["changes"]
         assert [change[:2] for change in changes] == [[None, "up"], [None, "down"]], "no false change"
 
     manage(
