@@ -171,6 +171,7 @@ def _show(
     if project is None:
         raise NotFound
     places = list(members.list_members(caller, project_id, now=now).order_by("created_at", "pk"))
+    places.sort(key=lambda place: Role.values.index(place.role))  # the owner first
     own = next((place for place in places if place.user_id == caller.user.pk), None)
     if own is None:
         raise NotFound  # taken away meanwhile

@@ -16,7 +16,7 @@ from django.views.decorators.http import require_POST
 from core.clock import utc_now
 from dashboard.bodies import validated
 from dashboard.choosing import Choices, project_choices
-from dashboard.fields import SpanField
+from dashboard.fields import PlainRenderer, SpanField
 from dashboard.once import OnceForm
 from dashboard.pages import PageRequest, page
 from dashboard.spans import MS_OF, parse_span
@@ -41,6 +41,7 @@ class ShownToken:
 
 
 class NewTokenForm(OnceForm):
+    default_renderer = PlainRenderer
     name = forms.CharField(
         max_length=200, help_text="Where it is used: the deploy pipeline, a script, a dashboard."
     )

@@ -49,8 +49,21 @@ def _confirm_access(tab: Tab) -> None:
         tab.wait_for_load_state("networkidle")
 
 
+def _send_nothing(tab: Tab) -> None:
+    tab.get_by_role("button", name="Create monitor").click()
+    tab.get_by_role("alert").wait_for()
+
+
 PAGES = (
     Page("home", "/"),
+    Page("monitor-new", "/monitors/new"),
+    Page("monitor-new-scheduler", "/monitors/new?type=scheduler"),
+    Page("monitor-new-wrong", "/monitors/new?type=api", act=_send_nothing),
+    Page("monitor-edit", "/monitors/{monitor}/edit"),
+    Page("projects", "/projects"),
+    Page("project", "/projects/{project}"),
+    Page("tokens", "/tokens"),
+    Page("token-new", "/tokens/new"),
     Page("incidents", "/incidents"),
     Page(
         "incident", "/incidents/{incident}", act=lambda tab: tab.locator("summary", has_text="begins").click()

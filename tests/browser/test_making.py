@@ -1,0 +1,126 @@
+"""Making and changing monitors, projects and tokens, as people do it."""
+
+from __future__ import annotations
+
+from playwright.sync_api import Page, expect
+
+from tests.browser.application import Application
+from tests.browser.axe import axe
+from tests.browser.browsing import Browse
+from tests.browser.keyboard import Keyboard
+from tests.site import Site
+
+PHONE = {"width": 390, "height": 844}
+
+
+def fits(page: Page) -> bool:
+    return bool(page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"))
+
+
+def test_a_monitor_is_made_by_keyboard_alone(app: Application, browse: Browse, site: Site) -> None:
+    page = browse(app.person())
+    keyboard = Keyboard(page)
+    page.goto("/monitors/new")
+    axe(page)
+    keyboard.reach(page.get_by_role("radio", name="Website"))
+    page.keyboard.press("ArrowDown")
+    expect(page.get_by_role("radio", name="Keyword")).to_be_checked()
+    keyboard.fill(page.get_by_label("Address"), site.url("/ok"))
+    keyboard.fill(page.get_by_label("Text", exact=True).first, "nowhere")
+    expect(page.get_by_role("group", name="Rule 2")).to_be_visible()
+    keyboard.press(page.get_by_role("button", name="Test run"))
+    expect(page.locator("#test-run")).to_contain_text("Down")
+    axe(page)
+    keyboard.fill(page.get_by_label("Text", exact=True).first, "ok")
+    keyboard.press(page.get_by_role("button", name="Test run"))
+    expect(page.locator("#test-run")).to_contain_text("HTTP 200")
+    keyboard.press(page.get_by_role("button", name="Create monitor"))
+    expect(page.get_by_role("heading", name="127.0.0.1", level=1)).to_be_visible()
+
+
+def test_what_is_typed_during_a_test_run_stays(app: Application, browse: Browse, site: Site) -> None:
+    page = browse(app.person())
+    page.goto("/monitors/new")
+    page.get_by_label("Address").fill(site.url("/hang"))
+    page.get_by_label("Timeout").fill("2s")
+    page.get_by_role("button", name="Test run").click()
+    page.get_by_label("Name", exact=True).first.fill("Typed meanwhile")
+    expect(page.locator("#test-run")).to_contain_text("Down")
+    expect(page.get_by_label("Name", exact=True).first).to_have_value("Typed meanwhile")
+
+
+def test_a_test_run_shows_what_is_wrong_with_the_form(app: Application, browse: Browse) -> None:
+    page = browse(app.person())
+    page.goto("/monitors/new?type=api")
+    page.get_by_label("Address").fill("https://shop.example/")
+    page.get_by_label("Text", exact=True).first.fill("ok")
+    page.get_by_role("button", name="Test run").click()
+    problem = page.get_by_role("alert").get_by_role("link", name="Path in the JSON")
+    problem.click()
+    path = page.get_by_label("Path in the JSON").first
+    expect(path).to_be_focused()
+    axe(page)
+    path.fill("status")
+    expect(path).not_to_have_attribute("aria-invalid", "true")
+    page.set_viewport_size(PHONE)  # type: ignore[arg-type]
+    assert fits(page)
+
+
+def test_a_suggested_value_is_taken_by_a_click(app: Application, browse: Browse) -> None:
+    page = browse(app.person())
+    page.goto("/monitors/new")
+    groups = page.get_by_role("group", name="Suggested values")
+    chip = groups.get_by_role("button", name="30s")
+    chip.click()
+    expect(page.get_by_label("Timeout")).to_have_value("30s")
+    expect(chip).to_have_attribute("aria-pressed", "true")
+
+
+def test_a_heartbeat_is_made_without_scripts(app: Application, browse: Browse) -> None:
+    page = browse(app.person(), java_script_enabled=False)
+    page.goto("/monitors/new")
+    page.get_by_role("radio", name="Heartbeat").check()
+    expect(page.get_by_label("Address")).to_be_hidden()
+    page.get_by_label("Name", exact=True).first.fill("Nightly backup")
+    page.get_by_label("Grace").fill("often")
+    page.get_by_role("button", name="Create monitor").click()
+    expect(page.get_by_role("alert")).to_contain_text("Grace")
+    page.get_by_label("Grace").fill("15m")
+    page.get_by_role("button", name="Create monitor").click()
+    expect(page.get_by_role("heading", name="Nightly backup", level=1)).to_be_visible()
+
+
+def test_a_project_with_somebody_invited_and_a_token(app: Application, browse: Browse) -> None:
+    page = browse(app.person(), viewport=PHONE)
+    page.goto("/projects")
+    axe(page)
+    page.get_by_label("Name").fill("Shop")
+    page.get_by_role("button", name="Create project").click()
+    page.get_by_label("E-mail address").fill("new@example.com")
+    page.get_by_role("button", name="Add").click()
+    page.get_by_label("Change new@example.com").click()
+    page.get_by_role("button", name="Make admin").click()
+    expect(page.get_by_text("As admin")).to_be_visible()
+    axe(page)
+    assert fits(page)
+    page.get_by_label("Change new@example.com").click()
+    page.get_by_role("button", name="Withdraw invitation").click()
+    page.get_by_role("dialog").get_by_role("button", name="Withdraw").click()
+    expect(page.get_by_role("status").filter(has_text="taken back")).to_be_visible()
+
+    page.get_by_role("link", name="New token").click()
+    page.get_by_label("Name").fill("Pipeline")
+    expect(page.get_by_label("After how long")).to_be_hidden()
+    axe(page)
+    page.get_by_role("button", name="Create token").click()
+    token = page.locator("#token").inner_text()
+    assert token.startswith("svc_")
+    axe(page)
+    assert fits(page)
+    page.reload()
+    expect(page.get_by_text("was created before")).to_be_visible()
+    assert token not in page.content()
+    axe(page)
+    page.get_by_role("button", name="Revoke Pipeline").click()
+    page.get_by_role("dialog").get_by_role("button", name="Revoke").click()
+    expect(page.get_by_role("heading", name="No token yet")).to_be_visible()
