@@ -1,7 +1,7 @@
 // Times in the reader's zone; the UTC stays in the title. Without this script the page shows UTC.
 const absolute = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
 const day = new Intl.DateTimeFormat(undefined, { dateStyle: "medium" });
-const relative = new Intl.RelativeTimeFormat(undefined, { numeric: "auto", style: "long" });
+const relative = new Intl.RelativeTimeFormat(undefined, { numeric: "auto", style: "short" });
 const steps = [
   ["second", 60],
   ["minute", 60],
