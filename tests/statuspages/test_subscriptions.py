@@ -1,0 +1,329 @@
+"""Being told by e-mail: nobody who did not agree, everybody who did, once, and until they say stop."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import timedelta
+from email.message import EmailMessage
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from pytest_django.fixtures import Settings
+
+from accounts.models import User
+from checks.spec import Verdict
+from core.clock import utc_now
+from incidents.models import Incident
+from monitors.models import Monitor
+from projects.access import Caller
+from statuspages import mailing, news, subscribing
+from statuspages.models import PageEvent, PageMail, StatusPage, Subscriber
+from statuspages.notes import add_update, write_note
+from statuspages.pages import update_page
+from tests.alerts.inbox import Inbox, part
+from tests.makers import at_once, make_monitor, make_user, minutes
+from tests.statuspages.making import make_page, make_subscriber
+
+pytestmark = pytest.mark.django_db(transaction=True)
+NOTE = {"title": "Orders are late", "status": "investigating", "text": "We are looking."}
+
+
+@pytest.fixture
+def inbox(settings: Settings) -> Iterator[Inbox]:
+    with Inbox() as inbox:
+        settings.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
+        settings.EMAIL_HOST, settings.EMAIL_PORT = "127.0.0.1", inbox.port
+        settings.EMAIL_HOST_USER = settings.EMAIL_HOST_PASSWORD = ""
+        settings.EMAIL_USE_TLS = settings.EMAIL_USE_SSL = False
+        yield inbox
+
+
+@pytest.fixture
+def user(transactional_db: None) -> User:
+    return make_user()
+
+
+@pytest.fixture
+def monitor(user: User) -> Monitor:
+    return make_monitor(user, first=Verdict.UP)
+
+
+@pytest.fixture
+def page(user: User, monitor: Monitor) -> StatusPage:
+    return make_page(user, [monitor])
+
+
+def subscribe(page: StatusPage, email: str) -> Any:
+    return Client().post(f"/status/{page.slug}/subscribe", {"email": email})
+
+
+def link_in(mail: EmailMessage) -> str:
+    """Without the host: what a reader's browser asks for."""
+    found = re.search(r"http://[^/]+(/status-subscriptions/\S+)", part(mail, "plain"))
+    assert found
+    return found[1]
+
+
+def tick() -> int:
+    now = utc_now()
+    news.tell_outages(now)
+    news.address(now)
+    return mailing.send_due()
+
+
+def has_outage(monitor: Monitor, **columns: Any) -> Incident:
+    at = utc_now() - minutes(5)
+    return Incident.objects.create(
+        owner=monitor.owner,
+        monitor=monitor,
+        monitor_public_id=monitor.public_id,
+        name=monitor.name,
+        started_at=at,
+        confirmed_at=at,
+        **columns,
+    )
+
+
+def test_from_the_form_to_news_to_the_end(user: User, page: StatusPage, inbox: Inbox) -> None:
+    assert "Look into your mail" in subscribe(page, "Reader@Example.com").content.decode()
+    write_note(Caller(user), page.public_id, NOTE, now=utc_now())
+    tick()
+    (question,) = inbox.mails
+    assert inbox.recipients == [["reader@example.com"]]
+    assert "Orders are late" not in question.as_string()
+
+    confirm = link_in(question)
+    assert "Subscribe" in Client().get(confirm).content.decode()
+    assert not Subscriber.objects.filter(confirmed_at__isnull=False).exists()
+    assert "You are subscribed" in Client().post(confirm).content.decode()
+    note = write_note(Caller(user), page.public_id, NOTE, now=utc_now())
+    tick()
+    (told,) = inbox.mails[1:]
+    assert told["Subject"] == "[Shop status] Investigating: Orders are late"
+    assert "We are looking." in part(told, "plain")
+    assert told["List-Unsubscribe-Post"] == "List-Unsubscribe=One-Click"
+
+    stop = re.sub("[<>]", "", str(told["List-Unsubscribe"])).partition("localhost:8000")[2]
+    assert Client().post(stop, {"List-Unsubscribe": "One-Click"}).status_code == 200
+    add_update(
+        Caller(user), page.public_id, note.public_id, {"status": "resolved", "text": "Done."}, now=utc_now()
+    )
+    tick()
+    assert len(inbox.mails) == 2
+    assert not Subscriber.objects.exists()
+    assert Client().post(stop).status_code == 200
+    assert Client().post(confirm).status_code == 404
+
+
+def test_nobody_can_tell_who_is_subscribed(page: StatusPage, inbox: Inbox) -> None:
+    make_subscriber(page, email="known@example.com")
+    known, unknown = subscribe(page, "known@example.com"), subscribe(page, "unknown@example.com")
+    assert (known.status_code, known.content) == (unknown.status_code, unknown.content)
+    tick()
+    assert inbox.recipients == [["unknown@example.com"]]
+
+
+def test_asking_again_and_again_sends_one_question(page: StatusPage, inbox: Inbox) -> None:
+    at_once(*[lambda: subscribing.subscribe(page.pk, "reader@example.com", now=utc_now())] * 4)
+    tick()
+    subscribe(page, "reader@example.com")
+    tick()
+    assert len(inbox.mails) == 1
+    Subscriber.objects.update(created_at=utc_now() - subscribing.ASKED_AGAIN)
+    subscribe(page, "reader@example.com")
+    tick()
+    assert len(inbox.mails) == 2
+
+
+def test_what_is_no_address_is_said_beside_the_field(page: StatusPage) -> None:
+    answer = subscribe(page, 'no"<script>@')
+    text = answer.content.decode()
+    assert answer.status_code == 422
+    assert "&quot;&lt;script&gt;@" in text
+    assert 'aria-describedby="wrong"' in text
+    assert not Subscriber.objects.exists()
+
+
+def test_the_form_is_throttled_by_network_and_by_address(page: StatusPage, settings: Settings) -> None:
+    from tests.makers import empty_broker
+
+    empty_broker()
+    settings.THROTTLE_SCALE = 1
+    tries = [subscribe(page, "reader@example.com").status_code for _ in range(6)]
+    assert tries == [200] * 5 + [429]
+    empty_broker()
+
+
+def test_the_address_is_stored_nowhere_in_the_open(page: StatusPage) -> None:
+    make_subscriber(page, email="reader@example.com")
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT statuspages_subscriber::text FROM statuspages_subscriber")
+        assert "reader" not in cursor.fetchone()[0]
+
+
+def test_a_link_of_another_kind_or_subscriber_does_nothing(page: StatusPage) -> None:
+    subscribing.subscribe(page.pk, "reader@example.com", now=utc_now())
+    waiting = Subscriber.objects.get()
+    stop = subscribing.unsubscribe_url(waiting).partition("/unsubscribe/")[2]
+    other = f"{make_subscriber(page).public_id}-{stop.rpartition('-')[2]}"
+    for token in (stop, other, stop[:-1] + "0", waiting.public_id, "-", stop.rpartition("-")[0] + "-"):
+        assert Client().post(f"/status-subscriptions/confirm/{token}").status_code == 404
+    Client().post(f"/status-subscriptions/unsubscribe/{other}")
+    assert Subscriber.objects.count() == 2
+
+
+def test_who_does_not_agree_within_a_day_is_forgotten(page: StatusPage) -> None:
+    make_subscriber(page)
+    subscribing.subscribe(page.pk, "reader@example.com", now=utc_now())
+    url = subscribing.confirm_url(Subscriber.objects.get(confirmed_at=None))
+    Subscriber.objects.filter(confirmed_at=None).update(created_at=utc_now() - subscribing.LIFETIME)
+    assert Client().post(url.removeprefix("http://localhost:8000")).status_code == 404
+    subscribing.forget_unconfirmed(utc_now())
+    assert Subscriber.objects.filter(confirmed_at=None).count() == 0
+    assert Subscriber.objects.count() == 1
+
+
+class TestOutages:
+    def test_are_told_when_alerts_are_and_once(
+        self, monitor: Monitor, page: StatusPage, inbox: Inbox
+    ) -> None:
+        make_subscriber(page)
+        incident = has_outage(monitor)
+        tick()
+        assert inbox.mails == []  # held back: a mute, a window
+        Incident.objects.update(announced_at=utc_now())
+        tick()
+        tick()
+        assert [mail["Subject"] for mail in inbox.mails] == ["[Shop status] Shown 1 is down"]
+        assert monitor.public_id not in inbox.mails[0].as_string()
+        Incident.objects.update(
+            resolved_at=utc_now(), resolution=Incident.Resolution.RECOVERED, closing_announced_at=utc_now()
+        )
+        tick()
+        tick()
+        assert [mail["Subject"] for mail in inbox.mails[1:]] == ["[Shop status] Shown 1 has recovered"]
+        assert PageEvent.objects.filter(incident=incident).count() == 2
+
+    def test_of_what_a_page_does_not_show_are_not_told(
+        self, user: User, page: StatusPage, inbox: Inbox
+    ) -> None:
+        make_subscriber(page)
+        has_outage(make_monitor(user, first=Verdict.UP), announced_at=utc_now())
+        tick()
+        assert inbox.mails == []
+
+    def test_of_long_ago_are_not_told_by_a_new_page(
+        self, monitor: Monitor, page: StatusPage, inbox: Inbox
+    ) -> None:
+        make_subscriber(page)
+        has_outage(monitor, announced_at=utc_now() - timedelta(hours=2))
+        tick()
+        assert inbox.mails == []
+
+
+class TestCrashes:
+    def test_a_sender_that_dies_is_followed_by_another(
+        self, user: User, page: StatusPage, inbox: Inbox
+    ) -> None:
+        make_subscriber(page)
+        write_note(Caller(user), page.public_id, NOTE, now=utc_now())
+        news.address(utc_now())
+        assert len(mailing.claim(utc_now())) == 1  # and dies
+        assert mailing.send_due() == 0
+        PageMail.objects.update(leased_until=utc_now())
+        assert mailing.send_due() == 1
+        assert len(inbox.mails) == 1
+
+    def test_a_death_between_the_event_and_its_mails_loses_none(
+        self, user: User, page: StatusPage, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        readers = [make_subscriber(page) for _ in range(3)]
+        write_note(Caller(user), page.public_id, NOTE, now=utc_now())
+
+        def die(*_: object, **__: object) -> None:
+            raise SystemExit
+
+        with monkeypatch.context() as patched:
+            patched.setattr(PageEvent, "save", die)  # after the mails are written, before the event is marked
+            with pytest.raises(SystemExit):
+                news.address(utc_now())
+        assert PageMail.objects.count() == 0
+        tick()
+        assert len(inbox.mails) == len(readers)
+
+    def test_two_at_once_send_each_once(self, user: User, page: StatusPage, inbox: Inbox) -> None:
+        for _ in range(20):
+            make_subscriber(page)
+        write_note(Caller(user), page.public_id, NOTE, now=utc_now())
+        at_once(*[lambda: news.address(utc_now())] * 3)
+
+        def work() -> None:
+            while claimed := mailing.claim(utc_now()):
+                mailing.send(claimed)
+
+        at_once(work, work, work)
+        assert len(inbox.mails) == 20
+        assert len({tuple(to) for to in inbox.recipients}) == 20
+
+    def test_what_is_refused_for_now_is_tried_again_and_what_is_refused_for_good_is_not(
+        self, user: User, page: StatusPage, inbox: Inbox
+    ) -> None:
+        make_subscriber(page)
+        write_note(Caller(user), page.public_id, NOTE, now=utc_now())
+        inbox.refuse_recipient = "450 later"
+        tick()
+        mail = PageMail.objects.get()
+        assert (mail.state, mail.leased_until) == ("waiting", None)
+        assert mail.next_try_at > utc_now()
+        PageMail.objects.update(next_try_at=utc_now())
+        inbox.refuse_recipient = "550 never"
+        tick()
+        assert PageMail.objects.get().state == "dead"
+
+
+def test_ten_thousand_are_addressed_by_one_statement(user: User, page: StatusPage) -> None:
+    now = utc_now()
+    Subscriber.objects.bulk_create(
+        Subscriber(
+            page=page,
+            created_at=now,
+            confirmed_at=now,
+            sealed_address="x",
+            address_digest=str(n).encode(),
+            hint="x",
+        )
+        for n in range(10_000)
+    )
+    write_note(Caller(user), page.public_id, NOTE, now=now)
+    with CaptureQueriesContext(connection) as captured:
+        assert news.address(now) == 1
+    assert len(captured) <= 8
+    assert PageMail.objects.count() == 10_000
+    assert len(mailing.claim(now)) == mailing.BATCH
+
+
+def test_a_small_page_does_not_wait_for_a_large_one(user: User, page: StatusPage) -> None:
+    for _ in range(mailing.BATCH + 5):
+        make_subscriber(page)
+    small = make_page(user, [])
+    last = make_subscriber(small)
+    for one in (page, small):
+        write_note(Caller(user), one.public_id, NOTE, now=utc_now())
+    news.address(utc_now())
+    claimed = {one.mail_id for one in mailing.claim(utc_now())}
+    assert PageMail.objects.get(subscriber=last).pk in claimed
+
+
+def test_of_a_page_that_is_taken_down_nothing_more_is_sent(
+    user: User, page: StatusPage, inbox: Inbox
+) -> None:
+    make_subscriber(page)
+    write_note(Caller(user), page.public_id, NOTE, now=utc_now())
+    update_page(Caller(user), page.public_id, {"published": False})
+    tick()
+    assert inbox.mails == []
+    assert PageMail.objects.get().state == "dead"
