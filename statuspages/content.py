@@ -223,7 +223,7 @@ def _overall(monitors: Sequence[Shown], current: Sequence[Happening]) -> tuple[s
     if by[DOWN]:
         if by[DOWN] == count:
             return DOWN, "Everything is down" if count > 1 else f"{monitors[0].name} is down"
-        return DOWN, f"{by[DOWN]} of {count} are down"
+        return DOWN, f"{by[DOWN]} of {count} {'is' if by[DOWN] == 1 else 'are'} down"
     if any(one.updates for one in current):
         return SLOW, "An incident is being worked on"
     if by[MAINTENANCE]:

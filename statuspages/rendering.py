@@ -29,6 +29,8 @@ HTML, JSON, ATOM, CSS = (
     "text/css; charset=utf-8",
 )
 FEED_ENTRIES = 50
+MANY = 100
+"""Monitors, beyond which a browser is told to lay out those on the screen only."""
 WORDS = {
     "up": "Up",
     "slow": "Slow",
@@ -104,6 +106,7 @@ def html(place: Place, links: Links) -> bytes:
         links,
         content=content,
         groups=rows,
+        many=len(content.monitors) > MANY,
         icon=ICONS[content.state],
         first_day=content.monitors[0].history.start if content.monitors else None,
         month=f"{now.astimezone(UTC):%Y-%m}",

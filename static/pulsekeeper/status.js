@@ -48,10 +48,13 @@ function showTip(event) {
 // Opened by a click, a touch or a key: the days as text.
 function listDays(details) {
   if (!details.open || details.querySelector(".days")) return;
-  const bad = daysOf(details).filter((day) => day.uptime !== "100").reverse();
+  const days = daysOf(details);
+  const bad = days.filter((day) => day.uptime !== "100" && day.uptime !== "-").reverse();
+  const unseen = days.filter((day) => day.uptime === "-").length;
   const list = document.createElement("ul");
   list.className = "days";
-  const lines = bad.length ? bad.map((day) => day.text) : [`Up on all of the last ${DAYS} days.`];
+  const lines = bad.length ? bad.map((day) => day.text) : ["Up on every day that was observed."];
+  if (unseen) lines.push(`${unseen} of ${DAYS} days were not observed.`);
   for (const line of lines) {
     const item = document.createElement("li");
     item.textContent = line;

@@ -5,10 +5,12 @@ Import it where Django is set up. Nobody checks these monitors, so that a pictur
 
 from __future__ import annotations
 
+import io
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.db.models import F
+from PIL import Image, ImageDraw
 
 from accounts.models import User
 from accounts.services import create_account
@@ -30,6 +32,8 @@ from projects.access import Caller
 from projects.members import add_member
 from projects.models import Project
 from projects.services import create_project
+from statuspages.notes import add_update, write_note
+from statuspages.pages import create_page, set_logo
 from tests.makers import PASSWORD, make_connector, make_delivery
 from tokens.services import create_token
 
@@ -94,6 +98,7 @@ def build() -> Scene:
             "project": shop.public_id,
             "channel": _alerting(anna, monitors, now=now),
             "window": _maintenance(anna, shop, now=now),
+            **_status_pages(anna, monitors, incident, now=now),
         },
     )
 
@@ -263,6 +268,68 @@ def _window(
 ) -> None:
     times = {"starts_at": starts_at, "ends_at": starts_at + lasts}
     create_window(anna, {"name": name, "monitors": "all", **times, **given}, now=made)
+
+
+def _status_pages(
+    anna: Caller, monitors: dict[str, Monitor], incident: Incident, *, now: datetime
+) -> dict[str, str]:
+    groups = {
+        "Shop": ("Shop home page", "Checkout", "Search", "Product images"),
+        "For developers": ("Payments API", "Orders API"),
+        "": ("Newsletter",),
+    }
+    page = create_page(
+        anna,
+        {
+            "name": "Lark & Pine status",
+            "slug": "lark-and-pine",
+            "description": "How the shop and what it stands on are doing. Times are in your own zone.",
+            "accent": "#5b7f3a",
+            "groups": [
+                {
+                    "name": name,
+                    "monitors": [
+                        {
+                            "monitor_id": monitors[one].public_id,
+                            "name": one.removeprefix("Shop ").capitalize(),
+                        }
+                        for one in members
+                    ],
+                }
+                for name, members in groups.items()
+            ],
+        },
+        now=now,
+    )
+    logo = io.BytesIO()
+    picture = Image.new("RGBA", (256, 256))
+    drawing = ImageDraw.Draw(picture)
+    drawing.ellipse((8, 8, 248, 248), fill="#5b7f3a")
+    drawing.polygon([(128, 48), (70, 180), (186, 180)], fill="#eef3e6")
+    picture.save(logo, "PNG")
+    set_logo(anna, page.public_id, logo.getvalue())
+    note = write_note(
+        anna,
+        page.public_id,
+        {
+            "title": "Payments fail for some cards",
+            "status": "investigating",
+            "text": "Some payments are refused. Orders are kept, and charged afterwards.",
+            "incident_id": incident.public_id,
+        },
+        now=now - timedelta(minutes=12),
+    )
+    add_update(
+        anna,
+        page.public_id,
+        note.public_id,
+        {"status": "identified", "text": "Our provider has a rollout under way, and is taking it back."},
+        now=now - timedelta(minutes=4),
+    )
+    locked = create_page(
+        anna, {"name": "For staff", "slug": "staff", "password": "a fine long password"}, now=now
+    )
+    return {"status_page": page.public_id, "slug": page.slug, "locked": locked.slug}
 
 
 def _people(anna: Caller, project: Project, *, now: datetime) -> None:

@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
@@ -88,6 +89,16 @@ PAGES = (
     Page("entrance-sign-up", "/account/signup/", signed_in=False),
     Page("entrance-forgotten", "/account/password/reset/", signed_in=False),
     Page("entrance-sent", "/account/confirm-email/", signed_in=False),
+    Page("status", "/status/{slug}", signed_in=False),
+    Page(
+        "status-days",
+        "/status/{slug}",
+        signed_in=False,
+        act=lambda tab: tab.locator("summary", has_text="Checkout").click(),
+    ),
+    Page("status-history", "/status/{slug}/history/" + f"{datetime.now(UTC):%Y-%m}", signed_in=False),
+    Page("status-password", "/status/{locked}", signed_in=False),
+    Page("status-gone", "/status/nothing-here", signed_in=False),
     Page("docs", "/docs", signed_in=False),
     Page("admin", "/admin/login/", signed_in=False),
 )
