@@ -89,21 +89,21 @@ print(MonitorState.objects.filter(status="down").count())
 def read(address: str, *, connections: int, seconds: float) -> int:
     """Read the page over kept connections for so long; how often it came. Each answer is looked at."""
     parts = urlsplit(address)
-    where = (parts.hostname, parts.port)
+    where = (parts.hostname or "", parts.port or 80)
     question = b"GET /status/bench HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept-Encoding: gzip\r\n\r\n"
     expected = requests.get(f"{address}/status/bench", headers={"Accept-Encoding": "gzip"}, timeout=30)
     length = int(expected.headers["Content-Length"])
     count, deadline = 0, time.perf_counter() + seconds
     with selectors.DefaultSelector() as selector:
         for _ in range(connections):
-            opened = socket.create_connection(where, timeout=10)  # type: ignore[arg-type]
+            opened = socket.create_connection(where, timeout=10)
             selector.register(opened, selectors.EVENT_READ, bytearray())
             opened.sendall(question)
         while selector.get_map():
             for key, _ in selector.select(timeout=10):
-                opened, buffer = key.fileobj, key.data
-                assert isinstance(opened, socket.socket)
-                buffer += opened.recv(262_144)
+                client, buffer = key.fileobj, key.data
+                assert isinstance(client, socket.socket)
+                buffer += client.recv(262_144)
                 head, ended, body = bytes(buffer).partition(b"\r\n\r\n")
                 if not ended or len(body) < length - 4_096:  # it may change a little while it is read
                     continue
@@ -121,10 +121,10 @@ def read(address: str, *, connections: int, seconds: float) -> int:
                 count += 1
                 buffer.clear()
                 if time.perf_counter() >= deadline:
-                    selector.unregister(opened)
-                    opened.close()
+                    selector.unregister(client)
+                    client.close()
                 else:
-                    opened.sendall(question)
+                    client.sendall(question)
     return count
 
 

@@ -1,7 +1,7 @@
 from django.urls import include, path
 
 import core.api.converters  # noqa: F401  (registers <id:…>)
-from dashboard import channels, connectors, home, incidents, windows
+from dashboard import channels, connectors, home, incidents, status_pages, windows
 
 urlpatterns = [
     path("", home.home),
@@ -35,4 +35,22 @@ urlpatterns = [
     path("maintenance/<id:window_id>", windows.edit, name="window"),
     path("maintenance/<id:window_id>/end", windows.end, name="window_end"),
     path("maintenance/<id:window_id>/delete", windows.delete, name="window_delete"),
+    path("status-pages", status_pages.index, name="status_pages"),
+    path("status-pages/new", status_pages.create, name="status_page_new"),
+    path("status-pages/<id:page_id>", status_pages.show, name="status_page"),
+    path("status-pages/<id:page_id>/edit", status_pages.edit, name="status_page_edit"),
+    path("status-pages/<id:page_id>/delete", status_pages.delete, name="status_page_delete"),
+    path("status-pages/<id:page_id>/logo", status_pages.set_logo, name="status_page_logo"),
+    path("status-pages/<id:page_id>/logo/remove", status_pages.remove_logo, name="status_page_logo_remove"),
+    path("status-pages/<id:page_id>/notes", status_pages.write_note, name="status_page_note"),
+    path(
+        "status-pages/<id:page_id>/notes/<id:note_id>/updates",
+        status_pages.add_update,
+        name="status_page_note_update",
+    ),
+    path(
+        "status-pages/<id:page_id>/notes/<id:note_id>/delete",
+        status_pages.delete_note,
+        name="status_page_note_delete",
+    ),
 ]

@@ -6,6 +6,7 @@ the stylesheet.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
@@ -14,19 +15,35 @@ FOOT = 7
 BAD = 95.0
 """Percent of uptime below which a day is red from top to bottom; above, red at its foot."""
 
+# A letter for each kind of day: not observed, up, down for a while, down for long. Runs are found by expressions, for
+# a page has ninety thousand days.
+_NONE, _UP, _PART, _BAD = "nupb"
+_PATHS = (
+    ("fill-none", ((re.compile("n+"), 0, HEIGHT),)),
+    ("fill-up", ((re.compile("[up]+"), 0, HEIGHT),)),
+    ("fill-down", ((re.compile("p+"), HEIGHT - FOOT, FOOT), (re.compile("b+"), 0, HEIGHT))),
+)
+
 
 def svg(percents: Sequence[float | None]) -> str:
     """A drawing without words: what it says stands beside it."""
-    kinds = [_kind(percent) for percent in percents]
-    paths = [
-        ("fill-none", _boxes(kinds, "none", 0, HEIGHT)),
-        ("fill-up", _boxes(["up" if kind == "part" else kind for kind in kinds], "up", 0, HEIGHT)),
-        (
-            "fill-down",
-            _boxes(kinds, "part", HEIGHT - FOOT, FOOT) + _boxes(kinds, "bad", 0, HEIGHT),
-        ),
-    ]
-    drawn = "".join(f'<path class="{name}" d="{path}"/>' for name, path in paths if path)
+    kinds = "".join(
+        [
+            _NONE if percent is None else _UP if percent >= 100 else _PART if percent >= BAD else _BAD
+            for percent in percents
+        ]
+    )
+    drawn = ""
+    for name, layers in _PATHS:
+        path = "".join(
+            [
+                f"M{run.start()} {top}h{run.end() - run.start()}v{height}H{run.start()}z"
+                for runs, top, height in layers
+                for run in runs.finditer(kinds)
+            ]
+        )
+        if path:
+            drawn += f'<path class="{name}" d="{path}"/>'
     return f'<svg viewBox="0 0 {len(kinds)} {HEIGHT}" preserveAspectRatio="none" aria-hidden="true">{drawn}</svg>'
 
 
@@ -44,20 +61,3 @@ def bad_days(percents: Iterable[float | None]) -> str:
             found.append(f"{place}:{'-' if percent is None else format(percent, 'g')}")
         start += length
     return " ".join(found)
-
-
-def _kind(percent: float | None) -> str:
-    if percent is None:
-        return "none"
-    return "up" if percent >= 100 else "part" if percent >= BAD else "bad"
-
-
-def _boxes(kinds: Sequence[str], wanted: str, top: int, height: int) -> str:
-    path = []
-    start = 0
-    for kind, run in groupby(kinds):
-        length = len(list(run))
-        if kind == wanted:
-            path.append(f"M{start} {top}h{length}v{height}h-{length}z")
-        start += length
-    return "".join(path)

@@ -13,7 +13,7 @@ from incidents import windows
 from incidents.models import Incident
 from monitors.daily import History, daily_uptimes
 from statuspages.models import NoteUpdate, PageMonitor, PageNote, StatusPage
-from statuspages.selectors import list_notes, shown_monitors
+from statuspages.selectors import list_notes, showable, shown_monitors
 
 DAYS = 90
 PAST = timedelta(days=14)
@@ -174,7 +174,9 @@ def _happenings(
 ) -> list[Happening]:
     """What began in [since, until), the newest first; with `until` None also what began before and goes on."""
     notes = list_notes(page).filter(created_at__gte=since)
-    incidents = Incident.objects.filter(monitor__in=names, confirmed_at__isnull=False).only(
+    # By the page and not by a thousand ids, which cost more than what they find.
+    shown = showable().filter(page=page).values("monitor")
+    incidents = Incident.objects.filter(monitor__in=shown, confirmed_at__isnull=False).only(
         "public_id", "monitor", "started_at", "resolved_at"
     )
     found = incidents.filter(started_at__gte=since)
@@ -188,7 +190,11 @@ def _happenings(
         outages = list(found.filter(started_at__lt=until).order_by("-started_at")[:MOST_OUTAGES])
     told = {note.incident_id for note in notes_found if note.incident_id is not None}
     result = [_of_note(note, names) for note in notes_found]
-    result += [_of_outage(outage, names) for outage in outages if outage.pk not in told]
+    result += [
+        _of_outage(outage, names)
+        for outage in outages
+        if outage.pk not in told and outage.monitor_id in names
+    ]
     return sorted(result, key=lambda one: one.started_at, reverse=True)
 
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from io import BytesIO
 from typing import Any
 from urllib.parse import urlsplit
@@ -13,10 +14,12 @@ from urllib.parse import urlsplit
 from django.conf import settings
 from django.template.loader import render_to_string
 from django.utils.feedgenerator import Atom1Feed
+from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 
 from core.clock import utc_now
 from core.errors import NotFound
+from core.templatetags.pulsekeeper import icon, percent
 from statuspages import bars, colours
 from statuspages.content import Happening, Shown, content_of, month_of, months
 from statuspages.models import PageLogo, StatusPage
@@ -75,10 +78,10 @@ class Links:
 class Row:
     """A monitor as its line on the page shows it."""
 
-    monitor: Shown
-    word: str
-    icon: str
-    uptime: float | None
+    name: str
+    status: str
+    state: SafeString
+    uptime: str
     bar: SafeString
     days: str
 
@@ -86,13 +89,19 @@ class Row:
     def of(cls, monitor: Shown) -> Row:
         percents = monitor.history.percents()
         return cls(
-            monitor,
-            WORDS[monitor.status],
-            ICONS[monitor.status],
-            monitor.history.percent(),
+            monitor.name,
+            monitor.status,
+            _states()[monitor.status],
+            percent(monitor.history.percent()),
             mark_safe(bars.svg(percents)),  # noqa: S308  (numbers and words of ours)
             bars.bad_days(percents),
         )
+
+
+@cache
+def _states() -> dict[str, SafeString]:
+    """The icon and the word of each status: the same on a thousand lines."""
+    return {status: format_html("{}{}", icon(ICONS[status]), word) for status, word in WORDS.items()}
 
 
 def html(place: Place, links: Links) -> bytes:

@@ -89,6 +89,10 @@ PAGES = (
     Page("entrance-sign-up", "/account/signup/", signed_in=False),
     Page("entrance-forgotten", "/account/password/reset/", signed_in=False),
     Page("entrance-sent", "/account/confirm-email/", signed_in=False),
+    Page("status-pages", "/status-pages"),
+    Page("status-pages-new", "/status-pages/new"),
+    Page("status-pages-detail", "/status-pages/{status_page}"),
+    Page("status-pages-edit", "/status-pages/{status_page}/edit"),
     Page("status", "/status/{slug}", signed_in=False),
     Page(
         "status-days",

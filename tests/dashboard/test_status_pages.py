@@ -1,0 +1,173 @@
+"""The pages on which status pages are kept."""
+
+from __future__ import annotations
+
+import io
+import re
+from typing import Any
+
+import pytest
+from django.test import Client
+from PIL import Image
+
+from accounts.models import User
+from checks.spec import Verdict
+from core.clock import utc_now
+from projects.access import Caller
+from statuspages.models import PageMonitor, StatusPage
+from statuspages.notes import write_note
+from tests.makers import make_monitor, make_user
+from tests.statuspages.making import make_page, picture
+
+HOSTILE = '<script>alert(1)</script> & "quoted"'
+ESCAPED = "&lt;script&gt;alert(1)&lt;/script&gt; &amp; &quot;quoted&quot;"
+
+
+def key_in(page: Any) -> str:
+    found = re.search(r'name="form_key" value="(\w+)"', page.content.decode())
+    assert found is not None
+    return found[1]
+
+
+def text_of(answer: Any) -> str:
+    text: str = answer.content.decode()
+    return text
+
+
+def add(web: Client, **fields: Any) -> Any:
+    given = {"form_key": key_in(web.get("/status-pages/new")), "theme": "auto", "published": "on"}
+    return web.post("/status-pages/new", given | {"name": "Shop", "slug": "shop-status"} | fields)
+
+
+def test_without_a_page_it_leads_on(web: Client) -> None:
+    text = text_of(web.get("/status-pages"))
+    assert "Tell people how it is" in text
+    assert "/status-pages/new" in text
+
+
+def test_a_page_is_made_with_monitors_under_a_heading(web: Client, user: User) -> None:
+    monitor = make_monitor(user, name="db7", first=Verdict.UP)
+    answer = add(web, add=[monitor.public_id], add_to="Shop", password="open sesame")
+    page = StatusPage.objects.get()
+    assert answer.url == f"/status-pages/{page.public_id}"
+    assert [(item.group.name, item.name) for item in PageMonitor.objects.all()] == [("Shop", "db7")]
+    assert page.password_hash
+    assert page.published
+    assert "Shop" in text_of(web.get("/status-pages"))
+
+
+def test_sent_twice_it_makes_one(web: Client) -> None:
+    fields = {"form_key": key_in(web.get("/status-pages/new")), "name": "A", "slug": "a-b", "theme": "auto"}
+    answers = [web.post("/status-pages/new", fields) for _ in range(2)]
+    assert answers[0]["Location"] == answers[1]["Location"]
+    assert StatusPage.objects.count() == 1
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"slug": "No Spaces"}, "must be 1 to 64 of a-z"),
+        ({"slug": "admin"}, "is kept for Pulsekeeper itself"),
+        ({"accent": "#ffff00"}, "is hard to see on the light theme"),
+        ({"custom_domain": "status.example.com"}, "is none of the domains"),
+        ({"password": "short"}, "at least 8 characters"),
+    ],
+)
+def test_what_does_not_hold_is_said_and_what_was_typed_stays(
+    web: Client, fields: dict[str, str], reason: str
+) -> None:
+    text = text_of(add(web, description=HOSTILE, **fields))
+    assert reason.lower() in text.lower()
+    assert ESCAPED in text
+    assert HOSTILE not in text
+    assert not StatusPage.objects.exists()
+
+
+def test_monitors_are_renamed_moved_and_removed(web: Client, user: User) -> None:
+    first, second, third = (make_monitor(user, name=f"db{n}") for n in (1, 2, 3))
+    page = make_page(user, [first, second])
+    path = f"/status-pages/{page.public_id}/edit"
+    assert "Shown 1" in text_of(web.get(path))
+    fields: dict[str, Any] = {
+        "name": "Renamed",
+        "slug": page.slug,
+        "theme": "dark",
+        "add": [third.public_id],
+        "add_to": "More",
+    }
+    for monitor, name, place in ((first, "One", 2), (second, HOSTILE, 1)):
+        key = monitor.public_id
+        fields |= {f"name-{key}": name, f"group-{key}": "Shop", f"place-{key}": place}
+    assert web.post(path, fields).status_code == 302
+    shown = [(item.group.name, item.name) for item in PageMonitor.objects.order_by("pk")]
+    assert shown == [("Shop", HOSTILE), ("Shop", "One"), ("More", "db3")]
+    assert ESCAPED in text_of(web.get(path))
+    key = third.public_id
+    rest = {f"name-{key}": "db3", f"group-{key}": "More", f"place-{key}": 3, f"gone-{key}": "on", "add": []}
+    web.post(path, fields | rest | {f"gone-{first.public_id}": "on"})
+    assert [item.monitor for item in PageMonitor.objects.all()] == [second]
+
+
+def test_a_password_stays_until_it_is_removed(web: Client, user: User) -> None:
+    page = make_page(user, [], password="open sesame")
+    path, fields = f"/status-pages/{page.public_id}/edit", {"name": "A", "slug": page.slug, "theme": "auto"}
+    web.post(path, fields)
+    assert StatusPage.objects.get().password_hash == page.password_hash
+    web.post(path, fields | {"remove_password": "on"})
+    assert StatusPage.objects.get().password_hash == ""
+
+
+def test_notes_are_written_updated_and_deleted(web: Client, user: User) -> None:
+    page = make_page(user, [])
+    path = f"/status-pages/{page.public_id}"
+    note = {"form_key": key_in(web.get(path)), "title": HOSTILE, "status": "investigating", "text": HOSTILE}
+    assert web.post(f"{path}/notes", note).status_code == 302
+    text = text_of(web.get(path))
+    assert ESCAPED in text
+    assert HOSTILE not in text
+    told = page.notes.get()
+    update = f"{path}/notes/{told.public_id}/updates"
+    refused = web.post(update, {f"{told.public_id}-status": "resolved", f"{told.public_id}-text": ""})
+    assert refused.status_code == 422
+    web.post(update, {f"{told.public_id}-status": "resolved", f"{told.public_id}-text": "Done."})
+    told.refresh_from_db()
+    assert told.resolved_at is not None
+    web.post(f"{path}/notes/{told.public_id}/delete")
+    assert not page.notes.exists()
+
+
+def test_a_logo_is_put_there_and_taken_away(web: Client, user: User) -> None:
+    page = make_page(user, [])
+    path = f"/status-pages/{page.public_id}/logo"
+    upload = io.BytesIO(picture(size=(1_000, 600)))
+    upload.name = "logo.png"
+    assert web.post(path, {"logo": upload}).status_code == 302
+    with Image.open(io.BytesIO(StatusPage.objects.get().logo.image)) as shown:
+        assert (shown.format, shown.size) == ("WEBP", (512, 307))
+    broken = io.BytesIO(b"<svg xmlns='http://www.w3.org/2000/svg'/>")
+    broken.name = "logo.svg"
+    refused = web.post(path, {"logo": broken})
+    assert refused.status_code == 422
+    assert "no picture that can be read" in text_of(refused)
+    web.post(f"{path}/remove")
+    assert not hasattr(StatusPage.objects.get(), "logo")
+
+
+def test_nobody_else_sees_or_changes_it(web: Client) -> None:
+    stranger = make_user()
+    page = make_page(stranger, [])
+    written = {"title": "x", "status": "investigating", "text": "x"}
+    note = write_note(Caller(stranger), page.public_id, written, now=utc_now())
+    path = f"/status-pages/{page.public_id}"
+    assert page.name not in text_of(web.get("/status-pages"))
+    assert {web.get(path).status_code, web.get(f"{path}/edit").status_code} == {404}
+    notes = f"/notes/{note.public_id}"
+    for rest in ("/delete", "/logo", "/logo/remove", "/notes", f"{notes}/updates", f"{notes}/delete"):
+        assert web.post(path + rest).status_code == 404
+    assert StatusPage.objects.count() == 1
+
+
+def test_it_is_deleted(web: Client, user: User) -> None:
+    page = make_page(user, [])
+    assert web.post(f"/status-pages/{page.public_id}/delete")["Location"] == "/status-pages"
+    assert not StatusPage.objects.exists()
