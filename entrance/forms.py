@@ -42,6 +42,8 @@ class _Plain:
             field.label = self.labels.get(name, field.label)
             if name in ("password", "oldpassword"):
                 field.help_text = ""  # a link for whoever forgot it stands below the form
+            elif name == "password1":
+                field.help_text = "At least 8 characters, and none that everybody uses."
 
 
 class LoginForm(_Plain, account_forms.LoginForm):  # type: ignore[misc]
