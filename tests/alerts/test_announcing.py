@@ -435,7 +435,7 @@ def test_one_owners_storm_is_not_anothers(owner: User, channel: AlertChannel, dr
     other = make_user()
     AlertChannel.objects.filter(owner=other).delete()
     others = make_channel(other)
-    monitors = [drive.monitor(owner, f"m{number}") for number in range(20)]
+    monitors = drive.monitors(owner, [f"m{number}" for number in range(20)])
     lone = drive.monitor(other, "lone")
     drive.checks([*monitors, lone], DOWN, at(60))
     assert drive.tick(at(61)) == [Message(others.pk, at(61), (("down", "lone"),))]
