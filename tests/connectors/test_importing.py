@@ -118,9 +118,9 @@ def test_two_hundred_in_one_request(vercel: Place, api: Api) -> None:
 
     refs = vercel.refs()
     one, two = take(refs[:1]), take(refs[1:3])
-    before = time.monotonic()
+    before = time.thread_time()  # not what other work of this machine costs
     many = take(refs[100:300])
-    took = time.monotonic() - before
+    took = time.thread_time() - before
     each = two - one
     assert each <= 10, "of the transaction, the plan's cap, the three rows and the first claim"
     assert many == one + 199 * each
