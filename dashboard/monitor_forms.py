@@ -118,8 +118,8 @@ class MonitorForm(OnceForm):
         unit="ms",
         least=MIN_TIMEOUT_MS,
         most=MAX_TIMEOUT_MS,
-        suggestions=("5s", "10s", "30s", "60s"),
-        help_text="For the whole check: 1s to 60s.",
+        suggestions=("5s", "10s", "30s", "1m"),
+        help_text="For the whole check: 1s to 1m.",
     )
     slow_ms = SpanField(
         label="Slow from",
