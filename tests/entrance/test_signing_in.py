@@ -6,6 +6,7 @@ import logging
 import re
 import socket
 from datetime import timedelta
+from importlib import import_module
 
 import pytest
 import redis
@@ -13,6 +14,7 @@ import time_machine
 from allauth.account.models import EmailAddress
 from allauth.mfa.models import Authenticator
 from allauth.usersessions.models import UserSession
+from django.apps import apps
 from django.conf import settings as live
 from django.contrib.sessions.models import Session
 from django.core import mail
@@ -21,11 +23,12 @@ from pytest_django.fixtures import Settings
 
 from accounts.models import User
 from accounts.services import create_account
+from accounts.verification import is_verified
 from core.clock import utc_now
 from entrance.tasks import forget
 from tests.api.client import Api
 from tests.entrance.browser import Browser, link_of, mails_to, signed_in
-from tests.makers import PASSWORD, make_user
+from tests.makers import PASSWORD, make_project, make_user
 from tests.second_factor import App, stored
 
 ANOTHER = "quite another long one"
@@ -274,6 +277,25 @@ def test_deleting_the_account(user: User) -> None:
     assert (page.heading, browser.person()) == ("Sign in", None)
     assert "is deleted" in page.text
     assert (User.objects.filter(pk=user.pk).exists(), api.get("/v1/account").status) == (False, 401)
+
+
+def test_an_account_that_others_depend_on_is_kept_and_says_why(user: User) -> None:
+    make_project(user, name="Shop", member=make_user())
+    browser, path = signed_in(user), reverse("account_delete")
+    browser.send(f"{reverse('account_reauthenticate')}?next={path}", password=PASSWORD)
+    page = browser.send(path, email=user.email)
+    assert "Other people are members of “Shop”" in page.text
+    assert f'value="{user.email}"' in page.text
+    assert browser.person() == user.email
+
+
+def test_accounts_from_before_count_as_confirmed(user: User) -> None:
+    migration = import_module("accounts.migrations.0003_verified_addresses")
+    EmailAddress.objects.all().delete()
+    migration.vouch(apps, None)
+    assert is_verified(user)
+    migration.vouch(apps, None)
+    assert EmailAddress.objects.filter(user=user).count() == 1
 
 
 def test_the_admin_is_behind_the_same_door(browser: Browser) -> None:
