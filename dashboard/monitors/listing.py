@@ -29,7 +29,7 @@ from monitors.models import Monitor
 from monitors.selectors import list_monitors
 from projects.access import Caller
 
-PAGE = 100
+PAGE = 50
 MAX_SEARCH = 200
 NO_PROJECT = "none"
 # Every monitor is in one of them, in the order in which they want to be looked at. A mute comes on top.

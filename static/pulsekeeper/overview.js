@@ -2,6 +2,7 @@
 import { localise } from "./times.js";
 
 const EVERY = 15_000;
+const PAGE = 50; // rows that the server gives at once
 
 const list = () => document.getElementById("list");
 const boxes = () => [...list().querySelectorAll("tbody input[name=monitor]")];
@@ -98,7 +99,7 @@ function inUse() {
   return (
     form.contains(document.activeElement) ||
     form.querySelector("tbody input:checked") !== null ||
-    document.querySelectorAll("#list tr[data-version]").length > 100 ||
+    document.querySelectorAll("#list tr[data-version]").length > PAGE ||
     scrollY > 400
   );
 }

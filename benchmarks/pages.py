@@ -1,0 +1,219 @@
+"""How long pages take, in how many queries, and what they weigh: overview, monitor and status page (issue 8).
+
+    python benchmarks/pages.py [--monitors 1000] [--days 30] [--interval 300] [--requests 30]
+
+Private servers with granian as the Procfile starts it, filled by `manage.py seed_history`: 1,000 monitors with a check
+every five minutes for 30 days are 8.6 million results, about 0.8 GB and a minute or two; `--interval 60` is five times
+that. Times are medians in ms: `_median_ms` of whole requests over loopback http, one after the other; `_drawn_ms` of
+the same in a process of its own with nothing in any cache, and `_cpu_ms` what that process worked for it. The queries
+are counted there. `_bytes` is a page in gzip as it goes over the wire, `_weight_bytes` that with all static files that
+it asks for.
+
+The last line printed is one JSON object. Exits 1 where an answer was wrong, or a page misses a goal: 200 ms,
+20 queries, 150,000 bytes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import re
+import statistics
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import requests
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from benchmarks.serving import Serving, serving
+
+MOST_MS, MOST_QUERIES, MOST_BYTES = 200, 20, 150_000
+# What tells each page from an error.
+SIGNS = {"overview": 'name="monitor"', "monitor": 'id="checks"', "status": "Shop", "chart": '"p95"'}
+EMAIL, PASSWORD = "bench@example.com", "a fine long password"
+
+ACCOUNT = f"""
+import django; django.setup()
+from accounts.models import Plan
+from accounts.services import create_account
+Plan.objects.update(monitor_limit=1_000_000)
+create_account(email={EMAIL!r}, password={PASSWORD!r}, plan="pro")
+"""
+# Names, projects and an outage that goes on, a status page of all, and a session; prints the cookie and a monitor's id.
+FURNISH = f"""
+import django; django.setup()
+from django.test import Client
+from accounts.models import User
+from core.clock import utc_now
+from monitors.models import Monitor, MonitorState
+from projects.access import Caller
+from projects.services import create_project
+from statuspages.pages import create_page
+user, now = User.objects.get(email={EMAIL!r}), utc_now()
+places = [create_project(Caller(user), name=f"Project {{n}}", now=now) for n in range(20)]
+monitors = list(Monitor.objects.order_by("pk"))
+for n, monitor in enumerate(monitors):
+    monitor.name, monitor.project = f"Service {{n:04}} of the shop", places[n % 20]
+    monitor.url = f"https://service-{{n}}.shop.example.com/health?region=eu"
+Monitor.objects.bulk_update(monitors, ["name", "project", "url"], batch_size=500)
+MonitorState.objects.update(last_latency_ms=84, last_connect_ms=20, last_ttfb_ms=60)
+given = [{{"monitor_id": monitor.public_id, "name": monitor.name}} for monitor in monitors]
+create_page(Caller(user), {{"name": "Shop", "slug": "shop", "groups": [{{"name": "All", "monitors": given}}]}}, now=now)
+client = Client()
+client.force_login(user, backend="django.contrib.auth.backends.ModelBackend")
+print(client.cookies["sessionid"].value, monitors[0].public_id)
+"""
+# Queries of each page, and the time of a status page that no cache has.
+INSIDE = """
+import django; django.setup()
+import json, statistics, sys, time
+from django.conf import settings
+from django.core.cache import cache
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from statuspages import caching, public
+settings.ALLOWED_HOSTS = ["testserver"]
+cookie, times, paths = sys.argv[1], int(sys.argv[2]), json.loads(sys.argv[3])
+client = Client()
+client.cookies["sessionid"] = cookie
+def get(path):
+    cache.clear(), caching.forget_local(), public.forget_local()
+    start, worked = time.perf_counter(), time.process_time()
+    answer = client.get(path, headers={"Accept-Encoding": "gzip"})
+    assert answer.status_code == 200, (path, answer.status_code)
+    return (time.perf_counter() - start) * 1000, (time.process_time() - worked) * 1000
+found = {}
+for name, path in paths.items():
+    get(path)
+    with CaptureQueriesContext(connection) as queries:
+        get(path)
+    found[name + "_queries"] = len(queries)
+    taken = zip(*(get(path) for _ in range(times)))
+    for what, values in zip(("_drawn_ms", "_cpu_ms"), taken):
+        found[name + what] = round(statistics.median(values), 1)
+print(json.dumps(found))
+"""
+
+
+class Reader:
+    """A browser, as far as it asks for files: gzip, and the static files that pages and modules name."""
+
+    def __init__(self, address: str, cookie: str) -> None:
+        self._address = address
+        self._session = requests.Session()
+        self._session.trust_env = False
+        self._session.headers["Accept-Encoding"] = "gzip"
+        self._session.cookies.set("sessionid", cookie)
+
+    def get(self, path: str) -> tuple[str, int, float]:
+        """The text, its bytes over the wire, and how long it took in ms."""
+        start = time.perf_counter()
+        answer = self._session.get(f"{self._address}{path}", timeout=60, stream=True, allow_redirects=False)
+        raw = answer.raw.read(decode_content=False)
+        taken = (time.perf_counter() - start) * 1000
+        if answer.status_code != 200:
+            raise SystemExit(f"{path}: {answer.status_code}")
+        packed = answer.headers.get("Content-Encoding") == "gzip"
+        text = gzip.decompress(raw) if packed else raw
+        return text.decode(), len(raw), taken
+
+    def weight(self, html: str) -> int:
+        """Of all static files that the page asks for, and those that its modules import."""
+        wanted, total = set(re.findall(r'(?:src|href)="(/static/[^"#]+)', html)), 0
+        seen: set[str] = set()
+        while wanted - seen:
+            path = (wanted - seen).pop()
+            seen.add(path)
+            text, size, _ = self.get(path)
+            total += size
+            if path.endswith(".js"):
+                wanted |= {
+                    f"{path.rsplit('/', 1)[0]}/{name}"
+                    for name in re.findall(r'import .*?"\./([\w.-]+)"', text)
+                }
+        return total
+
+
+def measure(reader: Reader, path: str, *, times: int, sign: str) -> dict[str, float]:
+    taken = []
+    html, size = "", 0
+    for number in range(times + 3):
+        html, size, ms = reader.get(path)
+        if sign not in html:
+            raise SystemExit(f"{path}: not the page that was asked for: {html[:300]}")
+        if number >= 3:  # the first ones warm up
+            taken.append(ms)
+    return {
+        "median_ms": round(statistics.median(taken), 1),
+        "bytes": size,
+        "weight_bytes": size + reader.weight(html),
+    }
+
+
+def all_rows(reader: Reader, monitors: int) -> int:
+    """The bytes of the whole list, page by page as it is scrolled through."""
+    total = rows = 0
+    for number in range(1, monitors // 50 + 2):
+        html, size, _ = reader.get(f"/monitors?page={number}")
+        total, rows = total + size, rows + html.count("data-version=")
+    if rows != monitors:
+        raise SystemExit(f"the list has {rows} rows, not {monitors}")
+    return total
+
+
+def run(server: Serving, options: argparse.Namespace) -> dict[str, Any]:
+    start = time.monotonic()
+    seeded = server.python(
+        "manage.py", "seed_history", f"--monitors={options.monitors}", f"--days={options.days}",
+        f"--interval={options.interval}", f"--email={EMAIL}", "--yes-this-is-not-production",
+    )  # fmt: skip
+    print(f"{seeded.splitlines()[0]} in {time.monotonic() - start:.0f} s", flush=True)
+    cookie, monitor_id = server.python("-c", FURNISH).split()
+    monitor = f"/monitors/{monitor_id}"
+    reader = Reader(server.address, cookie)
+    paths = {
+        "overview": "/monitors",
+        "overview_by_uptime": "/monitors?sort=uptime&grouped=1",
+        "monitor": monitor,
+        "chart_7d": f"{monitor}/latency?range=7d",
+        "status_page": "/status/shop",
+    }
+    found: dict[str, Any] = {}
+    for name, path in paths.items():
+        measured = measure(reader, path, times=options.requests, sign=SIGNS[name.partition("_")[0]])
+        found |= {f"{name}_{what}": value for what, value in measured.items()}
+        print(f"{name}: {found[f'{name}_median_ms']} ms, {found[f'{name}_bytes']} bytes", flush=True)
+    found["overview_all_rows_bytes"] = all_rows(reader, options.monitors)
+    found |= json.loads(
+        server.python("-c", INSIDE, cookie, str(options.requests), json.dumps(paths)).splitlines()[-1]
+    )
+    return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--monitors", type=int, default=1_000)
+    parser.add_argument("--days", type=int, default=30)
+    parser.add_argument("--interval", type=int, default=300, help="seconds between checks, 60 or more")
+    parser.add_argument("--requests", type=int, default=30, help="of each page")
+    options = parser.parse_args()
+    kept = {"THROTTLE_SCALE": "0", "RESULTS_KEPT_DAYS": str(max(options.days + 1, 14))}
+    with serving(kept, setup=ACCOUNT) as server:
+        found = run(server, options)
+    goals = (("_ms", MOST_MS), ("_queries", MOST_QUERIES), ("_weight_bytes", MOST_BYTES))
+    missed = [
+        name for name, value in found.items() for end, most in goals if name.endswith(end) and value > most
+    ]
+    print(json.dumps(found | {"missed": missed, "goal_met": not missed}))
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
