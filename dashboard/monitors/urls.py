@@ -5,9 +5,9 @@ from dashboard.monitors import detail, overview
 
 urlpatterns = [
     path("monitors", overview.overview, name="monitors"),
-    path("monitors/live", overview.live, name="monitors-live"),
-    path("monitors/actions", overview.act, name="monitors-act"),
+    path("monitors/live", overview.live, name="monitors_live"),
+    path("monitors/actions", overview.act, name="monitors_act"),
     path("monitors/<id:monitor_id>", detail.show, name="monitor"),
-    path("monitors/<id:monitor_id>/live", detail.live, name="monitor-live"),
-    path("monitors/<id:monitor_id>/latency", detail.latency, name="monitor-latency"),
+    path("monitors/<id:monitor_id>/live", detail.live, name="monitor_live"),
+    path("monitors/<id:monitor_id>/latency", detail.latency, name="monitor_latency"),
 ]

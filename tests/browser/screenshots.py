@@ -56,7 +56,6 @@ def _send_nothing(tab: Tab) -> None:
 
 
 PAGES = (
-    Page("home", "/"),
     Page("monitor-new", "/monitors/new"),
     Page("monitor-new-scheduler", "/monitors/new?type=scheduler"),
     Page("monitor-new-wrong", "/monitors/new?type=api", act=_send_nothing),
@@ -65,6 +64,16 @@ PAGES = (
     Page("project", "/projects/{project}"),
     Page("tokens", "/tokens"),
     Page("token-new", "/tokens/new"),
+    Page("monitors", "/monitors"),
+    Page("monitors-grouped", "/monitors?grouped=1&sort=uptime"),
+    Page("monitors-chosen", "/monitors", act=lambda tab: tab.get_by_label("Checkout").check()),
+    Page("monitor", "/monitors/{monitor}", act=lambda tab: tab.locator(".u-over").wait_for()),
+    Page(
+        "monitor-down",
+        "/monitors/{down}",
+        act=lambda tab: tab.locator("#checks summary").first.click(),
+    ),
+    Page("monitor-heartbeat", "/monitors/{heartbeat}"),
     Page("incidents", "/incidents"),
     Page(
         "incident", "/incidents/{incident}", act=lambda tab: tab.locator("summary", has_text="begins").click()
