@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ from core.errors import ApiError, NotFound, ValidationFailed
 from monitors.services import delete_monitor, mute_monitor, update_monitor
 from projects.access import Caller
 
+PATIENCE_SEC = 25.0
+"""A thousand monitors take about half of it; proxies and people give up soon after."""
 MUTES = {30: "30 minutes", 60: "1 hour", 480: "8 hours", 1_440: "24 hours", 10_080: "7 days"}
 
 
@@ -27,11 +30,12 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How many it was done to, and what it could not be done to: how many, by the reason."""
+    """How many it was done to, what it could not be done to (how many, by the reason), and how many time was short for."""
 
     action: Action
     done: int
     refused: Mapping[str, int]
+    unreached: int = 0
 
     @property
     def said(self) -> str:
@@ -39,7 +43,10 @@ class Outcome:
 
     @property
     def complaints(self) -> list[str]:
-        return [f"{_monitors(count)} left as before: {reason}" for reason, count in self.refused.items()]
+        found = [f"{_monitors(count)} left as before: {reason}" for reason, count in self.refused.items()]
+        if self.unreached:
+            found.append(f"{_monitors(self.unreached)} not reached in time: do it once more for these.")
+        return found
 
 
 def named(text: str) -> Action:
@@ -55,10 +62,23 @@ def named(text: str) -> Action:
     raise ValidationFailed("is no action.", field="action")
 
 
-def apply(caller: Caller, action: Action, public_ids: Sequence[str], *, now: datetime) -> Outcome:
-    """Each monitor is a transaction of its own: one that cannot be changed keeps none of the others from it."""
+def apply(
+    caller: Caller,
+    action: Action,
+    public_ids: Sequence[str],
+    *,
+    now: datetime,
+    patience_sec: float = PATIENCE_SEC,
+) -> Outcome:
+    """Each monitor is a transaction of its own: one that cannot be changed keeps none of the others from it.
+
+    After `patience_sec` no further one is begun, and what is left is told of.
+    """
     done, refused = 0, Counter[str]()
-    for public_id in public_ids:
+    end = time.monotonic() + patience_sec
+    for number, public_id in enumerate(public_ids):
+        if time.monotonic() >= end:
+            return Outcome(action, done, refused, unreached=len(public_ids) - number)
         try:
             action.run(caller, public_id, now)
         except NotFound:
