@@ -20,6 +20,7 @@ from core.clock import utc_now
 from core.errors import ApiError, NotFound
 from core.forms import ServiceForm
 from dashboard.choosing import ProjectField, project_choices
+from dashboard.once import OnceForm
 from dashboard.pages import PageRequest, page
 from incidents import selectors, services
 from incidents.models import Incident, IncidentEvent
@@ -150,7 +151,7 @@ class CommentForm(ServiceForm):
         return text.replace("\r\n", "\n")
 
 
-class DeclareForm(ServiceForm):
+class DeclareForm(OnceForm):
     title = forms.CharField(
         max_length=200, help_text="What is wrong, in a few words. It is the name of the incident."
     )
@@ -213,10 +214,16 @@ def declare(request: PageRequest) -> HttpResponse:
     caller = request.caller
     form = DeclareForm(request.POST or None, caller=caller)
     if request.method == "POST" and form.is_valid():
-        incident = form.attempt(lambda: services.declare(caller, form.cleaned_data, now=utc_now()))
-        if incident is not None:
+        now = utc_now()
+        given = form.cleaned_data
+        made = form.attempt(
+            lambda: form.make_once(
+                request, caller, lambda: services.declare(caller, given, now=now).public_id, now=now
+            )
+        )
+        if made is not None:
             messages.success(request, "The incident is declared.")
-            return redirect("incident", incident.public_id)
+            return redirect("incident", made.object_id)
     return render(request, "dashboard/incidents/declare.html", {"section": "incidents", "form": form})
 
 

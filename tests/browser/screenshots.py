@@ -83,6 +83,7 @@ PAGES = (
     Page("channel", "/alert-channels/{channel}"),
     Page("channel-choose", "/alert-channels/new"),
     Page("channel-new", "/alert-channels/new?kind=apprise&service=slack"),
+    Page("connectors", "/connectors"),
     Page("windows", "/maintenance"),
     Page("window", "/maintenance/{window}"),
     Page("window-new", "/maintenance/new", act=lambda tab: tab.get_by_label("Every week").check()),

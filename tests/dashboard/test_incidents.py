@@ -226,8 +226,10 @@ def test_declared_commented_and_resolved(web: Client, user: User) -> None:
     project = make_project(user, name=HOSTILE)
     form = web.get("/incidents/declare").content.decode()
     assert ESCAPED in form
-    given = {"title": HOSTILE, "text": "Nobody can pay.", "project_id": project.public_id}
+    key = re.findall(r'name="form_key" value="(\w+)"', form)[0]
+    given = {"title": HOSTILE, "text": "Nobody can pay.", "project_id": project.public_id, "form_key": key}
     page = web.post("/incidents/declare", given, follow=True)
+    assert web.post("/incidents/declare", given).status_code == 302, "sent twice"
     incident = Incident.objects.get()
     assert page.redirect_chain == [(f"/incidents/{incident.public_id}", 302)]
     assert (incident.name, incident.detail, incident.project) == (HOSTILE, "Nobody can pay.", project)
@@ -254,7 +256,7 @@ def test_declared_commented_and_resolved(web: Client, user: User) -> None:
 def test_a_declaration_that_is_refused_keeps_what_was_typed(
     web: Client, user: User, changes: dict[str, str], reason: str
 ) -> None:
-    given = {"title": "Payments", "text": "Nobody can pay.", "project_id": ""} | changes
+    given = {"title": "Payments", "text": "Nobody can pay.", "project_id": "", "form_key": "k"} | changes
     text = web.post("/incidents/declare", given).content.decode()
     assert reason in text
     for name in ("title", "text"):
