@@ -30,7 +30,7 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How many it was done to, what it could not be done to (how many, by the reason), and how many time was short for."""
+    """How many it was done to, what it could not be done to, by the reason, and how many time was too short for."""
 
     action: Action
     done: int

@@ -17,6 +17,7 @@ from accounts.models import User
 from checks.models import CheckResult
 from checks.spec import Verdict
 from core.clock import utc_now
+from dashboard.monitors import actions
 from monitors.drafts import Draft
 from monitors.models import Monitor, MonitorState, StatusChange, draft_columns
 from monitors.services import mute_monitor, update_monitor
@@ -203,6 +204,14 @@ def test_tells_what_could_not_be_done(web: Client, user: User) -> None:
     assert "Moved 1 monitor." in html
     assert "1 monitor left as before" in html
     assert Monitor.objects.filter(project=full).count() == 1
+
+
+def test_stops_in_time_and_tells_what_is_left(user: User) -> None:
+    chosen = [make_monitor(user).public_id for _ in range(2)]
+    outcome = actions.apply(Caller(user), actions.named("pause"), chosen, now=utc_now(), patience_sec=0)
+    assert outcome.done == 0
+    assert outcome.complaints == ["2 monitors not reached in time: do it once more for these."]
+    assert Monitor.objects.filter(enabled=True).count() == 2
 
 
 @pytest.mark.parametrize(
