@@ -97,7 +97,7 @@ def _answer(request: HttpRequest) -> HttpResponse | None:
 
 def _is_page_domain(host: str) -> bool:
     domains = settings.STATUS_PAGE_DOMAINS
-    return bool(domains) and host not in places.own_hosts() and validate_host(host, domains)
+    return bool(domains and host) and host not in places.own_hosts() and validate_host(host, domains)
 
 
 def _page(request: HttpRequest, address: str, rest: str, *, on_domain: bool) -> HttpResponse:

@@ -395,3 +395,13 @@ def test_subscribers_are_on_no_page(user: User) -> None:
     page = make_page(user, [])
     make_subscriber(page, email="reader@example.com")
     assert "reader" not in everything_of(page)
+
+
+def test_the_admin_tells_who_has_which_address_and_no_secret(user: User, client: Any) -> None:
+    page = make_page(user, [], password="open sesame")
+    type(user).objects.filter(pk=user.pk).update(is_staff=True, is_superuser=True)
+    client.force_login(user)
+    for path in ("/admin/statuspages/statuspage/", f"/admin/statuspages/statuspage/{page.pk}/change/"):
+        text = client.get(path).content.decode()
+        assert page.slug in text
+        assert page.password_hash not in text
