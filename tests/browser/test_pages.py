@@ -1,6 +1,6 @@
-"""Every page of `make screenshots`: axe-core finds nothing serious, nothing is wider than a telephone, nobody complains.
+"""Every page of `make screenshots`: axe-core finds nothing serious, nothing is wider than a telephone.
 
-`page` and `browse` fail on errors of the console, on refusals of the policy and on requests to other hosts.
+`browse` fails on errors of the console, on refusals of the policy and on requests to other hosts.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ def shown(app: Application) -> scene.Scene:
         return scene.build()
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if page.name not in OTHERS], ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if page.name not in OTHERS], ids=lambda page: page.name
+)
 def test_page(app: Application, browse: Browse, shown: scene.Scene, page: Page) -> None:
     person = Person(app, shown.owner) if page.signed_in else None
     path = page.path.format(**shown.places)
