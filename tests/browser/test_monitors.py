@@ -1,0 +1,67 @@
+"""The list of monitors and the page of one: what changes while somebody looks, and what that leaves alone."""
+
+from __future__ import annotations
+
+import re
+
+from playwright.sync_api import expect
+
+from core.clock import utc_now
+from monitors.services import update_monitor
+from projects.access import Caller
+from tests.browser.application import Application
+from tests.browser.axe import axe
+from tests.browser.browsing import Browse
+from tests.browser.keyboard import Keyboard
+
+LOOKED_AT_AGAIN = "document.dispatchEvent(new Event('visibilitychange'))"
+HEARTBEAT = {"type": "heartbeat", "interval_sec": 3600}
+
+
+def test_a_choice_outlives_what_changes_around_it(browse: Browse, app: Application) -> None:
+    somebody = app.person("watcher")
+    page = browse(somebody)
+    with somebody.client() as client:
+        made = {name: client.post("/monitors", HEARTBEAT | {"name": name}) for name in ("Backup", "Report")}
+        page.goto("/monitors")
+        keyboard = Keyboard(page)
+        keyboard.press(page.get_by_role("checkbox", name="Backup"), "Space")
+        with app.database():
+            update_monitor(Caller(somebody.user), made["Report"]["id"], {"enabled": False}, now=utc_now())
+        page.evaluate(LOOKED_AT_AGAIN)
+        expect(page.get_by_role("row", name="Report")).to_contain_text("Paused")
+        expect(page.get_by_role("checkbox", name="Backup")).to_be_checked()
+        expect(page.get_by_text("States have changed")).to_be_visible()
+        axe(page)
+        keyboard.press(page.get_by_role("button", name="Pause", exact=True))
+        expect(page.get_by_text("Paused 1 monitor.")).to_be_visible()
+        expect(page.get_by_role("row", name="Backup")).to_contain_text("Paused")
+
+
+def test_a_search_is_an_address_that_one_can_go_back_from(browse: Browse, app: Application) -> None:
+    somebody = app.person("seeker")
+    page = browse(somebody)
+    with somebody.client() as client:
+        for name in ("Backup", "Report"):
+            client.post("/monitors", HEARTBEAT | {"name": name})
+    page.goto("/monitors")
+    page.get_by_role("searchbox").fill("back")
+    expect(page.get_by_role("link", name="Report")).to_be_hidden()
+    expect(page).to_have_url(re.compile(r"/monitors\?search=back$"))
+    page.go_back()
+    expect(page.get_by_role("link", name="Report")).to_be_visible()
+    expect(page.get_by_role("searchbox")).to_have_value("")
+
+
+def test_the_page_of_a_monitor_follows_its_state(browse: Browse, app: Application) -> None:
+    somebody = app.person("reader")
+    page = browse(somebody)
+    with somebody.client() as client:
+        monitor = client.post("/monitors", HEARTBEAT | {"name": "Backup"})
+        page.goto(f"/monitors/{monitor['id']}")
+        expect(page.locator("#state")).to_contain_text("Waiting")
+        client.post(f"/heartbeats/{monitor['id']}/ping")
+        page.evaluate(LOOKED_AT_AGAIN)
+        expect(page.locator("#state")).to_contain_text("Up")
+        expect(page.locator("#checks")).to_contain_text("Up")
+        axe(page)
