@@ -18,7 +18,7 @@ class Connector(models.Model):
     `sealed_tokens` holds {"access_token", "refresh_token", "expires_at", "team_id", …}, encrypted and never shown.
     `revoked_at`: the provider refuses the grant; it has to be linked again. `renewing_until`: a request is having the
     tokens renewed, and nobody else may until then; linking anew clears it, and what comes back then is dropped.
-    `undo_digest`: of the secret that undoes this link until `undo_until` (docs/adr/0018).
+    `undo_digest`: of the secret that undoes this link until `undo_until` (docs/adr/0020).
     """
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="connectors")

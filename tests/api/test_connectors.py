@@ -260,7 +260,7 @@ def test_the_page_leads_back_and_tells_nobody(there: Place, api: Api, settings: 
     assert page.headers["Cache-Control"] == "no-store"
 
 
-# Whose browser it is (docs/adr/0018).
+# Whose browser it is (docs/adr/0020).
 
 
 @pytest.fixture
