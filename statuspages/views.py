@@ -39,7 +39,15 @@ class LogoParser(JsonParser):
     max_bytes = MAX_ENCODED + 1_024
 
 
+class PageParser(JsonParser):
+    """A thousand monitors with long names are more than any other body."""
+
+    max_bytes = 1024 * 1024
+
+
 class StatusPageList(APIView):
+    parser_classes = (PageParser,)
+
     @extend_schema(
         operation_id="list_status_pages",
         summary="List status pages",
@@ -71,6 +79,8 @@ class StatusPageList(APIView):
 
 
 class StatusPageDetail(APIView):
+    parser_classes = (PageParser,)
+
     @extend_schema(
         operation_id="get_status_page", summary="Read a status page", responses=StatusPageSerializer
     )

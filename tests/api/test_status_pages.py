@@ -104,6 +104,14 @@ def test_what_is_no_domain(api: Api, settings: Settings, domain: str) -> None:
     assert create(api, custom_domain=domain).error.startswith("validation_error custom_domain: ")
 
 
+def test_a_page_of_a_thousand_long_names_is_no_body_too_large(api: Api) -> None:
+    shown = [{"monitor_id": f"mon_{n:026}", "name": "x" * 200} for n in range(1_000)]
+    assert "you have no such monitor" in create(api, groups=[{"monitors": shown}]).error
+    assert create(api, groups=[{"monitors": [*shown, shown[0]]}]).error.startswith(
+        "validation_error groups[0].monitors"
+    )
+
+
 def test_a_slug_and_a_domain_are_one_pages(api: Api, settings: Settings) -> None:
     settings.STATUS_PAGE_DOMAINS = [".shop.example"]
     create(api, custom_domain="Status.Shop.Example.")
