@@ -59,6 +59,7 @@ PAGES = (
     Page("monitor-new", "/monitors/new"),
     Page("monitor-new-scheduler", "/monitors/new?type=scheduler"),
     Page("monitor-new-wrong", "/monitors/new?type=api", act=_send_nothing),
+    Page("monitor-badges", "/monitors/{monitor}/badges"),
     Page("monitor-edit", "/monitors/{monitor}/edit"),
     Page("projects", "/projects"),
     Page("project", "/projects/{project}"),

@@ -1,0 +1,42 @@
+"""The badges of a monitor: made on purpose, shown for copying, taken away for good."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from django.test import Client
+
+from accounts.models import User
+from statuspages.models import Badge
+from statuspages.public import forget_local
+from tests.makers import make_monitor, make_user
+
+pytestmark = pytest.mark.django_db
+
+
+def test_badges_are_given_shown_and_taken_away(web: Client, user: User) -> None:
+    monitor = make_monitor(owner=user, name="A secret name")
+    path = f"/monitors/{monitor.public_id}/badges"
+    assert "No badges yet" in web.get(path).text
+    assert web.post(f"{path}/give").url == path  # type: ignore[attr-defined]
+    assert web.post(f"{path}/give").url == path  # type: ignore[attr-defined]
+    assert Badge.objects.count() == 1
+    pictures = re.findall(r'<img src="([^"]+)"', web.get(path).text)
+    assert len(pictures) == 6
+    for picture in pictures:
+        drawn = Client().get(picture)
+        assert drawn.status_code == 200
+        assert "secret" not in drawn.text
+    web.post(f"{path}/take")
+    forget_local()
+    assert "No badges yet" in web.get(path).text
+    assert not Badge.objects.exists()
+
+
+@pytest.mark.parametrize(("method", "rest"), [("get", ""), ("post", "/give"), ("post", "/take")])
+def test_of_somebody_elses_monitor_there_are_none(web: Client, method: str, rest: str) -> None:
+    monitor = make_monitor(owner=make_user())
+    answer = getattr(web, method)(f"/monitors/{monitor.public_id}/badges{rest}")
+    assert answer.status_code == 404
+    assert not Badge.objects.exists()
