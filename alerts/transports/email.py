@@ -32,7 +32,7 @@ def send(address: str, message: Message, *, key: str, now: datetime) -> Outcome:
         return Outcome(delivered=False, detail="The address is no valid one.", retry=False)
     domain = parseaddr(settings.DEFAULT_FROM_EMAIL)[1].rpartition("@")[2] or "pulsekeeper"
     thread = f"<thread.{message.thread}@{domain}>"
-    with bounded_connection() as connection:
+    with bounded_connection(TOTAL_SEC) as connection:
         mail = EmailMultiAlternatives(
             message.subject.replace("=?", _NO_ENCODED_WORD),
             message.text,
@@ -79,7 +79,7 @@ def _text(said: bytes | str) -> str:
 
 
 @contextlib.contextmanager
-def bounded_connection(total_sec: float = TOTAL_SEC) -> Iterator[Any]:
+def bounded_connection(total_sec: float) -> Iterator[Any]:
     """The configured backend. An SMTP server's socket is shut after `total_sec`: its timeout bounds each read alone."""
     configured = get_connection()
     if not isinstance(configured, EmailBackend):

@@ -87,5 +87,6 @@ async function refresh() {
 
 document.addEventListener("pointermove", showTip);
 document.addEventListener("pointerdown", showTip);
+window.addEventListener("resize", hideTip);
 document.addEventListener("toggle", (event) => listDays(event.target), true);
 if (document.querySelector("[data-live]")) setInterval(refresh, EVERY_MS);

@@ -16,19 +16,20 @@ LINK = re.compile(r"http://testserver(\S*)")
 INCIDENT, MONITOR = incident_id(), monitor_id()
 
 
+@pytest.mark.django_db
 @pytest.mark.parametrize(
-    ("items", "shown"),
+    ("items", "path"),
     [
-        ([Facts(News.DOWN, at=0, monitor="Shop", incident_id=INCIDENT)], f"/v1/incidents/{INCIDENT}"),
-        ([Facts(News.SLOW, at=0, monitor="Shop", monitor_id=MONITOR)], f"/v1/monitors/{MONITOR}"),
-        ([Facts(News.DOWN, at=0, incident_id=incident_id()) for _ in range(3)], "/v1/incidents"),
+        ([Facts(News.DOWN, at=0, monitor="Shop", incident_id=INCIDENT)], f"/incidents/{INCIDENT}"),
+        ([Facts(News.SLOW, at=0, monitor="Shop", monitor_id=MONITOR)], f"/monitors/{MONITOR}"),
+        ([Facts(News.DOWN, at=0, incident_id=incident_id()) for _ in range(3)], "/incidents"),
     ],
     ids=["incident", "monitor", "group"],
 )
-def test_a_link_says_where_to_read_on(items: list[Facts], shown: str) -> None:
+def test_a_link_leads_to_the_entrance_first(items: list[Facts], path: str) -> None:
     text = render(items, key="dlv_1", base_url="http://testserver", now=utc_now()).text
     found = LINK.findall(text)
     assert found
     answer = Client().get(found[-1])
-    assert answer.status_code == 200
-    assert f"GET http://localhost:8000{shown}\n" in answer.content.decode()
+    assert answer.status_code == 302
+    assert answer.url == f"/account/login/?next={path}"  # type: ignore[attr-defined]

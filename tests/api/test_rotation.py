@@ -24,6 +24,7 @@ from projects.access import Caller
 from tests.api.client import Api
 from tests.makers import at_once, make_channel, make_connector, make_monitor, make_project, make_user
 from tests.second_factor import App
+from tests.statuspages.making import make_page, make_subscriber
 
 
 def make_key() -> str:
@@ -74,6 +75,7 @@ def test_a_rotation_in_its_three_steps(settings: Settings, user: User) -> None:
     OAuthState.objects.create(
         digest=b"x", user=user, provider="vercel", expires_at=utc_now(), sealed_session=seal("{}")
     )
+    make_subscriber(make_page(user, [plain]))
     token = api.post("/v1/tokens", body, key="k").text
     app = App(user)
 

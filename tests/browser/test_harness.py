@@ -53,9 +53,9 @@ def test_signing_in_by_keyboard_alone(page: Page, app: Application, keyboard: Ke
     staff = app.person("staff", staff=True)
     page.goto("/admin/login/")
     axe(page)
-    keyboard.fill(page.get_by_label("Email"), staff.email)
-    keyboard.fill(page.get_by_label("Password"), PASSWORD)
-    keyboard.press(page.get_by_role("button", name="Log in"))
+    keyboard.fill(page.get_by_role("textbox", name="E-mail"), staff.email)
+    keyboard.fill(page.get_by_role("textbox", name="Password"), PASSWORD)
+    keyboard.press(page.get_by_role("button", name="Sign in", exact=True))
     expect(page.get_by_role("link", name="Users")).to_be_visible()
     axe(page)
 
