@@ -22,6 +22,7 @@ from pytest_socket import socket_allow_hosts
 from xdist.remote import Producer
 
 from config.embedded import embedded_servers, load_or_create_secrets
+from tests.flushing import flush_by_deleting
 from tests.scheduling import ByProcessTree
 from tests.site import Site
 
@@ -41,6 +42,7 @@ def _configure() -> None:
         os.environ["REDIS_URL"] = re.sub(r"/\d+$", f"/{number}", os.environ["REDIS_URL"])
     os.environ["DJANGO_SETTINGS_MODULE"] = "config.settings"
     django.setup()
+    flush_by_deleting()
     # What costs an attacker much costs a test 0.2 s for each account. Processes that tests start hash as in production.
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
     # Not for our children: pytest-django would load the settings of an xdist process before this file runs there.
