@@ -19,9 +19,9 @@ BAD = 95.0
 # a page has ninety thousand days.
 _NONE, _UP, _PART, _BAD = "nupb"
 _PATHS = (
-    ("fill-none", ((re.compile("n+"), 0, HEIGHT),)),
-    ("fill-up", ((re.compile("[up]+"), 0, HEIGHT),)),
-    ("fill-down", ((re.compile("p+"), HEIGHT - FOOT, FOOT), (re.compile("b+"), 0, HEIGHT))),
+    ("fill-none", (("n", re.compile("n+"), 0, HEIGHT),)),
+    ("fill-up", (("", re.compile("[up]+"), 0, HEIGHT),)),
+    ("fill-down", (("p", re.compile("p+"), HEIGHT - FOOT, FOOT), ("b", re.compile("b+"), 0, HEIGHT))),
 )
 
 
@@ -38,7 +38,8 @@ def svg(percents: Sequence[float | None]) -> str:
         path = "".join(
             [
                 f"M{run.start()} {top}h{run.end() - run.start()}v{height}H{run.start()}z"
-                for runs, top, height in layers
+                for letter, runs, top, height in layers
+                if letter in kinds
                 for run in runs.finditer(kinds)
             ]
         )
