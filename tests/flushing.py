@@ -41,6 +41,6 @@ def flush_by_deleting() -> None:
     def sql_flush(self: Any, style: Any, tables: Sequence[str], **options: bool) -> list[str]:
         return [_EMPTY.format(names=", ".join(f"'{table}'" for table in tables))]
 
-    type(connection.ops).sql_flush = sql_flush  # type: ignore[method-assign, assignment]
+    type(connection.ops).sql_flush = sql_flush  # type: ignore[method-assign]
     post_migrate.disconnect(dispatch_uid="django.contrib.auth.management.create_permissions")
     post_migrate.disconnect(create_contenttypes)
