@@ -150,8 +150,11 @@ def test_dead_deliveries_are_replayed_by_whoever_may_change_them(staff: Client) 
     sent = make_delivery(dead.channel, state=Delivery.State.SENT)
     looking = Client()
     watcher = create_account(email="watcher@example.com", password=PASSWORD, is_staff=True)
+    from django.apps import apps
+    from django.contrib.auth.management import create_permissions
     from django.contrib.auth.models import Permission
 
+    create_permissions(apps.get_app_config("alerts"), verbosity=0)  # tests have none (tests/flushing.py)
     watcher.user_permissions.add(Permission.objects.get(codename="view_delivery"))
     looking.force_login(watcher)
     assert "Replay" not in shown(looking, "alerts_delivery_changelist")[0]
