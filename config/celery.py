@@ -7,8 +7,6 @@ import os
 from celery import Celery
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
-# Django's checks load every view, and a worker would keep them in memory. They are made by `manage.py`, which migrates.
-os.environ.setdefault("CELERY_SKIP_CHECKS", "1")
 
 app = Celery("pulsekeeper")
 # By name: read when it is first needed, after `manage.py` has found out where the broker is.
