@@ -5,26 +5,13 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
-FLOORS = (
-    "config",
-    "core",
-    "accounts",
-    "projects",
-    "tokens",
-    "checks",
-    "monitors",
-    "connectors",
-    "incidents",
-    "alerts",
-    "statuspages",
-    "dashboard",
-    "entrance",
-)
+FLOORS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["root_packages"]
 
 
 def lint(folder: Path) -> subprocess.CompletedProcess[str]:
