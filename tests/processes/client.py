@@ -63,7 +63,7 @@ class Client:
         last = self.monitor(monitor_id)["last_checked_at"]
         until(
             lambda: self.monitor(monitor_id)["last_checked_at"] > last,
-            LEASE_SECONDS + 40,
+            LEASE_SECONDS + 10,
             "it is checked again within a lease, and what a restart takes on a busy machine",
         )
 
