@@ -6,37 +6,15 @@ seconds; a code is good for longer, and the cache may be away. Here the row reme
 
 from __future__ import annotations
 
-from io import BytesIO
-
-import qrcode
 from allauth.core.internal.cryptokit import compare_user_code
-from allauth.mfa.adapter import DefaultMFAAdapter
 from allauth.mfa.models import Authenticator
 from allauth.mfa.totp.internal.auth import format_hotp_value, hotp_value, yield_hotp_counters_from_time
 from allauth.mfa.utils import decrypt
 from django.db import transaction
-from qrcode.image.svg import SvgPathFillImage
 
 from accounts.models import User
-from core.crypto import seal, unseal
 
 LAST_COUNTER = "last_counter"
-
-
-class SealingAdapter(DefaultMFAAdapter):  # type: ignore[misc]
-    """Secrets at rest, of the app and of the recovery codes, are sealed like all others."""
-
-    def build_totp_svg(self, url: str) -> str:
-        """On white: phones read no QR code on the dark pages."""
-        image = BytesIO()
-        qrcode.make(url, image_factory=SvgPathFillImage).save(image)
-        return image.getvalue().decode()
-
-    def encrypt(self, text: str) -> str:
-        return seal(text)
-
-    def decrypt(self, encrypted_text: str) -> str:
-        return unseal(encrypted_text)
 
 
 def is_on(user: User) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from tldextract import TLDExtract
+from publicsuffixlist import PublicSuffixList
 
 from core.egress import literal_address
 
@@ -13,9 +13,9 @@ _NAME = re.compile(r"(?=.{1,253}$)([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z0-9
 
 
 @cache
-def _suffixes() -> TLDExtract:
+def _suffixes() -> PublicSuffixList:
     # Suffixes of registries only: foo.github.io is a name that GitHub lets, github.io what is registered.
-    return TLDExtract(cache_dir=None, suffix_list_urls=(), include_psl_private_domains=False)
+    return PublicSuffixList(accept_unknown=False, only_icann=True)
 
 
 def registrable_domain(host: str) -> str | None:
@@ -25,8 +25,8 @@ def registrable_domain(host: str) -> str | None:
     """
     if literal_address(host) is not None:
         return None
-    domain = _suffixes().extract_str(host.lower()).top_domain_under_public_suffix
-    return domain if _NAME.fullmatch(domain) else None
+    domain = _suffixes().privatesuffix(host.lower().rstrip("."))
+    return domain if domain and _NAME.fullmatch(domain) else None
 
 
 def top_level(domain: str) -> str:

@@ -137,10 +137,9 @@ INSTALLED_APPS = [
     "allauth.account",
     "allauth.mfa",
     "allauth.usersessions",
-    "social_django",
     "csp",
     "django_htmx",
-    "django.contrib.admin",
+    "django.contrib.admin.apps.SimpleAdminConfig",  # `config.urls` looks for our pages: workers have none
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",
@@ -248,7 +247,7 @@ ACCOUNT_FORMS = {
     "reset_password": "entrance.forms.ResetPasswordForm",
     "reset_password_from_key": "entrance.forms.ResetPasswordKeyForm",
 }
-MFA_ADAPTER = "accounts.second_factor.SealingAdapter"
+MFA_ADAPTER = "entrance.adapter.SealingAdapter"
 MFA_FORMS = {
     "authenticate": "entrance.forms.AuthenticateForm",
     "reauthenticate": "entrance.forms.ReauthenticateForm",

@@ -1,3 +1,4 @@
+import django_stubs_ext
 from allauth.account.decorators import secure_admin_login
 from django.contrib import admin
 from django.urls import include, path, re_path
@@ -14,6 +15,9 @@ from config.health import healthz, readyz
 from config.metrics import metrics
 from core.api.views import UnknownRoute
 
+# Lets ModelAdmin[...] be written where it is used.
+django_stubs_ext.monkeypatch()
+admin.autodiscover()
 admin.site.login = secure_admin_login(admin.site.login)  # type: ignore[method-assign]
 
 urlpatterns = [

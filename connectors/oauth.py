@@ -3,23 +3,17 @@ is kept with the state, sealed: whoever comes back with the state is who began, 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, cast
 
 from django.conf import settings
-from django.db import connection
-from django.utils.crypto import salted_hmac
 
 from accounts.models import User
-from connectors.models import OAuthState
+from connectors import states
 from connectors.providers import BACKENDS
 from connectors.providers.base import Account, OAuthRefused
 from connectors.providers.strategy import Strategy
-from core.crypto import seal, unseal
-
-LIFETIME = timedelta(minutes=10)
 
 
 def redirect_uri(slug: str) -> str:
@@ -29,17 +23,11 @@ def redirect_uri(slug: str) -> str:
 
 def start(user: User, provider_name: str, *, slug: str, now: datetime) -> str:
     """The address to open at the provider, which has to be configured."""
-    strategy = Strategy()
-    backend = BACKENDS[provider_name](strategy, redirect_uri(slug))
+    session: dict[str, Any] = {}
+    backend = BACKENDS[provider_name](Strategy(session=session), redirect_uri(slug))
     backend.prepare_auth(cast("Any", user))  # its protocol wants a username, which nothing reads
     url = backend.auth_url()
-    OAuthState.objects.create(
-        digest=_digest(backend.get_association_state()),
-        user=user,
-        provider=provider_name,
-        expires_at=now + LIFETIME,
-        sealed_session=seal(json.dumps(strategy.session)),
-    )
+    states.keep(backend.get_association_state(), session, user=user, provider=provider_name, now=now)
     return url
 
 
@@ -53,7 +41,7 @@ def finish(
     Awaits the network, so not to be called inside a transaction. Whatever comes of it, the state is used up.
     """
     backend_class = BACKENDS[provider_name]
-    found = _take(query.get("state", ""), provider=provider_name, now=now)
+    found = states.take(query.get("state", ""), provider=provider_name, now=now)
     if found is None:
         raise OAuthRefused(
             f"This link of {backend_class.title} was used before, ran out, or was never begun here."
@@ -68,30 +56,3 @@ def finish(
         raise OAuthRefused(f"{backend_class.title} led back without its code.")
     backend = backend_class(Strategy(session=session, data=query), redirect_uri(slug))
     return user, backend.link(user, now=now)
-
-
-def _take(state: str, *, provider: str, now: datetime) -> tuple[User, dict[str, object]] | None:
-    """Read and delete in one statement: of two that come at once, one gets it. Another provider's stays."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "DELETE FROM connectors_oauthstate WHERE digest = %s AND provider = %s "
-            "RETURNING user_id, expires_at, sealed_session",
-            [_digest(state), provider],
-        )
-        row = cursor.fetchone()
-    if row is None:
-        return None
-    user_id, expires_at, sealed_session = row
-    user = User.objects.filter(pk=user_id, is_active=True).first()
-    if user is None or expires_at <= now:
-        return None
-    return user, json.loads(unseal(sealed_session))
-
-
-def delete_expired(now: datetime) -> int:
-    """How many ways were begun and not ended."""
-    return OAuthState.objects.filter(expires_at__lte=now).delete()[0]
-
-
-def _digest(state: str) -> bytes:
-    return salted_hmac("pulsekeeper.oauth-states", state, algorithm="sha256").digest()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from celery import shared_task
 
-from connectors import oauth
+from connectors import states
 from core.clock import utc_now
 
 
 @shared_task(name="connectors.tasks.sweep")
 def sweep() -> None:
     """Forget the ways to a provider that nobody came back from."""
-    oauth.delete_expired(utc_now())
+    states.delete_expired(utc_now())

@@ -8,9 +8,9 @@ from allauth.usersessions.models import UserSession
 from celery import shared_task
 from django.contrib.sessions.models import Session
 from django.db.models import Exists, OuterRef
-from social_django.models import Nonce
 
 import tokens.services
+from accounts.models import SocialState
 from core.clock import utc_now
 
 WAYS_KEPT = timedelta(hours=1)  # to a provider and back; social-auth takes none older than half of it
@@ -28,4 +28,4 @@ def forget(now: datetime) -> None:
     UserSession.objects.filter(
         ~Exists(Session.objects.filter(session_key=OuterRef("session_key"))), created_at__lt=now - WAYS_KEPT
     ).delete()
-    Nonce.objects.filter(timestamp__lt=int((now - WAYS_KEPT).timestamp())).delete()
+    SocialState.objects.filter(begun_at__lt=now - WAYS_KEPT).delete()

@@ -30,9 +30,9 @@ from core.clock import utc_now
 from core.crypto import unseal
 from core.db import release_connection
 from projects.mail import one_line
+from statuspages.links import confirm_url, unsubscribe_url
 from statuspages.models import PageMail
 from statuspages.places import page_url
-from statuspages.subscribing import confirm_url, unsubscribe_url
 
 logger = logging.getLogger(__name__)
 

@@ -11,7 +11,8 @@ from django.db import transaction
 from core.errors import NoteResolved, ValidationFailed
 from incidents.models import Incident
 from projects.access import Caller
-from statuspages import news, pages
+from statuspages import news
+from statuspages.holding import changed, hold
 from statuspages.models import NoteUpdate, PageNote, StatusPage
 from statuspages.selectors import get_note, showable
 
@@ -21,7 +22,7 @@ Status = NoteUpdate.Status
 def write_note(caller: Caller, page_id: str, given: Mapping[str, Any], *, now: datetime) -> PageNote:
     """A new note with its first update. Subscribers are told of it."""
     with transaction.atomic():
-        page = pages.hold(caller, page_id)
+        page = hold(caller, page_id)
         note = PageNote.objects.create(
             page=page,
             incident=_incident(page, given.get("incident_id")),
@@ -37,7 +38,7 @@ def add_update(
 ) -> PageNote:
     """Raises NoteResolved for a note that is over."""
     with transaction.atomic():
-        page = pages.hold(caller, page_id)
+        page = hold(caller, page_id)
         note = get_note(page, note_id)
         if note.resolved_at is not None:
             raise NoteResolved
@@ -48,9 +49,9 @@ def add_update(
 def delete_note(caller: Caller, page_id: str, note_id: str) -> None:
     """Mails that are on their way still arrive."""
     with transaction.atomic():
-        page = pages.hold(caller, page_id)
+        page = hold(caller, page_id)
         get_note(page, note_id).delete()
-        pages.changed(page)
+        changed(page)
 
 
 def _update(page: StatusPage, note: PageNote, given: Mapping[str, Any], *, now: datetime) -> None:
@@ -58,7 +59,7 @@ def _update(page: StatusPage, note: PageNote, given: Mapping[str, Any], *, now: 
     if update.status == Status.RESOLVED:
         note.resolved_at = now
         note.save(update_fields=["resolved_at"])
-    pages.changed(page)
+    changed(page)
     news.tell_update(page, note, update)
 
 

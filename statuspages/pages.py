@@ -16,15 +16,16 @@ from django.db import IntegrityError, transaction
 from django.http.request import validate_host
 
 from accounts.models import User
-from core.errors import NotFound, StatusPageLimit, ValidationFailed
+from core.errors import StatusPageLimit, ValidationFailed
 from monitors.models import Monitor, MonitorState
 from projects import access
 from projects.access import Caller
 from projects.models import Project
 from projects.places import place
 from statuspages import colours, logos, names
+from statuspages.holding import changed, forget_on_commit, hold
 from statuspages.models import PageGroup, PageLogo, PageMonitor, StatusPage
-from statuspages.places import forget, own_hosts
+from statuspages.places import own_hosts
 from statuspages.selectors import get_page
 
 MAX_PAGES = 50
@@ -41,7 +42,7 @@ def create_page(caller: Caller, given: Mapping[str, Any], *, now: datetime) -> S
         _set(page, given)
         _save(page, force_insert=True)
         _arrange(page, given, monitors)
-        _forget_on_commit(page.slug, page.custom_domain)
+        forget_on_commit(page.slug, page.custom_domain)
         return get_page(caller, page.public_id)
 
 
@@ -56,14 +57,14 @@ def update_page(caller: Caller, public_id: str, given: Mapping[str, Any]) -> Sta
         _set(page, given)
         _save(page)
         _arrange(page, given, monitors)
-        _forget_on_commit(*before, page.slug, page.custom_domain)
+        forget_on_commit(*before, page.slug, page.custom_domain)
         return get_page(caller, public_id)
 
 
 def delete_page(caller: Caller, public_id: str) -> None:
     with transaction.atomic():
         page = hold(caller, public_id, for_deletion=True)
-        _forget_on_commit(page.slug, page.custom_domain)
+        forget_on_commit(page.slug, page.custom_domain)
         page.delete()
 
 
@@ -94,28 +95,6 @@ def remove_logo(caller: Caller, public_id: str) -> StatusPage:
         PageLogo.objects.filter(page=page).delete()
         changed(page)
         return get_page(caller, public_id)
-
-
-def hold(caller: Caller, public_id: str, *, for_deletion: bool = False) -> StatusPage:
-    """The page, its row locked and read under the lock; its project before it, whose deletion takes the two so."""
-    page = get_page(caller, public_id)
-    if page.project is not None:
-        access.hold_project(caller, page.project.public_id)
-    held = StatusPage.objects.select_for_update(no_key=not for_deletion).filter(pk=page.pk)
-    if held.first() is None:
-        raise NotFound
-    return get_page(caller, public_id)
-
-
-def changed(page: StatusPage) -> None:
-    """Have what is cached of a held page made anew."""
-    page.version += 1
-    page.save(update_fields=["version"])
-    _forget_on_commit(page.slug, page.custom_domain)
-
-
-def _forget_on_commit(*addresses: str | None) -> None:
-    transaction.on_commit(lambda: forget(address for address in addresses if address))
 
 
 def _set(page: StatusPage, given: Mapping[str, Any]) -> None:

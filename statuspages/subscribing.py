@@ -7,24 +7,22 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from django.conf import settings
 from django.db import transaction
-from django.utils.crypto import constant_time_compare, salted_hmac
+from django.utils.crypto import salted_hmac
 
 from accounts.services import email_address
 from alerts import hints
 from core.crypto import seal
 from core.errors import NotFound, ValidationFailed
 from projects.access import Caller
+from statuspages import links
+from statuspages.holding import hold
 from statuspages.models import PageMail, StatusPage, Subscriber
-from statuspages.pages import hold
 
 LIFETIME = timedelta(hours=24)
 """How long a link to agree is good; the row goes with it."""
 ASKED_AGAIN = timedelta(minutes=10)
 MAX_SUBSCRIBERS = 10_000
-
-_CONFIRM, _UNSUBSCRIBE = "confirm", "unsubscribe"
 
 
 def subscribe(page_id: int, text: str, *, now: datetime) -> None:
@@ -62,9 +60,7 @@ def subscribe(page_id: int, text: str, *, now: datetime) -> None:
 
 def find(token: str, *, to: str) -> Subscriber:
     """The subscriber that a mail's link is of; `to` is `confirm` or `unsubscribe`. Raises NotFound."""
-    public_id, _, mac = token.rpartition("-")
-    if not constant_time_compare(mac, _mac(public_id, to)):
-        raise NotFound
+    public_id = links.read(token, to=to)
     found = Subscriber.objects.select_related("page").filter(public_id=public_id).first()
     if found is None:
         raise NotFound
@@ -73,7 +69,7 @@ def find(token: str, *, to: str) -> Subscriber:
 
 def confirm(token: str, *, now: datetime) -> Subscriber:
     """Raises NotFound where the link has run out, or is none. Repeating it changes nothing."""
-    found = find(token, to=_CONFIRM)
+    found = find(token, to=links.CONFIRM)
     if found.confirmed_at is None:
         fresh = Subscriber.objects.filter(pk=found.pk, created_at__gt=now - LIFETIME)
         if not fresh.update(confirmed_at=now):
@@ -84,7 +80,7 @@ def confirm(token: str, *, now: datetime) -> Subscriber:
 def unsubscribe(token: str) -> None:
     """Forget the address. Done before, it is done again: who presses twice is no error."""
     try:
-        find(token, to=_UNSUBSCRIBE).delete()
+        find(token, to=links.UNSUBSCRIBE).delete()
     except NotFound:
         return
 
@@ -99,23 +95,6 @@ def remove_subscriber(caller: Caller, page_id: str, subscriber_id: str) -> None:
 
 def forget_unconfirmed(now: datetime) -> None:
     Subscriber.objects.filter(confirmed_at=None, created_at__lte=now - LIFETIME).delete()
-
-
-def confirm_url(subscriber: Subscriber) -> str:
-    return _url(subscriber, _CONFIRM)
-
-
-def unsubscribe_url(subscriber: Subscriber) -> str:
-    return _url(subscriber, _UNSUBSCRIBE)
-
-
-def _url(subscriber: Subscriber, to: str) -> str:
-    token = f"{subscriber.public_id}-{_mac(subscriber.public_id, to)}"
-    return f"{settings.BASE_URL}/status-subscriptions/{to}/{token}"
-
-
-def _mac(public_id: str, to: str) -> str:
-    return salted_hmac(f"pulsekeeper.status-pages.{to}", public_id, algorithm="sha256").hexdigest()[:32]
 
 
 def _digest(page_id: int, address: str) -> bytes:

@@ -1,10 +1,11 @@
-"""What social-auth-core asks of a framework, as far as linking an account by OAuth needs it. Plain Python."""
+"""What social-auth-core asks of a framework, as far as linking an account and signing in by OAuth need it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
+from django.contrib.sessions.backends.base import SessionBase
 from social_core.backends.base import BaseAuth
 from social_core.strategy import BaseStrategy
 
@@ -12,14 +13,18 @@ from social_core.strategy import BaseStrategy
 class Strategy(BaseStrategy[Any]):
     """`session` is what a browser's session would hold, `data` the query that the provider leads back with.
 
-    There is no pipeline and no storage: who links is known by the state, so what comes of it is the answer with
-    the tokens. Settings of social-auth's own there are none either.
+    There is no pipeline: what comes of it is the answer with the tokens, not a user. Settings of social-auth's own
+    there are none either. `storage` is for the states of backends that do not associate only.
     """
 
     def __init__(
-        self, *, session: dict[str, Any] | None = None, data: Mapping[str, str] | None = None
+        self,
+        *,
+        session: dict[str, Any] | SessionBase | None = None,
+        data: Mapping[str, str] | None = None,
+        storage: Any = None,
     ) -> None:
-        super().__init__()
+        super().__init__(storage)
         self.session = {} if session is None else session
         self._data = dict(data or {})
 

@@ -17,13 +17,13 @@ from social_core.exceptions import (
     AuthSessionError,
     SocialAuthBaseException,
 )
-from social_django.models import DjangoStorage
-from social_django.strategy import DjangoStrategy
 
 from accounts.services import email_address
 from connectors.providers.base import OAuthRefused, ProviderFailed
 from connectors.providers.guarded import GuardedBackend
+from connectors.providers.strategy import Strategy
 from core.errors import ValidationFailed
+from entrance.social.states import Storage
 
 LONGEST_UID = 200
 
@@ -37,19 +37,14 @@ class Identity:
     email: str
 
 
-class Strategy(DjangoStrategy):
-    """The state and the PKCE verifier are in the browser's session; what comes of it is the answer, not a user."""
-
-    def authenticate(self, backend: Any, **kwargs: Any) -> Any:
-        return kwargs["response"]
-
-
 class SignInBackend(GuardedBackend, BaseOAuth2PKCE[Any]):
+    """The state and the PKCE verifier are in the browser's session."""
+
     REDIRECT_STATE = False
 
     def __init__(self, request: HttpRequest) -> None:
         super().__init__(
-            Strategy(DjangoStorage, request),
+            Strategy(session=request.session, data=request.GET.dict(), storage=Storage),
             f"{settings.BASE_URL}{reverse('social_callback', kwargs={'provider': self.name})}",
         )
 

@@ -8,10 +8,9 @@ from typing import TypeVar
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
-from social_django.models import UserSocialAuth
 
 import tokens.services
-from accounts.models import User
+from accounts.models import SocialAccount, User
 from accounts.services import AddressTaken, create_account
 from accounts.verification import is_verified, set_address
 from connectors.providers.base import OAuthRefused
@@ -36,7 +35,7 @@ def unlink(user: User, provider: str) -> None:
     """Raises ValidationFailed where it is the only way in."""
     with transaction.atomic():
         user = User.objects.select_for_update(of=["self"]).get(pk=user.pk)
-        links = UserSocialAuth.objects.filter(user=user)
+        links = SocialAccount.objects.filter(user=user)
         if not user.has_usable_password() and not links.exclude(provider=provider).exists():
             raise ValidationFailed("it is your only way in; set a password first.")
         if not links.filter(provider=provider).delete()[0]:
@@ -76,17 +75,17 @@ def _link(user: User, identity: Identity) -> None:
     known = _known(identity)
     title = BACKENDS[identity.provider].title
     if known is None:
-        if UserSocialAuth.objects.filter(user=user, provider=identity.provider).exists():
+        if SocialAccount.objects.filter(user=user, provider=identity.provider).exists():
             raise OAuthRefused(f"Another account at {title} is linked already; unlink it first.")
         _add(user, identity)
     elif known.user_id != user.pk:
         raise OAuthRefused(f"This account at {title} opens another account of Pulsekeeper.")
 
 
-def _known(identity: Identity) -> UserSocialAuth | None:
-    links = UserSocialAuth.objects.select_related("user")
+def _known(identity: Identity) -> SocialAccount | None:
+    links = SocialAccount.objects.select_related("user")
     return links.filter(provider=identity.provider, uid=identity.uid).first()
 
 
 def _add(user: User, identity: Identity) -> None:
-    UserSocialAuth.objects.create(user=user, provider=identity.provider, uid=identity.uid)
+    SocialAccount.objects.create(user=user, provider=identity.provider, uid=identity.uid)

@@ -14,9 +14,8 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_POST
-from social_django.models import UserSocialAuth
 
-from accounts.models import User
+from accounts.models import SocialAccount, User
 from connectors.providers.base import OAuthRefused, ProviderFailed
 from core.clock import utc_now
 from core.errors import NotFound, ValidationFailed
@@ -100,7 +99,7 @@ def remove(request: HttpRequest, provider: str) -> HttpResponse:
 
 
 def linked_providers(user: User) -> set[str]:
-    return set(UserSocialAuth.objects.filter(user=user).values_list("provider", flat=True))
+    return set(SocialAccount.objects.filter(user=user).values_list("provider", flat=True))
 
 
 def _problem(request: HttpRequest, backend: SignInBackend, reason: str, *, status: int) -> HttpResponse:

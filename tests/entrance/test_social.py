@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
+from importlib import import_module
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
@@ -11,9 +13,8 @@ from django.core import mail
 from django.db import connection
 from django.urls import reverse
 from pytest_django.fixtures import Settings
-from social_django.models import UserSocialAuth
 
-from accounts.models import User
+from accounts.models import SocialAccount, User
 from accounts.services import create_account
 from accounts.verification import is_verified
 from core.clock import utc_now
@@ -97,10 +98,10 @@ def test_a_stranger_s_account_of_one_s_address_is_taken_from_the_stranger(
 
 def test_nothing_of_the_provider_is_kept_but_who_it_is(browser: Browser, door: FakeDoor) -> None:
     go(browser, door)
-    assert [row.extra_data for row in UserSocialAuth.objects.all()] == [{}]
+    assert SocialAccount.objects.count() == 1
     kept = str(dict(browser.client.session))
     with connection.cursor() as cursor:
-        cursor.execute("SELECT row_to_json(row)::text FROM social_auth_usersocialauth row")
+        cursor.execute("SELECT row_to_json(row)::text FROM accounts_socialaccount row")
         kept += str(cursor.fetchall())
     assert door.issued
     assert not any(secret in kept for secret in door.issued)
@@ -135,7 +136,7 @@ def test_an_address_that_the_provider_has_not_verified(browser: Browser, door: F
     page = go(browser, door)
     assert (page.status, browser.person()) == (400, None)
     assert "no verified e-mail address" in page.text
-    assert not UserSocialAuth.objects.filter(user=user).exists()
+    assert not SocialAccount.objects.filter(user=user).exists()
 
 
 def test_consent_that_is_denied(browser: Browser, door: FakeDoor) -> None:
@@ -242,7 +243,7 @@ def test_two_first_ways_in_at_once(door: FakeDoor) -> None:
     people = at_once(*[lambda pair=pair: arrive(*pair) for pair in zip(browsers, callbacks, strict=True)])
     assert people == [ADA] * 4
     assert User.objects.filter(email=ADA).count() == 1
-    assert UserSocialAuth.objects.count() == 1
+    assert SocialAccount.objects.count() == 1
 
 
 def test_signing_up_by_password_and_by_a_provider_at_once(github: FakeGitHub) -> None:
@@ -282,7 +283,7 @@ def test_what_opens_another_account_is_not_linked(github: FakeGitHub) -> None:
     prove(browser)
     page = go(browser, github)
     assert (page.status, "opens another account" in page.text) == (400, True)
-    assert not UserSocialAuth.objects.filter(user=user).exists()
+    assert not SocialAccount.objects.filter(user=user).exists()
 
 
 def test_whoever_signs_out_on_the_way_links_nothing(github: FakeGitHub) -> None:
@@ -292,7 +293,7 @@ def test_whoever_signs_out_on_the_way_links_nothing(github: FakeGitHub) -> None:
     callback = github.consent(begin(browser, github))
     browser.send(reverse("account_logout"))
     assert come_back(browser, callback).status == 400
-    assert not UserSocialAuth.objects.exists()
+    assert not SocialAccount.objects.exists()
 
 
 def test_the_only_way_in_stays_until_there_is_another(browser: Browser, door: FakeDoor) -> None:
@@ -304,3 +305,24 @@ def test_the_only_way_in_stays_until_there_is_another(browser: Browser, door: Fa
     prove(browser)
     assert "does not open this account any more" in browser.send(remove).text
     assert Api().post("/v1/sessions", {"email": ADA, "password": PASSWORD}).status == 201
+
+
+def test_what_social_django_kept_is_taken_over(user: User) -> None:
+    take_over = import_module("accounts.migrations.0004_social_accounts").TAKE_OVER
+    with connection.cursor() as cursor:
+        cursor.execute(take_over)  # of a database that never had it, nothing
+        cursor.execute(
+            "CREATE TABLE social_auth_usersocialauth (user_id bigint, provider text, uid text, created timestamptz);"
+            "CREATE TABLE social_auth_nonce (); CREATE TABLE social_auth_association ();"
+            "CREATE TABLE social_auth_code (); CREATE TABLE social_auth_partial ()"
+        )
+        cursor.execute(
+            "INSERT INTO social_auth_usersocialauth VALUES (%s, 'github', '7', '2026-11-01T12:00:00Z')",
+            [user.pk],
+        )
+        cursor.execute(take_over)
+        cursor.execute("SELECT count(*) FROM pg_class WHERE relname LIKE 'social_auth%%'")
+        assert cursor.fetchone() == (0,)
+    found = SocialAccount.objects.get()
+    assert (found.user, found.provider, found.uid) == (user, "github", "7")
+    assert found.created_at == datetime(2026, 11, 1, 12, tzinfo=UTC)

@@ -20,7 +20,7 @@ from core.clock import utc_now
 from incidents.models import Incident
 from monitors.models import Monitor
 from projects.access import Caller
-from statuspages import mailing, news, subscribing
+from statuspages import links, mailing, news, subscribing
 from statuspages.models import PageEvent, PageMail, StatusPage, Subscriber
 from statuspages.notes import add_update, write_note
 from statuspages.pages import update_page
@@ -168,7 +168,7 @@ def test_the_address_is_stored_nowhere_in_the_open(page: StatusPage) -> None:
 def test_a_link_of_another_kind_or_subscriber_does_nothing(page: StatusPage) -> None:
     subscribing.subscribe(page.pk, "reader@example.com", now=utc_now())
     waiting = Subscriber.objects.get()
-    stop = subscribing.unsubscribe_url(waiting).partition("/unsubscribe/")[2]
+    stop = links.unsubscribe_url(waiting).partition("/unsubscribe/")[2]
     other = f"{make_subscriber(page).public_id}-{stop.rpartition('-')[2]}"
     for token in (stop, other, stop[:-1] + "0", waiting.public_id, "-", stop.rpartition("-")[0] + "-"):
         assert Client().post(f"/status-subscriptions/confirm/{token}").status_code == 404
@@ -179,7 +179,7 @@ def test_a_link_of_another_kind_or_subscriber_does_nothing(page: StatusPage) -> 
 def test_who_does_not_agree_within_a_day_is_forgotten(page: StatusPage) -> None:
     make_subscriber(page)
     subscribing.subscribe(page.pk, "reader@example.com", now=utc_now())
-    url = subscribing.confirm_url(Subscriber.objects.get(confirmed_at=None))
+    url = links.confirm_url(Subscriber.objects.get(confirmed_at=None))
     Subscriber.objects.filter(confirmed_at=None).update(created_at=utc_now() - subscribing.LIFETIME)
     assert Client().post(url.removeprefix("http://localhost:8000")).status_code == 404
     subscribing.forget_unconfirmed(utc_now())

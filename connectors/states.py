@@ -1,0 +1,53 @@
+"""Ways to a provider that were begun, and what belongs to each: kept by digest, taken once, sealed."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db import connection
+from django.utils.crypto import salted_hmac
+
+from accounts.models import User
+from connectors.models import OAuthState
+from core.crypto import seal, unseal
+
+LIFETIME = timedelta(minutes=10)
+
+
+def keep(state: str, session: dict[str, Any], *, user: User, provider: str, now: datetime) -> None:
+    OAuthState.objects.create(
+        digest=_digest(state),
+        user=user,
+        provider=provider,
+        expires_at=now + LIFETIME,
+        sealed_session=seal(json.dumps(session)),
+    )
+
+
+def take(state: str, *, provider: str, now: datetime) -> tuple[User, dict[str, object]] | None:
+    """Read and delete in one statement: of two that come at once, one gets it. Another provider's stays."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "DELETE FROM connectors_oauthstate WHERE digest = %s AND provider = %s "
+            "RETURNING user_id, expires_at, sealed_session",
+            [_digest(state), provider],
+        )
+        row = cursor.fetchone()
+    if row is None:
+        return None
+    user_id, expires_at, sealed_session = row
+    user = User.objects.filter(pk=user_id, is_active=True).first()
+    if user is None or expires_at <= now:
+        return None
+    return user, json.loads(unseal(sealed_session))
+
+
+def delete_expired(now: datetime) -> int:
+    """How many ways were begun and not ended."""
+    return OAuthState.objects.filter(expires_at__lte=now).delete()[0]
+
+
+def _digest(state: str) -> bytes:
+    return salted_hmac("pulsekeeper.oauth-states", state, algorithm="sha256").digest()
