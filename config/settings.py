@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import dj_database_url
-from cryptography.fernet import Fernet
 from csp.constants import NONCE, NONE, SELF
 from django.core.exceptions import ImproperlyConfigured
-from django.core.management.utils import get_random_secret_key
 from pydantic import ValidationError
 
 from config.env import BASE_DIR, Env, connectors_of, mail_settings
@@ -22,6 +20,10 @@ except ValidationError as error:
 SERVERLESS = ENV.database_url is None  # `manage.py probe` and --help: no database, so no secrets either
 
 if SERVERLESS:
+    # Imported here: beat reads the settings too, and has no use for them.
+    from cryptography.fernet import Fernet
+    from django.core.management.utils import get_random_secret_key
+
     SECRET_KEY = ENV.secret_key or get_random_secret_key()
     ENCRYPTION_KEYS = ENV.encryption_keys or (Fernet.generate_key().decode(),)
     DATABASES: dict[str, Any] = {"default": {"ENGINE": "django.db.backends.dummy"}}

@@ -1,4 +1,4 @@
-"""Beat alone: it sends what is in its table, and loads nothing of what that runs."""
+"""Beat alone: it sends what is in its table, and loads nothing of what that runs. Workers load nothing of pages."""
 
 from __future__ import annotations
 
@@ -34,6 +34,25 @@ def test_it_loads_no_code_of_tasks(spared: str) -> None:
         f"assert app.conf.beat_schedule; sys.exit({spared!r} in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, timeout=60)
+
+
+def test_workers_load_no_code_of_pages() -> None:
+    spared = {
+        "PIL",
+        "accounts.admin",
+        "config.urls",
+        "dashboard.urls",
+        "fido2",
+        "qrcode",
+        "requests",
+        "social_core",
+    }
+    code = (
+        "import sys; from config.celery import app; app.loader.import_default_modules()\n"
+        f"found = {spared!r} & set(sys.modules); sys.exit(' '.join(sorted(found)) or 0)"
+    )
+    environment = os.environ | {"CELERY_SKIP_CHECKS": "1"}
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, check=True, timeout=60)
 
 
 def test_it_sends(tmp_path: Path) -> None:
