@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import Any
@@ -19,6 +19,19 @@ from checks.spec import Verdict
 _STRETCHES = (timedelta(days=1), timedelta(days=7))
 
 
+_COLUMNS = (
+    "monitor_id",
+    "checked_at",
+    "claim",
+    "latency_ms",
+    "connect_ms",
+    "ttfb_ms",
+    "http_status",
+    "verdict",
+    "reason_code",
+    "detail",
+    "evidence",
+)
 _PASSED = "verdict <> 'down' AND latency_ms IS NOT NULL"
 
 
@@ -166,6 +179,22 @@ def result_of(monitor_id: int, claim: int, at: datetime) -> CheckResult | None:
         .filter(hour=start_of_hour(at), checked_at__gte=at, checked_at__lt=at + timedelta(milliseconds=1))
         .first()
     )
+
+
+def results_since(claims: Mapping[int, int], *, since: datetime) -> dict[int, CheckResult]:
+    """By monitor, the result of that claim, or else of the first after it; of checks that ended since then."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"SELECT DISTINCT ON (monitor_id) {', '.join(_COLUMNS)} FROM checks_checkresult"
+            f"  JOIN unnest(%s::bigint[], %s::int[]) AS wanted (monitor, number) ON monitor_id = monitor"
+            f" WHERE claim >= number AND {HOUR_OF_CHECK} >= %s AND checked_at >= %s"
+            f" ORDER BY monitor_id, claim",
+            [list(claims.keys()), list(claims.values()), start_of_hour(since), since],
+        )
+        rows = [dict(zip(_COLUMNS, row, strict=True)) for row in cursor.fetchall()]
+    for row in rows:
+        row["evidence"] = None if row["evidence"] is None else json.loads(row["evidence"])
+    return {row["monitor_id"]: CheckResult(**row) for row in rows}
 
 
 def evidence_of(checks: Collection[tuple[int, int, datetime]]) -> dict[tuple[int, int], dict[str, Any]]:

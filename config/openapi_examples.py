@@ -343,6 +343,7 @@ RESPONSES: dict[str, Any] = {
     },
     "list_monitor_checks": [_CHECK, _FAILED_CHECK],
     "get_monitor_check": _FAILED_CHECK | {"evidence": _EVIDENCE},
+    "check_monitor": _CHECK | {"evidence": None},
     "list_monitor_uptime": [
         {"date": "2026-02-28", "uptime": 99.58, "down_sec": 360, "incidents": 1, "avg_latency_ms": 188.02},
         {"date": "2026-03-01", "uptime": 100.0, "down_sec": 0, "incidents": 0, "avg_latency_ms": 190.4},

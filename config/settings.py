@@ -93,6 +93,7 @@ THROTTLES = {
     "password": (10, 900),
     "unauthorized": (120, 60),
     "create-and-test": (60, 60),
+    "check-now": (300, 60),
     "ask-provider": (60, 60),
     "connector-callback": (60, 60),
     "invite": (30, 3600),

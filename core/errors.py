@@ -120,6 +120,12 @@ class MonitorLimit(ApiError):
     reason = "The plan's number of monitors is reached."
 
 
+class MonitorPaused(ApiError):
+    status = 409
+    code = "monitor_paused"
+    reason = "The monitor is paused; resume it, and it is checked at once."
+
+
 class ChannelLimit(ApiError):
     status = 403
     code = "channel_limit"

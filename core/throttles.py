@@ -138,6 +138,13 @@ class ProbeThrottle(CallerThrottle):
     methods = frozenset({"POST"})
 
 
+class CheckThrottle(CallerThrottle):
+    """Checking monitors at once: a pipeline does it with each of a project's, and a thread waits for each."""
+
+    scope = "check-now"
+    methods = frozenset({"POST"})
+
+
 class ProviderThrottle(CallerThrottle):
     """Listing the projects of a connector: it asks somebody else's API, and a thread waits for that."""
 

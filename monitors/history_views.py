@@ -1,4 +1,4 @@
-"""Endpoints of a monitor's past."""
+"""Endpoints of a monitor's checks: its past, and one more now."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ from checks.spec import ReasonCode, Verdict
 from core.api.fields import EpochMsField
 from core.api.pagination import cursor_of, limit_of, page_parameters, with_next
 from core.api.query import choice_param, int_param
+from core.api.schema import ErrorSerializer
 from core.clock import EPOCH, MAX_MS, from_ms, utc_now
 from core.errors import NotFound, ValidationFailed
+from core.throttles import CallerThrottle, CheckThrottle
+from monitors import on_demand
 from monitors.check_ids import CheckIds
 from monitors.history import MAX_DAYS, daily_uptime
 from monitors.models import Monitor
@@ -127,6 +130,8 @@ def _context(monitor: Monitor) -> dict[str, Any]:
 
 
 class MonitorChecks(APIView):
+    throttle_classes = (CallerThrottle, CheckThrottle)
+
     @extend_schema(
         operation_id="list_monitor_checks",
         summary="List the checks of a monitor, newest first",
@@ -166,6 +171,19 @@ class MonitorChecks(APIView):
                 request, response, (shown[-1].checked_at - EPOCH) // MICROSECOND, shown[-1].claim
             )
         return response
+
+    @extend_schema(
+        operation_id="check_monitor",
+        summary="Check a monitor now",
+        description="Answers when a worker has made the check, which is recorded and counts like any other. Heartbeats "
+        "and schedulers are refused: one is pinged, and the other's check is an action at its target.",
+        request=None,
+        responses={201: CheckDetailSerializer, 409: ErrorSerializer, 503: ErrorSerializer},
+    )
+    def post(self, request: Request, monitor_id: str) -> Response:
+        monitor = get_monitor(caller_of(request), monitor_id)
+        result = on_demand.check_now(monitor, now=utc_now())
+        return Response(CheckDetailSerializer(result, context=_context(monitor)).data, status=201)
 
 
 class MonitorCheck(APIView):

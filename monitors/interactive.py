@@ -38,6 +38,11 @@ def first_check(monitor: Monitor, *, claim: int) -> bool:
     return bool(answer)
 
 
+def check_claimed(monitor: Monitor, *, claim: int) -> bool:
+    """Have a monitor checked under a claim of now, and wait for the result; False where none came in time."""
+    return bool(_ask("monitors.tasks.first_check", [monitor.pk, claim], timeout_ms=monitor.timeout_ms))
+
+
 def begin_first_check(monitor: Monitor, *, claim: int) -> bool:
     """Ask for a new monitor's check without waiting for it; False where the broker does not take the question.
 

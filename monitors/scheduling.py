@@ -9,7 +9,9 @@ from datetime import datetime, timedelta
 from django.db import connection, transaction
 from django.db.models import F
 
-from monitors.drafts import MonitorType
+from core.bulk import array
+from monitors import steady
+from monitors.drafts import HTTP_TYPES, MonitorType
 from monitors.models import LEASE_MARGIN, MonitorState, SchedulerGap, SchedulerTick
 
 STOPPED_AFTER = timedelta(seconds=30)
@@ -54,11 +56,49 @@ _CLAIM = """
 """
 
 
+# Out of turn, so that the rhythm stays: the next slot is counted from the last one, as if nobody had asked.
+_CLAIM_NOW = """
+    UPDATE monitors_monitorstate AS state
+       SET claim = state.claim + 1,
+           slot_at = CASE WHEN state.claimed_at IS NULL AND state.next_due_at <= %(now)s THEN state.next_due_at
+                          ELSE coalesce(state.slot_at, %(now)s) END,
+           claimed_at = %(now)s,
+           next_due_at = %(margin_end)s + monitor.timeout_ms * interval '1 millisecond'
+      FROM monitors_monitor AS monitor
+     WHERE state.monitor_id = ANY(%(ids)s::bigint[]) AND monitor.id = state.monitor_id
+       AND monitor.enabled AND monitor.type = ANY(%(types)s)
+    RETURNING state.monitor_id, state.claim, monitor.type, monitor.config_version
+"""
+
+
 def claim_due(now: datetime, *, limit: int) -> list[Claim]:
     """Claim what is due, the longest overdue first, at most `limit`; committed when this returns."""
     with connection.cursor() as cursor:
         cursor.execute(_CLAIM, {"now": now, "margin_end": now + LEASE_MARGIN, "limit": limit})
         return [Claim(*row) for row in cursor.fetchall()]
+
+
+def claim_now(monitor_ids: Collection[int], *, now: datetime) -> list[Claim]:
+    """Claim these out of turn, because somebody wants to know; committed when this returns.
+
+    Left out is what is paused or deleted, and whose check is not a look: heartbeats and schedulers. A check that is
+    under way goes on; its result counts as the older of the two.
+    """
+    with transaction.atomic():
+        steady.hold(
+            list(monitor_ids)
+        )  # by a statement of its own: the next one sees what the holders before us did
+        with connection.cursor() as cursor:
+            cursor.execute(
+                _CLAIM_NOW,
+                {
+                    "now": now,
+                    "margin_end": now + LEASE_MARGIN,
+                    "ids": array(monitor_ids),
+                    "types": [kind.value for kind in HTTP_TYPES],
+                },
+            )
+            return [Claim(*row) for row in cursor.fetchall()]
 
 
 def start_runs(claims: Collection[Claim]) -> set[Claim]:

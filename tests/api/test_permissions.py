@@ -61,6 +61,7 @@ TABLE: dict[tuple[str, str], tuple[int, ...] | tuple[str, int]] = {
     ("DELETE", "/v1/monitors/{monitor_id}"):               (200, 200, 200, 404, 200, 404),
     ("POST",   "/v1/monitors/{monitor_id}/mute"):          (200, 200, 200, 404, 200, 404),
     ("GET",    "/v1/monitors/{monitor_id}/checks"):        (200, 200, 200, 404, 200, 404),
+    ("POST",   "/v1/monitors/{monitor_id}/checks"):        (503, 503, 503, 404, 503, 404),  # allowed; no worker here
     ("GET",    "/v1/monitors/{monitor_id}/checks/{check_id}"): (200, 200, 200, 404, 200, 404),
     ("GET",    "/v1/monitors/{monitor_id}/uptime"):        (200, 200, 200, 404, 200, 404),
     ("GET",    "/v1/heartbeats/{monitor_id}/ping"):        (ANYBODY, 200),

@@ -1,0 +1,82 @@
+"""Checks of monitors that somebody wants now, out of turn: made by workers, recorded and counted like any other.
+
+A scheduler's check is an action at its target, and a heartbeat has none: neither is checked on demand.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+
+from celery import current_app
+from kombu.exceptions import OperationalError
+from redis.exceptions import RedisError
+
+from checks.models import CheckResult
+from checks.selectors import results_since
+from core.errors import MonitorPaused, NotFound, NoWorker, ValidationFailed
+from monitors import interactive, scheduling
+from monitors.drafts import HTTP_TYPES
+from monitors.models import LEASE_MARGIN, Monitor
+
+logger = logging.getLogger(__name__)
+
+BATCH = 200
+SKEW = timedelta(minutes=5)  # what a worker's clock, by which results are found, may be behind ours
+
+
+class BrokerAway(Exception):
+    """The broker took nothing of what was to be handed to workers."""
+
+
+def check_now(monitor: Monitor, *, now: datetime) -> CheckResult:
+    """Have it checked, and wait for the result. Raises ValidationFailed, MonitorPaused, NotFound or NoWorker."""
+    if monitor.type not in HTTP_TYPES:
+        raise ValidationFailed(f"a {monitor.type} is not checked on demand.", field="type")
+    claims = claim([monitor], now=now)
+    if not claims:
+        raise MonitorPaused if Monitor.objects.filter(pk=monitor.pk).exists() else NotFound
+    if not interactive.check_claimed(monitor, claim=claims[monitor.pk]):
+        give_back(claims, now=now)
+        raise NoWorker
+    result = results(claims, now=now).get(monitor.pk)
+    if result is None:
+        raise NoWorker
+    return result
+
+
+def claim(monitors: Iterable[Monitor], *, now: datetime) -> dict[int, int]:
+    """The claims of those that can be checked now, by monitor: not of paused and deleted ones."""
+    claimed = scheduling.claim_now([monitor.pk for monitor in monitors], now=now)
+    return {each.monitor_id: each.number for each in claimed}
+
+
+def hand_out(claims: Mapping[int, int], *, now: datetime) -> None:
+    """To workers, many at a time. Raises BrokerAway; what it did not take is to be given back."""
+    pairs = list(claims.items())
+    for start in range(0, len(pairs), BATCH):
+        try:
+            # Not behind the regular ones: somebody waits.
+            current_app.send_task(
+                "monitors.tasks.probe_batch",
+                [pairs[start : start + BATCH]],
+                queue="interactive",
+                expires=now + LEASE_MARGIN,
+            )
+        except (OperationalError, RedisError) as error:
+            logger.warning("the broker does not answer: %s", error)
+            raise BrokerAway from error
+
+
+def results(claims: Mapping[int, int], *, now: datetime) -> dict[int, CheckResult]:
+    """What is there of these claims, which are of `now`, by monitor.
+
+    A later claim's result will do: where a lease ran out, the scheduler has had the check made again.
+    """
+    return results_since(claims, since=now - SKEW)
+
+
+def give_back(claims: Mapping[int, int], *, now: datetime) -> None:
+    """Nobody waits for these any more: they are due at once, for the scheduler to have them made."""
+    scheduling.return_claims(list(claims.items()), now=now)
