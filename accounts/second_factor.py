@@ -12,7 +12,9 @@ from allauth.mfa.totp.internal.auth import format_hotp_value, hotp_value, yield_
 from allauth.mfa.utils import decrypt
 from django.db import transaction
 
+import audit.services
 from accounts.models import User
+from audit.actions import Action
 
 LAST_COUNTER = "last_counter"
 
@@ -28,7 +30,10 @@ def use_code(user: User, code: str) -> Authenticator | None:
         for row in rows:
             is_totp = row.type == Authenticator.Type.TOTP
             if _use_totp(row, code) if is_totp else row.wrap().validate_code(code):
+                details = {"type": str(row.type)}
+                audit.services.record(Action.SECOND_FACTOR_USED, actor=user, details=details)
                 return row
+    audit.services.record_failure(Action.SECOND_FACTOR_FAILED, subject=user)
     return None
 
 

@@ -9,8 +9,11 @@ from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
 from django.db import IntegrityError, transaction
 
+import audit.privacy
+import audit.services
 from accounts.models import Plan, User
 from accounts.verification import set_address
+from audit.actions import Action
 from core.errors import ValidationFailed
 
 on_account_created: list[Callable[[User], None]] = []
@@ -69,6 +72,13 @@ def create_account(
 
 def welcome(user: User) -> None:
     """Have the upper floors do what they do for a new account."""
+    audit.services.record(
+        Action.ACCOUNT_CREATED,
+        actor=user,
+        target_id=user.public_id,
+        target_name=user.email,
+        details={"plan": user.plan.name},
+    )
     for add in on_account_created:
         add(user)
 
@@ -85,13 +95,17 @@ def change_password(user: User, *, current: str, new: str) -> User:
         _require_strong(new, user)
         user.set_password(new)
         user.save(update_fields=["password"])
+        audit.services.record(Action.PASSWORD_CHANGED, actor=user)
     return user
 
 
 def set_password(user: User, password: str | None) -> None:
     """For whoever has shown otherwise that the account is theirs; None leaves none that fits. Ends all sessions."""
+    action = Action.PASSWORD_REMOVED if password is None else Action.PASSWORD_RESET
     user.set_password(password)
-    user.save(update_fields=["password"])
+    with transaction.atomic():
+        user.save(update_fields=["password"])
+        audit.services.record(action, actor=user)
 
 
 def delete_account(user: User) -> None:
@@ -101,6 +115,7 @@ def delete_account(user: User) -> None:
         user = User.objects.select_for_update(of=["self"]).get(pk=user.pk)
         for take_away in before_account_deleted:
             take_away(user)
+        audit.privacy.forget_person(user)
         user.delete()
 
 

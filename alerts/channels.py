@@ -18,12 +18,13 @@ from alerts import confirmation, hints
 from alerts.defaults import TOPICS
 from alerts.models import AlertChannel, Topic
 from alerts.selectors import get_channel
+from audit.actions import Action
 from checks.addresses import BadAddressError, host_of
 from core.errors import ApiError, ChannelLimit, NotFound, ValidationFailed
 from core.ids import random_text
 from monitors.models import Monitor, MonitorState
 from monitors.services import permits_host
-from projects import access, places
+from projects import access, log, places
 from projects.access import Caller
 from projects.models import Project
 
@@ -61,6 +62,7 @@ def create_channel(
             channel.confirmed_at = now
         channel.save(force_insert=True)
         channel.monitors.set(chosen or [])
+        _record(caller, Action.CHANNEL_CREATED, channel)
     return get_channel(caller, channel.public_id), config.get("secret")
 
 
@@ -89,6 +91,7 @@ def update_channel(
         channel.save(update_fields=changed)
         if chosen is not None:
             channel.monitors.set(chosen)
+        _record(caller, Action.CHANNEL_UPDATED, channel, fields=sorted(given))
     return get_channel(caller, public_id)
 
 
@@ -103,7 +106,21 @@ def ask_again(caller: Caller, public_id: str, *, now: datetime) -> AlertChannel:
 def delete_channel(caller: Caller, public_id: str) -> None:
     """With what is on its way there, and the log of it."""
     with transaction.atomic():
-        _hold(caller, public_id, for_deletion=True).delete()
+        channel = _hold(caller, public_id, for_deletion=True)
+        _record(caller, Action.CHANNEL_DELETED, channel)
+        channel.delete()
+
+
+def _record(caller: Caller, action: Action, channel: AlertChannel, **details: Any) -> None:
+    """With the names of the fields that were given, never with what they hold: it may be a secret."""
+    log.record(
+        caller,
+        action,
+        project=channel.project,
+        target_id=channel.public_id,
+        target_name=channel.name,
+        details={"kind": str(channel.kind)} | details,
+    )
 
 
 def _hold(caller: Caller, public_id: str, *, for_deletion: bool = False) -> AlertChannel:

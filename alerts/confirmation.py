@@ -10,8 +10,10 @@ from datetime import datetime, timedelta
 from django.db import transaction
 from django.utils.crypto import salted_hmac
 
+import audit.services
 from alerts import mail
 from alerts.models import AlertChannel
+from audit.actions import Action
 from core.errors import NotFound
 from core.ids import random_text
 from projects.access import Caller
@@ -61,8 +63,19 @@ def find_unconfirmed(token: str, *, now: datetime) -> AlertChannel:
 
 def confirm(token: str, *, now: datetime) -> None:
     """Raises NotFound where there is nothing to confirm: the link was used, ran out, or is of an address before."""
-    confirmed = AlertChannel.objects.filter(
-        confirmation_digest=_digest(token), confirmation_until__gt=now
-    ).update(confirmed_at=now, confirmation_digest=None, confirmation_until=None)
-    if not confirmed:
-        raise NotFound
+    with transaction.atomic():
+        channel = find_unconfirmed(token, now=now)
+        confirmed = AlertChannel.objects.filter(pk=channel.pk, confirmation_digest=_digest(token)).update(
+            confirmed_at=now, confirmation_digest=None, confirmation_until=None
+        )
+        if not confirmed:
+            raise NotFound
+        audit.services.record(
+            Action.CHANNEL_CONFIRMED,
+            actor=None,  # whoever reads the mail of that address
+            subject=channel.owner,
+            project=channel.project,
+            target_id=channel.public_id,
+            target_name=channel.name,
+            details={"kind": channel.kind},
+        )

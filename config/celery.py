@@ -11,5 +11,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 app = Celery("pulsekeeper")
 # By name: read when it is first needed, after `manage.py` has found out where the broker is.
 app.config_from_object("config.celeryconfig")
-app.autodiscover_tasks(["checks", "monitors", "projects", "connectors", "alerts", "statuspages", "entrance"])
+app.autodiscover_tasks(
+    ["audit", "checks", "monitors", "projects", "connectors", "alerts", "statuspages", "entrance"]
+)
 app.autodiscover_tasks(["monitors"], related_name="expiry_tasks")

@@ -87,5 +87,10 @@ beat_schedule = {
         "options": {"expires": 3000},
     },
     "forget-sessions": {"task": "entrance.tasks.sweep", "schedule": 3600.0, "options": {"expires": 3000}},
+    "forget-audit-entries": {
+        "task": "audit.tasks.sweep",
+        "schedule": crontab(minute="51"),
+        "options": {"expires": 3000},
+    },
     "sweep": {"task": "projects.tasks.sweep", "schedule": 3600.0, "options": {"expires": 3000}},
 }

@@ -248,6 +248,12 @@ class Env(BaseSettings):
         le=36500,
         description="Days for which hourly roll-ups are kept; the month they end in is dropped whole.",
     )
+    audit_kept_days: int = Field(
+        default=400,
+        ge=1,
+        le=36500,
+        description="Days for which entries of the audit log are kept (`docs/audit.md`).",
+    )
     flapping_changes: int = Field(
         default=3,
         ge=3,

@@ -72,6 +72,7 @@ GOOGLE_CLIENT_SECRET = ENV.google_client_secret or ""
 DATA_DIR = ENV.data_dir
 RESULTS_KEPT_DAYS = ENV.results_kept_days
 ROLLUPS_KEPT_DAYS = ENV.rollups_kept_days
+AUDIT_KEPT_DAYS = ENV.audit_kept_days
 FLAPPING_CHANGES = ENV.flapping_changes
 FLAPPING_MINUTES = ENV.flapping_minutes
 globals().update(mail_settings(ENV.email_url))
@@ -122,6 +123,7 @@ APPEND_SLASH = False  # the API's paths have none, and a redirected POST would l
 INSTALLED_APPS = [
     "config",
     "core",
+    "audit",
     "accounts",
     "projects",
     "tokens",
@@ -158,6 +160,7 @@ MIDDLEWARE = [
     "config.middleware.status_pages_first",
     "django.middleware.common.CommonMiddleware",
     "config.middleware.pings_first",
+    "audit.origin.remembered",
     "config.middleware.compressed",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "csp.middleware.CSPMiddleware",
@@ -328,6 +331,7 @@ LOGGING = {
         for name in (
             "config",
             "core",
+            "audit",
             "accounts",
             "projects",
             "tokens",

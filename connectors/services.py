@@ -6,9 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from django.db import transaction
 from django.utils.crypto import salted_hmac
 
+import audit.services
 from accounts.models import User
+from audit.actions import Action
 from connectors import oauth
 from connectors.models import Connector
 from connectors.providers import provider
@@ -41,7 +44,7 @@ def start(caller: Caller, word: str, *, now: datetime) -> str:
 def link(word: str, query: Mapping[str, str], *, signed_in: User | None, now: datetime) -> Linked:
     """What comes back from the provider, as a connector. Raises OAuthRefused, ProviderFailed, GrantRevoked.
 
-    One statement, so that of two links at once one is whole and the other replaces it.
+    Stored by one statement, so that of two links at once one is whole and the other replaces it.
     """
     backend = backend_of(word)
     user, account = oauth.finish(backend, query, slug=word, signed_in=signed_in, now=now)
@@ -55,12 +58,21 @@ def link(word: str, query: Mapping[str, str], *, signed_in: User | None, now: da
         undo_until=None if undo is None else now + UNDO_LIFETIME,
     )
     connector.tokens = dict(account.tokens)
-    Connector.objects.bulk_create(
-        [connector],
-        update_conflicts=True,
-        unique_fields=["user", "provider"],
-        update_fields=["meta", "sealed_tokens", "revoked_at", "renewing_until", "undo_digest", "undo_until"],
-    )
+    with transaction.atomic():
+        Connector.objects.bulk_create(
+            [connector],
+            update_conflicts=True,
+            unique_fields=["user", "provider"],
+            update_fields=[
+                "meta",
+                "sealed_tokens",
+                "revoked_at",
+                "renewing_until",
+                "undo_digest",
+                "undo_until",
+            ],
+        )
+        _record(user, Action.CONNECTOR_LINKED, connector)
     return Linked(connector, undo)
 
 
@@ -70,16 +82,28 @@ def undo_link(word: str, secret: str, *, now: datetime) -> Connector:
         provider=backend_of(word), undo_digest=_undo_digest(secret), undo_until__gt=now
     )
     connector = links.select_related("user").first()
-    if connector is None or not links.delete()[0]:
-        raise NotFound(
-            "There is nothing to undo: it was undone before, replaced by a later link, or is more than ten minutes old."
-        )
+    with transaction.atomic():
+        if connector is None or not links.delete()[0]:
+            raise NotFound(
+                "There is nothing to undo: it was undone before, replaced by a later link, or is more than ten minutes "
+                "old."
+            )
+        _record(connector.user, Action.CONNECTOR_UNLINKED, connector)
     return connector
 
 
 def disconnect(caller: Caller, word: str) -> None:
     """The grant is forgotten. Monitors that came of it stay, and are known should it be linked again."""
-    get_connector(caller, word).delete()
+    connector = get_connector(caller, word)
+    with transaction.atomic():
+        connector.delete()
+        _record(caller.user, Action.CONNECTOR_UNLINKED, connector)
+
+
+def _record(user: User, action: Action, connector: Connector) -> None:
+    audit.services.record(
+        action, actor=user, target_name=connector.meta, details={"provider": connector.provider}
+    )
 
 
 def _undo_digest(secret: str) -> bytes:

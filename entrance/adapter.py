@@ -10,6 +10,7 @@ from typing import Any
 
 import qrcode
 from allauth.account.adapter import DefaultAccountAdapter
+from allauth.account.authentication import get_authentication_records
 from allauth.account.models import EmailAddress
 from allauth.mfa.adapter import DefaultMFAAdapter
 from django.conf import settings
@@ -20,8 +21,10 @@ from django.http import HttpRequest
 from django.urls import reverse
 from qrcode.image.svg import SvgPathFillImage
 
+import audit.services
 import tokens.services
 from accounts.models import User
+from audit.actions import Action
 from core.addresses import client_address
 from core.clock import utc_now
 from core.crypto import seal, unseal
@@ -39,6 +42,8 @@ UNASKED = (
     "account/email/unknown_account",
 )
 
+DOOR = "web"  # as the audit log has it, beside "api"
+
 
 class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
     def is_open_for_signup(self, request: HttpRequest) -> bool:
@@ -52,15 +57,29 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
     def login(self, request: HttpRequest, user: User) -> None:
         """The last step of every way in: the address is confirmed by now, and the second factor given."""
         super().login(request, user)
+        ways = [str(way["method"]) for way in get_authentication_records(request, user)]
+        details = {"door": DOOR, "ways": list(dict.fromkeys(ways))}
+        audit.services.record(Action.SIGN_IN_SUCCEEDED, actor=user, details=details)
         accept_invitations(user, now=utc_now())
+
+    def authentication_failed(self, request: HttpRequest, **credentials: Any) -> None:
+        """A wrong password: of the page of signing in, or of one that asks for it again."""
+        tried = User.objects.filter(email=str(credentials.get("email", "")).strip().lower()).first()
+        audit.services.record_failure(Action.SIGN_IN_FAILED, subject=tried, details={"door": DOOR})
 
     def set_password(self, user: User, password: str) -> None:
         tokens.services.set_password(user, password)
 
     def confirm_email(self, request: HttpRequest, email_address: EmailAddress) -> bool:
+        before = email_address.user.email
         try:
             with transaction.atomic():
-                return bool(super().confirm_email(request, email_address))
+                confirmed = bool(super().confirm_email(request, email_address))
+                user = User.objects.get(pk=email_address.user_id)
+                if user.email != before:
+                    details = {"before": before, "after": user.email}
+                    audit.services.record(Action.EMAIL_CHANGED, actor=user, details=details)
+                return confirmed
         except IntegrityError:
             # Somebody signed up with the address since the change was asked for.
             failed = "account/messages/email_confirmation_failed.txt"

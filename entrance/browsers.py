@@ -7,8 +7,11 @@ from datetime import datetime
 
 from allauth.usersessions.models import UserSession
 from django.contrib.sessions.models import Session
+from django.db import transaction
 
+import audit.services
 from accounts.models import User
+from audit.actions import Action
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,15 +41,25 @@ def end_browser(user: User, pk: int) -> bool:
     row = UserSession.objects.filter(user=user, pk=pk).first()
     if row is None:
         return False
-    row.end()
+    with transaction.atomic():
+        details = {"door": "web"}
+        audit.services.record(
+            Action.SESSION_REVOKED, actor=user, target_name=name_of(row.user_agent), details=details
+        )
+        row.end()
     return True
 
 
 def end_browsers(user: User, *, but: str | None = None) -> None:
     """All of them, but for the session of that key."""
     rows = UserSession.objects.filter(user=user).exclude(session_key=but)
-    Session.objects.filter(session_key__in=list(rows.values_list("session_key", flat=True))).delete()
-    rows.delete()
+    with transaction.atomic():
+        keys = list(rows.values_list("session_key", flat=True))
+        ended = Session.objects.filter(session_key__in=keys).delete()[0]
+        rows.filter(session_key__in=keys).delete()
+        if ended:
+            details = {"door": "web", "sessions": ended}
+            audit.services.record(Action.SESSION_REVOKED, actor=user, details=details)
 
 
 # The first that is named wins: Edge and Opera call themselves Chrome too, and Chrome Safari.

@@ -3,11 +3,10 @@
 from allauth.account import views as account
 from allauth.mfa.base import views as mfa
 from allauth.mfa.recovery_codes import views as recovery_codes
-from allauth.mfa.totp import views as totp
 from django.urls import path, re_path
 
 import core.api.converters  # noqa: F401  (registers <id:…>)
-from entrance import views
+from entrance import second_factor, views
 from entrance.limits import by_address, by_field, by_person, limited
 from entrance.policy import leads_to_providers
 from entrance.social import views as social
@@ -48,12 +47,12 @@ urlpatterns = [
     path("confirm/code/", leads_to_providers(mfa.reauthenticate), name="mfa_reauthenticate"),
     path("second-factor/", mfa.index, name="mfa_index"),
     path("second-factor/code/", mfa.authenticate, name="mfa_authenticate"),
-    path("second-factor/app/", totp.activate_totp, name="mfa_activate_totp"),
-    path("second-factor/app/remove/", totp.deactivate_totp, name="mfa_deactivate_totp"),
+    path("second-factor/app/", second_factor.activate, name="mfa_activate_totp"),
+    path("second-factor/app/remove/", second_factor.deactivate, name="mfa_deactivate_totp"),
     path("second-factor/recovery-codes/", recovery_codes.view_recovery_codes, name="mfa_view_recovery_codes"),
     path(
         "second-factor/recovery-codes/new/",
-        recovery_codes.generate_recovery_codes,
+        second_factor.new_recovery_codes,
         name="mfa_generate_recovery_codes",
     ),
     path(

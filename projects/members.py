@@ -16,9 +16,10 @@ from django.utils.crypto import salted_hmac
 from accounts.models import User
 from accounts.services import email_address
 from accounts.verification import is_verified, verified_account
+from audit.actions import Action
 from core.errors import Forbidden, NotFound, ValidationFailed
 from core.ids import random_text
-from projects import access, mail
+from projects import access, log, mail
 from projects.access import Caller
 from projects.models import Membership, Project, Role
 
@@ -59,7 +60,9 @@ def add_member(caller: Caller, project_id: str, *, email: str, role: str, now: d
         places.filter(invited_email=email).delete()
         if places.filter(user=user).exists():
             raise ValidationFailed("is a member already.", field="email")
-        return Membership.objects.create(project=project, user=user, role=role, created_at=now)
+        member = Membership.objects.create(project=project, user=user, role=role, created_at=now)
+        log.record_of_member(caller.user, Action.MEMBER_ADDED, member)
+    return member
 
 
 def _invite(caller: Caller, project: Project, *, email: str, role: str, now: datetime) -> Membership:
@@ -75,6 +78,7 @@ def _invite(caller: Caller, project: Project, *, email: str, role: str, now: dat
         invitation_digest=_digest(token),
         invited_until=now + INVITATION_LIFETIME,
     )
+    log.record_of_member(caller.user, Action.MEMBER_INVITED, invitation)
     # After the commit: a mail cannot be taken back, and no row stays locked while a mail server is slow.
     transaction.on_commit(
         lambda: mail.send_invitation(
@@ -117,11 +121,19 @@ def accept_invitations(user: User, *, now: datetime) -> int:
     try:
         # A savepoint, for the race with a manager who adds the same person at this very moment.
         with transaction.atomic():
-            return Membership.objects.filter(
+            # Locked, so that nobody withdraws one between these two statements.
+            invitations = Membership.objects.filter(
                 ~Exists(member_already), user=None, invited_email=user.email, invited_until__gt=now
-            ).update(
-                user=user, created_at=now, invited_email=None, invitation_digest=None, invited_until=None
             )
+            taken = list(invitations.select_for_update(of=["self"]).select_related("project").order_by("pk"))
+            if taken:
+                Membership.objects.filter(pk__in=[place.pk for place in taken]).update(
+                    user=user, created_at=now, invited_email=None, invitation_digest=None, invited_until=None
+                )
+            for place in taken:
+                place.user = user
+                log.record_of_member(user, Action.MEMBER_JOINED, place)
+            return len(taken)
     except IntegrityError:
         logger.info("invitations of user %s are taken up at the next sign-in", user.public_id)
         return 0
@@ -139,8 +151,9 @@ def change_role(caller: Caller, project_id: str, member_id: str, *, role: str, n
         member = _member(project, member_id, now=now)
         if member.role == Role.OWNER:
             raise ValidationFailed("the owner of a project stays its owner.", field="role")
-        member.role = role
+        before, member.role = member.role, role
         member.save(update_fields=["role"])
+        log.record_of_member(caller.user, Action.MEMBER_UPDATED, member, before=before)
     return member
 
 
@@ -157,11 +170,16 @@ def remove_member(caller: Caller, project_id: str, member_id: str, *, now: datet
         if member.user_id is not None:
             # Over the relation that tokens, a higher floor, hang on Project.
             project.tokens.filter(created_by=member.user_id).delete()
+        if member.is_open:
+            action = Action.INVITATION_REVOKED
+        else:
+            action = Action.MEMBER_LEFT if member.user_id == caller.user.pk else Action.MEMBER_REMOVED
+        log.record_of_member(caller.user, action, member)
         member.delete()
 
 
 def _member(project: Project, member_id: str, *, now: datetime) -> Membership:
-    member = _living(project, now=now).select_related("user").filter(public_id=member_id).first()
+    member = _living(project, now=now).select_related("user", "project").filter(public_id=member_id).first()
     if member is None:
         raise NotFound
     return member

@@ -5,12 +5,15 @@ from __future__ import annotations
 from datetime import datetime
 
 from django.db import transaction
+from django.db.models import Q
 
+import audit.privacy
 from accounts.models import User
+from audit.actions import Action
 from core.errors import ProjectsShared
-from projects import access
+from projects import access, log
 from projects.access import Caller
-from projects.models import Membership, Project, Role
+from projects.models import IdempotencyKey, Membership, Project, Role
 
 
 def create_project(caller: Caller, *, name: str, now: datetime) -> Project:
@@ -18,36 +21,46 @@ def create_project(caller: Caller, *, name: str, now: datetime) -> Project:
     with transaction.atomic():
         project = Project.objects.create(name=name, created_at=now)
         Membership.objects.create(project=project, user=caller.user, role=Role.OWNER)
+        log.record_of_project(caller, Action.PROJECT_CREATED, project)
     return project
 
 
 def rename_project(caller: Caller, public_id: str, *, name: str) -> None:
     caller.require_session()
-    project = access.get_project(caller, public_id, roles=access.MANAGERS)
-    Project.objects.filter(pk=project.pk).update(name=name)
+    with transaction.atomic():
+        project = access.hold_project(caller, public_id, roles=access.MANAGERS)
+        before, project.name = project.name, name
+        project.save(update_fields=["name"])
+        log.record_of_project(caller, Action.PROJECT_UPDATED, project, before=before)
 
 
 def delete_project(caller: Caller, public_id: str) -> None:
     """Its monitors are detached and stay their owner's; its tokens end with it."""
     caller.require_session()
     with transaction.atomic():
-        access.hold_project(caller, public_id, roles=[Role.OWNER], for_deletion=True).delete()
+        project = access.hold_project(caller, public_id, roles=[Role.OWNER], for_deletion=True)
+        log.record_of_project(caller, Action.PROJECT_DELETED, project)
+        project.delete()
 
 
 def leave_all(user: User) -> None:
     """Of an account that goes: its own projects go with it, its places in others' are given up.
 
     Raises ProjectsShared where somebody else is in a project of its own: a project has one owner, who stays.
+    Invitations to its address go too, and what its requests left for their repetition.
     """
-    places = Membership.objects.filter(user=user)
+    places = Membership.objects.filter(Q(user=user) | Q(user=None, invited_email=user.email))
     # All of them, in one order, as whoever changes a project or a role in it holds it.
     list(Project.objects.select_for_update().filter(pk__in=places.values("project")).order_by("pk"))
-    own = Project.objects.filter(pk__in=places.filter(role=Role.OWNER).values("project"))
+    own = Project.objects.filter(pk__in=places.filter(user=user, role=Role.OWNER).values("project"))
     others = Membership.objects.filter(user__isnull=False).exclude(user=user)
     shared = own.filter(pk__in=others.values("project")).order_by("name").values_list("name", flat=True)
     if names := ", ".join(f"“{name}”" for name in shared):
         raise ProjectsShared(
             f"Other people are members of {names}; remove them, or delete the projects, first."
         )
+    audit.privacy.forget_projects(list(own.values_list("pk", flat=True)))
     own.delete()
     places.delete()
+    key = Caller(user).key
+    IdempotencyKey.objects.filter(Q(caller=key) | Q(caller__startswith=f"{key} ")).delete()

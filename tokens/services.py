@@ -11,9 +11,11 @@ from django.db import transaction
 from django.db.models import F, Q, QuerySet
 
 import accounts.services
+import audit.services
 from accounts import second_factor
 from accounts.models import User
 from accounts.verification import is_verified
+from audit.actions import Action
 from core.errors import (
     EmailUnverified,
     Forbidden,
@@ -24,7 +26,7 @@ from core.errors import (
     ValidationFailed,
 )
 from core.throttles import count_second_factor
-from projects import access
+from projects import access, log
 from projects.access import Caller
 from projects.members import accept_invitations
 from tokens import secrets
@@ -33,6 +35,7 @@ from tokens.models import Credential, ProjectToken, Session
 SESSION_PREFIX = "ses_"
 TOKEN_PREFIX = "svc_"  # noqa: S105  (a prefix, not a password)
 SESSION_LIFETIME = timedelta(days=14)
+DOOR = "api"  # as the audit log has it, beside "web"
 USE_NOTED_EVERY = timedelta(minutes=1)
 
 C = TypeVar("C", bound=Credential)
@@ -43,8 +46,11 @@ def sign_in(*, email: str, password: str, now: datetime, code: str | None = None
 
     Whoever has the password is told what else is missing: EmailUnverified, MfaRequired.
     """
-    user = authenticate(email=email.strip().lower(), password=password)
+    email = email.strip().lower()
+    user = authenticate(email=email, password=password)
     if not isinstance(user, User):
+        tried = User.objects.filter(email=email).first()
+        audit.services.record_failure(Action.SIGN_IN_FAILED, subject=tried, details={"door": DOOR})
         raise InvalidCredentials
     if not is_verified(user):
         raise EmailUnverified
@@ -56,14 +62,18 @@ def sign_in(*, email: str, password: str, now: datetime, code: str | None = None
             raise InvalidCredentials("The code is wrong, or was used before.")
     accept_invitations(user, now=now)
     issued = secrets.issue(SESSION_PREFIX)
-    session = Session.objects.create(
-        user=user,
-        password_hash=user.get_session_auth_hash(),
-        lookup=issued.lookup,
-        digest=issued.digest,
-        created_at=now,
-        expires_at=now + SESSION_LIFETIME,
-    )
+    with transaction.atomic():
+        session = Session.objects.create(
+            user=user,
+            password_hash=user.get_session_auth_hash(),
+            lookup=issued.lookup,
+            digest=issued.digest,
+            created_at=now,
+            expires_at=now + SESSION_LIFETIME,
+        )
+        audit.services.record(
+            Action.SIGN_IN_SUCCEEDED, actor=user, target_id=session.public_id, details={"door": DOOR}
+        )
     return session, issued.plaintext
 
 
@@ -101,14 +111,21 @@ def list_sessions(caller: Caller, *, now: datetime) -> QuerySet[Session]:
 
 def end_session(caller: Caller, public_id: str) -> None:
     caller.require_session()
-    deleted, _ = Session.objects.filter(user=caller.user, public_id=public_id).delete()
-    if not deleted:
-        raise NotFound
+    with transaction.atomic():
+        deleted, _ = Session.objects.filter(user=caller.user, public_id=public_id).delete()
+        if not deleted:
+            raise NotFound
+        log.record(caller, Action.SESSION_REVOKED, target_id=public_id, details={"door": DOOR})
 
 
 def end_sessions(user: User) -> int:
     """All of the API; how many."""
-    return Session.objects.filter(user=user).delete()[0]
+    with transaction.atomic():
+        ended = Session.objects.filter(user=user).delete()[0]
+        if ended:
+            details = {"door": DOOR, "sessions": ended}
+            audit.services.record(Action.SESSION_REVOKED, actor=user, details=details)
+    return ended
 
 
 def delete_expired_sessions(now: datetime) -> int:
@@ -142,6 +159,7 @@ def create_token(
             created_at=now,
             expires_at=None if ttl_seconds is None else now + timedelta(seconds=ttl_seconds),
         )
+        _record(caller, Action.TOKEN_CREATED, token)
     return token, issued.plaintext
 
 
@@ -159,9 +177,15 @@ def revoke_token(caller: Caller, public_id: str) -> None:
         raise NotFound
     if token.created_by_id != caller.user.pk and not access.has_role(caller, token.project, access.MANAGERS):
         raise Forbidden
-    deleted, _ = ProjectToken.objects.filter(pk=token.pk).delete()
-    if not deleted:
-        raise NotFound
+    with transaction.atomic():
+        deleted, _ = ProjectToken.objects.filter(pk=token.pk).delete()
+        if not deleted:
+            raise NotFound
+        _record(caller, Action.TOKEN_REVOKED, token)
+
+
+def _record(caller: Caller, action: Action, token: ProjectToken) -> None:
+    log.record(caller, action, project=token.project, target_id=token.public_id, target_name=token.name)
 
 
 def caller_for(plaintext: str, *, now: datetime) -> Caller | None:

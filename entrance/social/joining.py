@@ -9,10 +9,12 @@ from typing import TypeVar
 from django.conf import settings
 from django.db import IntegrityError, transaction
 
+import audit.services
 import tokens.services
 from accounts.models import SocialAccount, User
 from accounts.services import AddressTaken, create_account
 from accounts.verification import is_verified, set_address
+from audit.actions import Action
 from connectors.providers.base import OAuthRefused
 from core.errors import NotFound, ValidationFailed
 from entrance.social.backends import BACKENDS, Identity
@@ -40,6 +42,7 @@ def unlink(user: User, provider: str) -> None:
             raise ValidationFailed("it is your only way in; set a password first.")
         if not links.filter(provider=provider).delete()[0]:
             raise NotFound
+        _record(user, Action.SOCIAL_ACCOUNT_UNLINKED, provider)
 
 
 def _until_settled(action: Callable[[], T]) -> T:
@@ -89,3 +92,8 @@ def _known(identity: Identity) -> SocialAccount | None:
 
 def _add(user: User, identity: Identity) -> None:
     SocialAccount.objects.create(user=user, provider=identity.provider, uid=identity.uid)
+    _record(user, Action.SOCIAL_ACCOUNT_LINKED, identity.provider)
+
+
+def _record(user: User, action: Action, provider: str) -> None:
+    audit.services.record(action, actor=user, details={"provider": provider})

@@ -1,0 +1,63 @@
+"""The vocabulary of the audit log: `noun.verb`, fixed, since people filter and alert by it.
+
+Plain Python. docs/audit.md is the table made of it; a test compares the two. A word that was given out keeps its
+meaning: what is no longer recorded stays here, and what is new gets a new word.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Action(StrEnum):
+    """Each with what it means, for a person."""
+
+    meaning: str
+
+    def __new__(cls, value: str, meaning: str) -> Action:
+        action = str.__new__(cls, value)
+        action._value_ = value
+        action.meaning = meaning
+        return action
+
+    SIGN_IN_SUCCEEDED = "sign_in.succeeded", "Signed in"
+    SIGN_IN_FAILED = "sign_in.failed", "Failed to sign in"
+    SECOND_FACTOR_USED = "second_factor.used", "Used a code of the second factor"
+    SECOND_FACTOR_FAILED = "second_factor.failed", "Gave a wrong code of the second factor"
+    SECOND_FACTOR_ENABLED = "second_factor.enabled", "Turned the second factor on"
+    SECOND_FACTOR_DISABLED = "second_factor.disabled", "Turned the second factor off"
+    RECOVERY_CODES_CREATED = "recovery_codes.created", "Made new recovery codes"
+    PASSWORD_CHANGED = "password.changed", "Changed the password"
+    PASSWORD_RESET = "password.reset", "Set a new password without the old one"
+    PASSWORD_REMOVED = "password.removed", "Ended the password"
+    EMAIL_CHANGED = "email.changed", "Changed the e-mail address"
+    SOCIAL_ACCOUNT_LINKED = "social_account.linked", "Linked an account to sign in with"
+    SOCIAL_ACCOUNT_UNLINKED = "social_account.unlinked", "Unlinked an account to sign in with"
+    SESSION_REVOKED = "session.revoked", "Ended a session"
+    ACCOUNT_CREATED = "account.created", "Created the account"
+    ACCOUNT_UPDATED = "account.updated", "Changed the rights of the account"
+    ACCOUNT_EXPORTED = "account.exported", "Exported the account"
+    ACCOUNT_DELETED = "account.deleted", "Deleted the account"
+    PLAN_CHANGED = "plan.changed", "Changed the plan"
+    PROJECT_CREATED = "project.created", "Created the project"
+    PROJECT_UPDATED = "project.updated", "Renamed the project"
+    PROJECT_DELETED = "project.deleted", "Deleted the project"
+    MEMBER_ADDED = "member.added", "Added a member"
+    MEMBER_INVITED = "member.invited", "Invited somebody"
+    MEMBER_JOINED = "member.joined", "Accepted an invitation"
+    MEMBER_UPDATED = "member.updated", "Changed the role of a member"
+    MEMBER_REMOVED = "member.removed", "Removed a member"
+    MEMBER_LEFT = "member.left", "Left the project"
+    INVITATION_REVOKED = "invitation.revoked", "Withdrew an invitation"
+    TOKEN_CREATED = "token.created", "Created a token"
+    TOKEN_REVOKED = "token.revoked", "Revoked a token"
+    CHANNEL_CREATED = "channel.created", "Created an alert channel"
+    CHANNEL_UPDATED = "channel.updated", "Changed an alert channel"
+    CHANNEL_CONFIRMED = "channel.confirmed", "Agreed to get alerts"
+    CHANNEL_DELETED = "channel.deleted", "Deleted an alert channel"
+    CONNECTOR_LINKED = "connector.linked", "Linked a provider"
+    CONNECTOR_UNLINKED = "connector.unlinked", "Unlinked a provider"
+
+
+FAILURES = (Action.SIGN_IN_FAILED, Action.SECOND_FACTOR_FAILED)
+"""What anybody can cause who is not let in, and as often as he likes: only so many are kept."""

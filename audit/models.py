@@ -1,0 +1,67 @@
+"""What was done that matters to security, by whom and from where: one row for each, written once and never changed.
+
+No foreign keys: an entry outlives what it is of. What is left of it when its person goes is settled by
+`audit.privacy`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from django.db import models
+from django.db.models import Q
+
+MAX_USER_AGENT = 200
+MAX_NAME = 200
+
+
+class Entry(models.Model):
+    """`actor` is who did it, `subject` the account it was done to, where that is another's or where nobody is known.
+
+    A person's log is what he did and what was done to his account; a project's is what names it.
+    """
+
+    class ActorType(models.TextChoices):
+        USER = "user"  # somebody who is signed in
+        TOKEN = "token"  # noqa: S105  (a project token; the actor is who made it)
+        STAFF = "staff"  # in the admin
+        OPERATOR = "operator"  # by a command on the server; the actor is for whom it acted, if for anybody
+        ANONYMOUS = "anonymous"
+
+    at = models.DateTimeField()
+    action = models.CharField(max_length=30, help_text="One of `audit.actions.Action`.")
+    actor_type = models.CharField(max_length=9, choices=ActorType.choices)
+    actor_id = models.BigIntegerField(null=True)
+    actor_public_id = models.CharField(max_length=40, default="")
+    actor_email = models.CharField(max_length=254, default="", help_text="As it was then.")
+    subject_id = models.BigIntegerField(null=True)
+    project_id = models.BigIntegerField(null=True)
+    project_public_id = models.CharField(max_length=40, default="")
+    target_id = models.CharField(max_length=40, default="", help_text="Public id of what it was done to.")
+    target_name = models.CharField(max_length=254, default="", help_text="As it was then.")
+    address = models.GenericIPAddressField(null=True)
+    user_agent = models.CharField(max_length=MAX_USER_AGENT, default="")
+    details: Any = models.JSONField(default=dict, help_text="A few words more; never a secret.")
+
+    class Meta:
+        verbose_name = "audit entry"
+        verbose_name_plural = "audit log"
+        # Each list is read from its newest entry on: the id ends every index.
+        indexes: ClassVar = [
+            models.Index(fields=["actor_id", "id"], name="audit_actor", condition=Q(actor_id__isnull=False)),
+            models.Index(
+                fields=["subject_id", "id"], name="audit_subject", condition=Q(subject_id__isnull=False)
+            ),
+            models.Index(
+                fields=["project_id", "id"], name="audit_project", condition=Q(project_id__isnull=False)
+            ),
+            models.Index(fields=["action", "id"], name="audit_action"),
+            models.Index(fields=["actor_type", "id"], name="audit_actor_type"),
+            models.Index(fields=["address", "id"], name="audit_address"),
+            models.Index(fields=["actor_email", "id"], name="audit_actor_email"),
+            models.Index(fields=["target_name", "id"], name="audit_target_name"),
+            models.Index(fields=["at"], name="audit_at"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.action} at {self.at}"

@@ -1,0 +1,59 @@
+"""Where an action comes from: the request that is being answered, for services that are given none.
+
+A context variable and not a parameter: the address would pass through every signature between a view and a service, and
+whoever forgot it would write an entry from nowhere. Only `audit` reads it, and nothing is decided by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+
+from core.addresses import client_address
+
+ADMIN = "/admin/"
+
+_request: ContextVar[HttpRequest | None] = ContextVar("audited_request", default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """`staff` is the person whose hand it is, in the admin: services are told there for whom they act, not who asks."""
+
+    address: str | None
+    user_agent: str
+    staff: Any = None
+
+
+def remembered(
+    get_response: Callable[[HttpRequest], HttpResponseBase],
+) -> Callable[[HttpRequest], HttpResponseBase]:
+    """Middleware, below the pings: they are recorded nowhere, and pay nothing for it."""
+
+    def answer(request: HttpRequest) -> HttpResponseBase:
+        token = _request.set(request)
+        try:
+            return get_response(request)
+        finally:
+            _request.reset(token)
+
+    return answer
+
+
+def current() -> Origin | None:
+    """None outside of requests: a command, or a worker."""
+    request = _request.get()
+    if request is None:
+        return None
+    address = client_address(request)
+    user = getattr(request, "user", None) if request.path_info.startswith(ADMIN) else None
+    return Origin(
+        address=None if address is None else str(address),
+        user_agent=request.META.get("HTTP_USER_AGENT", ""),
+        staff=user if user is not None and user.is_authenticated and user.is_staff else None,
+    )

@@ -1,0 +1,33 @@
+"""What is left of a person in the log when his account goes (docs/adr/0021, docs/privacy.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from django.db.models import Q
+
+from audit.actions import Action
+from audit.models import Entry
+from audit.services import Person, record
+
+
+def forget_projects(keys: Collection[int]) -> None:
+    """Of projects that go with their only member, the whole log: nobody is left whose it is."""
+    Entry.objects.filter(project_id__in=keys).delete()
+
+
+def forget_person(person: Person) -> None:
+    """In the transaction that deletes the account; the last entry says that it was.
+
+    What only he could see goes. What belongs to projects of others, or was done by staff, stays without address,
+    e-mail address and browser: `usr_…` still tells that two entries are of one person, and leads to nobody any more.
+    """
+    own = Q(actor_id=person.pk) & ~Q(actor_type=Entry.ActorType.STAFF)
+    Entry.objects.filter(own, project_id=None).delete()
+    Entry.objects.filter(subject_id=person.pk, actor_id=None).delete()
+    Entry.objects.filter(actor_id=person.pk).update(actor_email="", address=None, user_agent="")
+    Entry.objects.filter(subject_id=person.pk).update(target_name="", details={})
+    Entry.objects.filter(target_name=person.email).update(target_name="")
+    last = record(Action.ACCOUNT_DELETED, actor=person, target_id=person.public_id)
+    if last.actor_id == person.pk:
+        Entry.objects.filter(pk=last.pk).update(actor_email="", address=None, user_agent="")

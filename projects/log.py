@@ -1,0 +1,61 @@
+"""The audit log for callers: writing what they do, and reading what they may."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db.models import QuerySet
+
+import audit.services
+from accounts.models import User
+from audit import selectors
+from audit.actions import Action
+from audit.models import Entry
+from projects import access
+from projects.access import Caller
+from projects.models import Membership, Project
+
+
+def record(caller: Caller, action: Action, **what: Any) -> None:
+    """`audit.services.record`, by a caller; what is of a project names the project."""
+    audit.services.record(action, actor=caller.user, by_token=caller.project is not None, **what)
+
+
+def record_of_project(caller: Caller, action: Action, project: Project, **details: Any) -> None:
+    record(
+        caller,
+        action,
+        project=project,
+        target_id=project.public_id,
+        target_name=project.name,
+        details=details,
+    )
+
+
+def record_of_member(user: User, action: Action, member: Membership, **details: Any) -> None:
+    """Done by `user` to a place in a project; who has it reads so in his own log too."""
+    audit.services.record(
+        action,
+        actor=user,
+        subject=member.user,
+        project=member.project,
+        target_id=member.public_id,
+        target_name=member.email,
+        details={"role": member.role} | details,
+    )
+
+
+def of_account(caller: Caller, *, action: str | None = None) -> QuerySet[Entry]:
+    caller.require_session()
+    return _with(action, selectors.of_person(caller.user.pk))
+
+
+def of_project(caller: Caller, project_id: str, *, action: str | None = None) -> QuerySet[Entry]:
+    """For its owner and admins: Forbidden for its members, NotFound for everybody else."""
+    caller.require_session()
+    project = access.get_project(caller, project_id, roles=access.MANAGERS)
+    return _with(action, selectors.of_project(project.pk))
+
+
+def _with(action: str | None, entries: QuerySet[Entry]) -> QuerySet[Entry]:
+    return entries if action is None else entries.filter(action=action)

@@ -1,0 +1,21 @@
+"""The log as tests look at it."""
+
+from __future__ import annotations
+
+from audit.actions import Action
+from audit.models import Entry
+
+
+def actions(**of: object) -> list[str]:
+    """In the order in which they were recorded."""
+    return list(Entry.objects.filter(**of).order_by("pk").values_list("action", flat=True))
+
+
+def last(action: Action | None = None) -> Entry:
+    entries = Entry.objects.all() if action is None else Entry.objects.filter(action=action)
+    return entries.latest("pk")
+
+
+def forget_all() -> None:
+    """What came about while the test was set up."""
+    Entry.objects.all().delete()
