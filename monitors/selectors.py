@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -21,6 +21,15 @@ from projects.access import Caller
 logger = logging.getLogger(__name__)
 
 DAY = timedelta(hours=24)
+
+
+def monitors_named(public_ids: Collection[str]) -> QuerySet[Monitor]:
+    """For the operator at the machine, who is no tenant and sees all."""
+    return (
+        Monitor.objects.select_related("state", "project")
+        .filter(public_id__in=public_ids)
+        .order_by("name", "pk")
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,166 @@
+"""What a pipeline is told of its monitors, and the exit code that this makes. Pure.
+
+Both ways to monitors, the database (`here`) and the REST API (`afar`), end in these values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import IntEnum, StrEnum
+from fnmatch import fnmatchcase
+from typing import Any, Protocol
+
+from checks.spec import Verdict
+from monitors.drafts import HTTP_TYPES
+
+
+class Exit(IntEnum):
+    """The exit codes of `run_checks`; where several hold, a monitor that is down goes before one not checked."""
+
+    PASSED = 0
+    FAILED = 1
+    USAGE = 2
+    NOT_CHECKED = 3
+    UNREACHABLE = 4
+    INTERRUPTED = 130
+
+
+class UsageError(Exception):
+    """What was asked for cannot be done, and will not by asking again."""
+
+
+class UnreachableError(Exception):
+    """The database, the broker or the API cannot be talked to."""
+
+
+class Standing(StrEnum):
+    UP = "up"
+    SLOW = "slow"
+    DOWN = "down"
+    PAUSED = "paused"
+    WAITING = "waiting"  # a heartbeat or scheduler that has no status yet
+    NOT_CHECKED = "not checked"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A monitor, as far as a pipeline looks at it. Times in epoch milliseconds."""
+
+    id: str
+    name: str
+    type: str
+    url: str
+    project_id: str | None
+    enabled: bool
+    status: Verdict | None
+    timeout_ms: int
+    last_latency_ms: int | None = None
+    last_checked_at: int | None = None
+
+    @property
+    def checkable(self) -> bool:
+        """Whether a check of it is a look at it, and not an action or a ping that somebody else sends."""
+        return self.enabled and self.type in HTTP_TYPES
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What came of one monitor. `evidence` as the API shows it. `known`: its status is told, no check was made."""
+
+    target: Target
+    standing: Standing
+    detail: str | None = None
+    latency_ms: int | None = None
+    http_status: int | None = None
+    reason_code: str | None = None
+    checked_at: int | None = None
+    evidence: Mapping[str, Any] | None = None
+    known: bool = False
+
+
+class Source(Protocol):
+    """A way to the monitors. Raises UsageError and UnreachableError."""
+
+    def targets(self) -> list[Target]: ...
+
+    def run(self, targets: Sequence[Target], *, timeout_sec: float) -> Generator[Finding]:
+        """Have these checked; what came of each, as it comes. Ends within about `timeout_sec`."""
+        ...
+
+
+def choose(targets: Iterable[Target], *, ids: Sequence[str], names: Sequence[str]) -> list[Target]:
+    """Those with one of the ids and a name that fits one of the globs, where any are given.
+
+    Raises UsageError for an id that is not there, and where nothing is left: a pipeline that checks nothing must not
+    be a green one.
+    """
+    chosen = list(targets)
+    if missing := set(ids) - {target.id for target in chosen}:
+        raise UsageError(f"there is no monitor {', '.join(sorted(missing))} here")
+    if ids:
+        chosen = [target for target in chosen if target.id in ids]
+    if names:
+        chosen = [target for target in chosen if any(fnmatchcase(target.name, glob) for glob in names)]
+    if not chosen:
+        raise UsageError("there is no such monitor, so there is nothing to check")
+    return chosen
+
+
+def from_check(target: Target, check: Mapping[str, Any]) -> Finding:
+    """Of a check, in the shape in which the API shows one with its evidence."""
+    return Finding(
+        target,
+        Standing(check["status"]),
+        detail=check["detail"],
+        latency_ms=check["latency_ms"],
+        http_status=check["http_status"],
+        reason_code=check["reason_code"],
+        checked_at=check["checked_at"],
+        evidence=check["evidence"],
+    )
+
+
+def without_check(target: Target) -> Finding:
+    """Of what is not checked here: paused, or a heartbeat or scheduler, whose own status speaks."""
+    if not target.enabled:
+        return Finding(target, Standing.PAUSED)
+    if target.status is None:
+        return Finding(target, Standing.WAITING, detail=f"This {target.type} has no status yet.", known=True)
+    told = f"This is the {target.type}'s status; nothing was sent."
+    return Finding(
+        target,
+        Standing(target.status.value),
+        detail=told,
+        latency_ms=target.last_latency_ms,
+        checked_at=target.last_checked_at,
+        known=True,
+    )
+
+
+def by_threshold(finding: Finding, *, slow_ms: int | None) -> Finding:
+    """The finding where `slow_ms`, if given, takes the place of the monitor's own threshold."""
+    if slow_ms is None or finding.known or finding.standing not in (Standing.UP, Standing.SLOW):
+        return finding
+    if finding.latency_ms is None or finding.latency_ms < slow_ms:
+        return replace(finding, standing=Standing.UP, detail=None)
+    detail = f"Answered in {finding.latency_ms} ms, and from {slow_ms} ms on that counts as slow."
+    return replace(finding, standing=Standing.SLOW, detail=detail)
+
+
+def failing(fail_on: Verdict) -> frozenset[Standing]:
+    """What fails a pipeline: with `slow`, what is down too."""
+    return frozenset({Standing.DOWN} if fail_on is Verdict.DOWN else {Standing.DOWN, Standing.SLOW})
+
+
+def exit_code(findings: Iterable[Finding], *, fail_on: Verdict) -> Exit:
+    standings = {finding.standing for finding in findings}
+    if standings & failing(fail_on):
+        return Exit.FAILED
+    return Exit.NOT_CHECKED if Standing.NOT_CHECKED in standings else Exit.PASSED
+
+
+def counts(findings: Iterable[Finding]) -> dict[Standing, int]:
+    """How many of each standing there is, in the order of their declaration; without those of which there is none."""
+    standings = [finding.standing for finding in findings]
+    return {standing: standings.count(standing) for standing in Standing if standing in standings}

@@ -1,0 +1,145 @@
+"""Findings as text, as a table and as JSON. What users typed is shown without control characters or markup."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from checks.evidence import Mask, shown_url
+from checks.wording import printable
+from monitors.pipelines.findings import Exit, Finding, Standing, counts
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+_STYLES = {
+    Standing.UP: "green",
+    Standing.SLOW: "yellow",
+    Standing.DOWN: "bold red",
+    Standing.NOT_CHECKED: "bold magenta",
+}
+_NO_SECRETS = Mask(())
+
+
+def address(finding: Finding) -> str:
+    """The URL without the values of its query, which may be secrets: logs of pipelines have many readers."""
+    return shown_url(finding.target.url, _NO_SECRETS)
+
+
+def line(finding: Finding) -> str:
+    """One line of a log: `DOWN Shop https://shop.example/health: Answered with status 503 …`."""
+    name, where = printable(finding.target.name), address(finding)
+    took = f" ({finding.latency_ms} ms)" if finding.latency_ms is not None else ""
+    told = f": {printable(finding.detail)}" if finding.detail else ""
+    return f"{finding.standing.upper():11} {name}{f' {where}' if where else ''}{took}{told}"
+
+
+def told(finding: Finding) -> str:
+    """Its line, and where it is down what was seen; each line of that is marked, so that none is a command to CI."""
+    seen = evidence_lines(finding.evidence) if finding.standing is Standing.DOWN else ()
+    return "\n".join([line(finding), *(f"  | {printable(fact)}" for fact in seen)])
+
+
+def summary(findings: Sequence[Finding]) -> str:
+    """`3 monitors: 1 up, 2 down`."""
+    told = ", ".join(f"{count} {standing}" for standing, count in counts(findings).items())
+    return f"{len(findings)} monitor{'' if len(findings) == 1 else 's'}: {told}"
+
+
+def evidence_lines(evidence: Mapping[str, Any] | None) -> Iterator[str]:
+    """What a failed check saw, a fact a line; secrets were masked when it was recorded."""
+    seen = evidence or {}
+    tls = " by ".join(filter(None, [seen.get("tls_version"), seen.get("tls_issuer")]))
+    facts = [
+        ("address", seen.get("address")),
+        ("TLS", tls),
+        *((str(redirect["status"]), f"to {redirect['url']}") for redirect in seen.get("redirects") or ()),
+        ("answer", seen.get("status_line")),
+        *((header["name"], header["value"]) for header in seen.get("headers") or ()),
+        ("body", seen.get("body")),
+    ]
+    for name, value in facts:
+        if value:
+            yield from f"{name}: {value}".splitlines()
+
+
+@contextmanager
+def progress(total: int, *, shown: bool) -> Iterator[Callable[[], object]]:
+    """A bar on the terminal meanwhile; calling what it gives is one step."""
+    if not shown or not total:
+        yield lambda: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("Checking"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, transient=True) as bar:
+        task = bar.add_task("", total=total)
+        yield lambda: bar.advance(task)
+
+
+def print_table(findings: Sequence[Finding]) -> None:
+    from rich.console import Console
+
+    Console().print(table(findings))
+
+
+def table(findings: Sequence[Finding]) -> Table:
+    """For a terminal, the worst first."""
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = Table(header_style="bold")
+    for title in ("Status", "Monitor", "Type"):
+        grid.add_column(title, overflow="fold")
+    grid.add_column("Time", justify="right", no_wrap=True)
+    grid.add_column("Detail", overflow="fold")
+    worst = [
+        Standing.DOWN,
+        Standing.NOT_CHECKED,
+        Standing.SLOW,
+        Standing.UP,
+        Standing.WAITING,
+        Standing.PAUSED,
+    ]
+    for finding in sorted(findings, key=lambda each: worst.index(each.standing)):
+        took = "" if finding.latency_ms is None else f"{finding.latency_ms} ms"
+        grid.add_row(
+            Text(finding.standing.upper(), style=_STYLES.get(finding.standing, "dim")),
+            Text(f"{printable(finding.target.name)}\n{address(finding)}".strip()),
+            Text(finding.target.type),
+            Text(took),
+            Text(printable(finding.detail or "")),
+        )
+    return grid
+
+
+def as_json(findings: Sequence[Finding], *, code: Exit) -> str:
+    """One object: the exit code, the counts, and each monitor with what came of it."""
+    return json.dumps(
+        {
+            "exit_code": int(code),
+            "counts": counts(findings),
+            "monitors": [_as_dict(finding) for finding in findings],
+        },
+        ensure_ascii=False,
+        indent=2,
+    )
+
+
+def _as_dict(finding: Finding) -> dict[str, Any]:
+    target = finding.target
+    about = {
+        "id": target.id,
+        "name": target.name,
+        "type": target.type,
+        "url": address(finding),
+        "project_id": target.project_id,
+        "status": finding.standing.value,
+        "checked": not finding.known and finding.checked_at is not None,
+    }
+    found = asdict(finding)
+    rest = ("latency_ms", "http_status", "reason_code", "detail", "checked_at", "evidence")
+    return about | {name: found[name] for name in rest}

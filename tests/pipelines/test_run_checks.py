@@ -1,0 +1,126 @@
+"""`manage.py run_checks`, by the database and by the API: the same answers and exit codes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.conf import settings as django_settings
+from junitparser import JUnitXml
+from pytest_django.live_server_helper import LiveServer
+
+from accounts.models import User
+from checks.spec import Verdict
+from core.clock import utc_now
+from monitors.models import Monitor
+from projects.models import Project
+from tests.makers import make_monitor, make_user, state_of
+from tests.pipelines.conftest import Ran
+from tests.targets.server import Pause, TargetServer, answer
+
+pytestmark = pytest.mark.django_db(transaction=True)
+NOWHERE = "http://127.0.0.1:1"
+
+
+def fill(user: User, project: Project, targets: TargetServer) -> dict[str, Monitor]:
+    """One monitor of each standing, by what it will be told to be."""
+    site = targets.serve(
+        {"/up": [answer()], "/slow": [Pause(0.06), answer()], "/down": [answer(503, b"Sorry")]}
+    )
+    given: dict[str, dict[str, Any]] = {
+        "up": {"url": site.url("/up")},
+        "slow": {"url": site.url("/slow"), "slow_ms": 50},
+        "down": {"url": site.url("/down"), "method": "GET"},
+        "paused": {"url": site.url("/up")},
+        "waiting": {"type": "heartbeat"},
+        "trigger": {"type": "scheduler", "url": site.url("/up")},
+    }
+    made = {
+        name: make_monitor(
+            user,
+            name=name,
+            project_id=project.public_id,
+            first=None if name in ("waiting", "trigger") else Verdict.UP,
+            now=utc_now(),
+            **fields,
+        )
+        for name, fields in given.items()
+    }
+    Monitor.objects.filter(pk=made["paused"].pk).update(enabled=False)
+    return made
+
+
+@pytest.mark.usefixtures("worker")
+def test_all_standings_both_ways(
+    run_checks: Callable[..., Ran],
+    way: list[str],
+    user: User,
+    project: Project,
+    targets: TargetServer,
+    tmp_path: Path,
+) -> None:
+    made = fill(user, project, targets)
+    make_monitor(user, name="elsewhere", url="http://127.0.0.1:9/")
+    report = tmp_path / "report.xml"
+    ran = run_checks(*way, "--json", "--junit", str(report))
+    told = json.loads(ran.out)
+    assert ran.code == told["exit_code"] == 1, ran.err
+    assert {monitor["name"]: monitor["status"] for monitor in told["monitors"]} == {
+        "up": "up",
+        "slow": "slow",
+        "down": "down",
+        "paused": "paused",
+        "waiting": "waiting",
+        "trigger": "waiting",
+    }
+    down = next(monitor for monitor in told["monitors"] if monitor["name"] == "down")
+    assert (down["reason_code"], down["http_status"], down["evidence"]["body"]) == (
+        "http_failure",
+        503,
+        "Sorry",
+    )
+    suite = JUnitXml.fromfile(str(report))
+    assert (suite.tests, suite.failures, suite.errors, suite.skipped) == (6, 1, 0, 3)
+    assert state_of(made["down"]).failures == 1, "recorded, and counted towards the threshold"
+    assert state_of(made["trigger"]).claim == 1, "nothing was fired"
+
+    passing = run_checks(*way, "--name", "[us]*")
+    assert (passing.code, passing.out.splitlines()[-1]) == (0, "2 monitors: 1 up, 1 slow")
+    assert run_checks(*way, "--name", "slow", "--fail-on", "slow").code == 1
+    assert run_checks(*way, "--name", "slow", "--fail-on", "slow", "--slow-ms", "60000").code == 0
+    assert run_checks(*way, "--monitor", made["up"].public_id).code == 0
+    plain = run_checks(*way, "--name", "down")
+    assert plain.out.startswith("DOWN        down http://127.0.0.1:")
+    assert "\n  | answer: HTTP/1.1 503 Whatever\n" in plain.out
+
+
+def test_what_is_asked_of_an_account(run_checks: Callable[..., Ran], user: User, project: Project) -> None:
+    make_monitor(user, name="own", type="heartbeat")
+    make_monitor(user, name="shared", type="heartbeat", project_id=project.public_id)
+    make_monitor(make_user(), name="foreign", type="heartbeat")
+    ran = run_checks("--account", user.email.upper())
+    assert (ran.code, ran.out.splitlines()[-1]) == (0, "2 monitors: 2 waiting")
+    assert run_checks("--account", user.email, "--project", project.public_id).out.splitlines()[-1] == (
+        "1 monitor: 1 waiting"
+    )
+
+
+@pytest.mark.usefixtures("worker")
+def test_who_is_told_to_wait_waits(
+    run_checks: Callable[..., Ran],
+    live_server: LiveServer,
+    token: str,
+    user: User,
+    project: Project,
+    site: Any,
+    settings: Any,
+) -> None:
+    settings.THROTTLE_SCALE = 1
+    settings.THROTTLES = django_settings.THROTTLES | {"check-now": (1, 1)}
+    for _ in range(2):
+        make_monitor(user, first=Verdict.UP, now=utc_now(), url=site.url("/ok"), project_id=project.public_id)
+    ran = run_checks("--url", live_server.url)
+    assert (ran.code, ran.out.splitlines()[-1]) == (0, "2 monitors: 2 up")
