@@ -1,4 +1,4 @@
-"""A receiver of webhooks on loopback that keeps what it was sent."""
+"""A receiver of webhooks that keeps what it was sent."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ class Receiver:
     `calls` are in the order in which they came.
     """
 
-    def __init__(self, answer: Callable[[Call], int | None] = lambda _: 200) -> None:
+    def __init__(
+        self, answer: Callable[[Call], int | None] = lambda _: 200, *, address: str = "127.0.0.1"
+    ) -> None:
         self.calls: list[Call] = []
         calls = self.calls
 
@@ -53,8 +55,8 @@ class Receiver:
             def log_message(self, *args: Any) -> None:
                 """Quiet."""
 
-        self._server = _Server(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+        self._server = _Server((address, 0), Handler)
+        self.url = f"http://{address}:{self._server.server_address[1]}"
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._server.serve_forever, daemon=True).start()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -19,39 +18,57 @@ from typing import TYPE_CHECKING, Any
 import django
 
 from config import readiness
-from config.embedded import embedded_servers, load_or_create_secrets
 from tests.alerts.receiver import Receiver
 from tests.faults.killing import RECOVERY_SECONDS, Killer
 from tests.faults.pinging import Job, Jobs
-from tests.faults.script import DEADLINE_SEC, LEASE_SEC, TIMEOUT_MS, WITHIN_SEC, Script, write_script
+from tests.faults.script import (
+    DEADLINE_SEC,
+    LEASE_SEC,
+    STARTING_SEC,
+    TIMEOUT_MS,
+    WITHIN_SEC,
+    Script,
+    write_script,
+)
+from tests.faults.system import System
 from tests.faults.taking import Taker
-from tests.processes.tree import Tree
-from tests.processes.up import free_port
 
 if TYPE_CHECKING:
     from tests.faults.accounts import Account
     from tests.faults.tenant import Watched
 
 ROOT = Path(__file__).resolve().parents[2]
-# Any number of beats and workers may run at once, so more than one of them does.
-COUNTS = {"worker": 2, "beat": 2, "interactive": 2}
 FIRST_STATUS_SECONDS = 60
 # The lease of a sender that was killed, what a message gathers in, and a few retries after that.
 ALERTS_SECONDS = 300
 
 
-def run(*, seed: int, seconds: float, monitors: int) -> dict[str, Any]:
-    """The figures to print. What is wrong is explained on standard error."""
+def run(
+    serve: Callable[[ExitStack, Path], System],
+    *,
+    seed: int,
+    seconds: float,
+    monitors: int,
+    starting_sec: float = STARTING_SEC,
+) -> dict[str, Any]:
+    """The figures to print. What is wrong is explained on standard error.
+
+    `serve` prepares what is tried, in a folder that is removed in the end, and the settings in os.environ.
+    """
     with tempfile.TemporaryDirectory(prefix="pulsekeeper-faults-") as name, ExitStack() as stack:
         folder = Path(name)
-        _serve(stack, folder)
-        tree = Tree(os.environ, folder, counts=COUNTS)
-        victims: dict[str, list[str]] = {}
-        for member in tree.members.values():
-            victims.setdefault(member.kind, []).append(member.name)
-        script = write_script(seed, seconds=seconds, monitors=monitors, victims=victims)
-        target = stack.enter_context(_target(folder, script))
-        stage = Stage(script, folder, tree, target)
+        system = serve(stack, folder)
+        django.setup()
+        script = write_script(
+            seed,
+            seconds=seconds,
+            monitors=monitors,
+            victims=system.victims(),
+            renewals=system.renewals,
+            starting_sec=starting_sec,
+        )
+        target = stack.enter_context(_target(folder, script, system.address))
+        stage = Stage(script, system, target)
         account = stage.play(stack)
         for faults in account.faults.values():
             for line in faults[:20]:
@@ -59,31 +76,10 @@ def run(*, seed: int, seconds: float, monitors: int) -> dict[str, Any]:
         return {"monitors": monitors, "kills": stage.killer.kills, **account.counts(), **stage.figures}
 
 
-def _serve(stack: ExitStack, folder: Path) -> None:
-    """Private servers that keep what they have promised to keep, and settings for us and the tree."""
-    found = stack.enter_context(
-        embedded_servers(folder, postgres_settings={"fsync": "on", "synchronous_commit": "on"})
-    )
-    os.environ.update(
-        load_or_create_secrets(folder),
-        DATA_DIR=str(folder),
-        DATABASE_URL=found.database_url,
-        REDIS_URL=found.redis_url,
-        ALLOWED_PRIVATE_NETWORKS="127.0.0.0/8",
-        THROTTLE_SCALE="0",
-        FLAPPING_CHANGES="100",  # of flapping monitors nothing would be said
-        FLAPPING_MINUTES="2",
-        PORT=str(free_port()),
-        DJANGO_SETTINGS_MODULE="config.settings",
-    )
-    subprocess.run([sys.executable, "manage.py", "migrate", "--verbosity", "0"], cwd=ROOT, check=True)
-    django.setup()
-
-
 @dataclass
 class TargetProcess:
     process: subprocess.Popen[str]
-    port: int
+    url: str
     log: Path
 
     def begin(self, start: float) -> None:
@@ -98,11 +94,11 @@ class TargetProcess:
 
 
 @contextmanager
-def _target(folder: Path, script: Script) -> Iterator[TargetProcess]:
+def _target(folder: Path, script: Script, address: str) -> Iterator[TargetProcess]:
     written, log = folder / "script.json", folder / "requests.log"
     written.write_text(json.dumps(script.as_json()))
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.faults.target", str(written), str(log)],
+        [sys.executable, "-m", "tests.faults.target", str(written), str(log), address],
         cwd=ROOT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -110,7 +106,8 @@ def _target(folder: Path, script: Script) -> Iterator[TargetProcess]:
     )
     try:
         assert process.stdout is not None
-        yield TargetProcess(process, int(process.stdout.readline()), log)
+        port = int(process.stdout.readline())
+        yield TargetProcess(process, f"http://{address}:{port}", log)
     finally:
         process.terminate()
         process.communicate()
@@ -119,11 +116,11 @@ def _target(folder: Path, script: Script) -> Iterator[TargetProcess]:
 class Stage:
     """Where the script is played."""
 
-    def __init__(self, script: Script, folder: Path, tree: Tree, target: TargetProcess) -> None:
+    def __init__(self, script: Script, system: System, target: TargetProcess) -> None:
         self._script = script
-        self._tree = tree
+        self._system = system
         self._target = target
-        self.killer = Killer(tree, folder)
+        self.killer = Killer(system)
         self.figures: dict[str, Any] = {}
 
     def play(self, stack: ExitStack) -> Account:
@@ -135,19 +132,18 @@ class Stage:
         assert LEASE_MARGIN.total_seconds() + TIMEOUT_MS / 1000 == LEASE_SEC, (
             "the script's idea of a lease is old"
         )
-        fleet = make_monitors(self._script.parts, port=self._target.port)
+        fleet = make_monitors(self._script.parts, target=self._target.url)
         taker = Taker(self._script.seed)
-        make_channels(fleet, receiver=stack.enter_context(Receiver(taker)).url)
-        port = int(os.environ["PORT"])
+        make_channels(fleet, receiver=stack.enter_context(Receiver(taker, address=self._system.address)).url)
         jobs = Jobs(
             [
-                Job(watched.part, f"/v1/heartbeats/{watched.public_id}/ping", port)
+                Job(watched.part, f"/v1/heartbeats/{watched.public_id}/ping", self._system.webs)
                 for watched in fleet
                 if watched.part.kind == "heartbeat"
             ]
         )
         stack.callback(jobs.stop)
-        stack.enter_context(self._tree)
+        stack.enter_context(self._system.tree)
         jobs.go()
         self._until("every monitor has its first status", FIRST_STATUS_SECONDS, lambda: not _without_status())
 
@@ -163,7 +159,7 @@ class Stage:
         end = time.time() - start
         account = Account(start, end, recoveries, self.killer.events)
         jobs.stop()
-        self._tree.stop()
+        self._system.tree.stop()
         account.take(fleet, {job.part.number: job.attempts for job in jobs.jobs}, self._target.requests())
         alerts = account_for_alerts(account, fleet, taker.tries)
         self.figures |= {"alerts": alerts, "seed": self._script.seed, "seconds": round(end, 1)}
@@ -175,7 +171,7 @@ class Stage:
         for bout in self._script.bouts:
             self.killer.play(bout, start=start)
             since = datetime.now(UTC)
-            self._until("everything answers again", RECOVERY_SECONDS, partial(_answers, since))
+            self._until("everything answers again", RECOVERY_SECONDS, partial(self._answers, since))
             recovered = time.time() - start
             self.killer.note(f"recovered {recovered - bout.end:.1f} s after the last blow was made good")
             recoveries.append(recovered)
@@ -201,6 +197,11 @@ class Stage:
         sent = self.killer.tend(ALERTS_SECONDS, enough=lambda: not unfinished())
         self.killer.note("all is said" if sent else f"in {ALERTS_SECONDS} s not all was said: {unfinished()}")
 
+    def _answers(self, since: datetime) -> bool:
+        """The web processes, and the scheduler through broker, dispatcher and database."""
+        webs = all(readiness.web_answers(f"http://{web}") for web in self._system.webs)
+        return webs and readiness.beat_answers(since)
+
     def _until(self, what: str, seconds: float, enough: Callable[[], bool]) -> None:
         if not self.killer.tend(seconds, enough=enough):
             raise SystemExit(f"not within {seconds:g} s: {what}")
@@ -210,12 +211,6 @@ def _without_status() -> int:
     from monitors.models import MonitorState
 
     return MonitorState.objects.filter(status=None).count()
-
-
-def _answers(since: datetime) -> bool:
-    """The web process, and the scheduler through broker, dispatcher and database."""
-    home = f"http://127.0.0.1:{os.environ['PORT']}"
-    return readiness.web_answers(home) and readiness.beat_answers(since)
 
 
 def _unsettled(fleet: list[Watched], start: float, recovered: float) -> list[Watched]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import heapq
 import sys
 import time
@@ -10,11 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
-
-from config.embedded.session import server_pids
 from tests.faults.script import SERVERS, Blow, Bout
-from tests.processes.tree import Tree
+from tests.faults.system import System
 
 RECOVERY_SECONDS = 60  # the longest that processes may take to answer again
 
@@ -28,9 +24,9 @@ class Event:
 
 
 class Killer:
-    def __init__(self, tree: Tree, data_dir: Path) -> None:
-        self._tree = tree
-        self._data_dir = data_dir
+    def __init__(self, system: System) -> None:
+        self._system = system
+        self._tree = system.tree
         self._to_start: list[tuple[float, str]] = []
         self.events: list[Event] = []
         self.kills = 0
@@ -63,8 +59,7 @@ class Killer:
             now = time.time()
             while self._to_start and self._to_start[0][0] <= now:
                 _, name = heapq.heappop(self._to_start)
-                self._tree.start_one(name)
-                self.note(f"started {name}")
+                self._start(name, now)
             for name in self._tree.ended():
                 self.note(f"{name} ended by itself: {_last_line(self._tree.log(name))}")
                 heapq.heappush(self._to_start, (now + 0.5, name))
@@ -72,33 +67,73 @@ class Killer:
                 return
             time.sleep(min(0.1, until - now))
 
+    def _start(self, name: str, now: float) -> None:
+        hosts = self._system.hosts
+        if name in hosts:
+            hosts[name].rise()
+            self.note(f"{name} is back")
+            waiting = {waiting for _, waiting in self._to_start}
+            for member in self._on(name):
+                if member not in waiting:
+                    self._tree.start_one(member)
+            return
+        host = self._system.host_of(name)
+        if host is not None and not hosts[host].up:
+            heapq.heappush(self._to_start, (now + 0.5, name))
+            return
+        self._tree.start_one(name)
+        self.note(f"started {name}")
+
+    def _on(self, host: str) -> list[str]:
+        return [name for name in self._tree.members if self._system.host_of(name) == host]
+
     def _strike(self, blow: Blow) -> None:
         if blow.victim in SERVERS:
-            self._kill_server(blow.victim)
+            if self._system.kill_server(blow.victim):
+                self.kills += 1
+                self.note(f"killed {blow.victim}")
+            return
+        if blow.victim in self._system.hosts:
+            self._kill_host(blow)
+            return
+        if blow.way == "renew":
+            self._renew(blow.victim)
             return
         if self._tree.members[blow.victim].process is None:
             return  # down already, by an earlier blow
         if blow.way == "terminate":
-            in_time = self._tree.terminate(blow.victim)
-            self.note(f"terminated {blow.victim}{'' if in_time else ', which did not end and was killed'}")
+            self._terminate(blow.victim)
         else:
             self._tree.kill(blow.victim)
             self.kills += 1
             self.note(f"killed {blow.victim}")
         heapq.heappush(self._to_start, (time.time() + blow.back_after, blow.victim))
 
-    def _kill_server(self, name: str) -> None:
-        """With all its children; their keeper starts it again, on the same folder and address."""
-        pid = (server_pids(self._data_dir) or {}).get(name)
-        if not isinstance(pid, int):
-            raise SystemExit("the keeper of the servers has ended")
-        with contextlib.suppress(psutil.NoSuchProcess):  # killed a moment ago, and not started yet
-            server = psutil.Process(pid)
-            for process in [server, *server.children(recursive=True)]:
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    process.kill()
-            self.kills += 1
-            self.note(f"killed {name}")
+    def _terminate(self, name: str) -> None:
+        in_time = self._tree.terminate(name)
+        self.note(f"terminated {name}{'' if in_time else ', which did not end and was killed'}")
+
+    def _renew(self, name: str) -> None:
+        """Killed a moment ago it is started in its time, as the next version."""
+        if self._tree.members[name].process is not None:
+            self._terminate(name)
+            heapq.heappush(self._to_start, (time.time(), name))
+        self._system.renew(name)
+        self.note(f"{name} is of the next version from now on")
+
+    def _kill_host(self, blow: Blow) -> None:
+        """As by a cut of power: nobody is told that its connections are gone."""
+        host = self._system.hosts[blow.victim]
+        if not host.up:
+            return
+        host.cut_off()
+        for name in self._on(blow.victim):
+            if self._tree.members[name].process is not None:
+                self._tree.kill(name)
+        host.fall()
+        self.kills += 1
+        self.note(f"killed {blow.victim} with all that ran on it")
+        heapq.heappush(self._to_start, (time.time() + blow.back_after, blow.victim))
 
 
 def _last_line(log: Path) -> str:

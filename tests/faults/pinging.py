@@ -25,11 +25,11 @@ class Attempt:
 
 @dataclass
 class Job:
-    """Pings while its part of the script is up."""
+    """Pings while its part of the script is up. `webs` are asked in turn, as a name with several addresses is."""
 
     part: Part
     path: str
-    port: int
+    webs: tuple[str, ...]  # host:port
     start: float | None = None
     attempts: list[Attempt] = field(default_factory=list)
 
@@ -45,7 +45,8 @@ class Job:
 
     def _ping(self) -> bool:
         sent = time.time()
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=TIMEOUT_SEC)
+        web = self.webs[(self.part.number + len(self.attempts)) % len(self.webs)]
+        connection = http.client.HTTPConnection(web, timeout=TIMEOUT_SEC)
         try:
             connection.request("POST", self.path)
             ok = connection.getresponse().status == 200

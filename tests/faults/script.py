@@ -8,7 +8,8 @@ of a target is held until a whole calm lies within it, so whoever watches must h
 from __future__ import annotations
 
 import random
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 INTERVAL_SEC = 2
@@ -20,8 +21,7 @@ DEADLINE_SEC = HEARTBEAT_SEC + GRACE_SEC
 LEASE_SEC = 30 + TIMEOUT_MS / 1000
 SLACK_SEC = 4.0  # a tick, a probe, and a busy machine
 WITHIN_SEC = INTERVAL_SEC + LEASE_SEC + SLACK_SEC  # after a recovery every monitor is checked by then
-STARTING_SEC = 14.0  # what processes have to start in, after the last kill of a bout
-CALM_SEC = STARTING_SEC + WITHIN_SEC
+STARTING_SEC = 14.0  # what the processes of one machine have to start in, after the last kill of a bout
 BOUT_SEC = 20.0
 STOP_SEC = 36.0  # a stop of ours by decision 36 is longer than 30 s
 
@@ -59,9 +59,9 @@ class Part:
 
 @dataclass(frozen=True)
 class Blow:
-    """`victim` is a process type, or a server; `back_after` seconds later it is started again.
+    """`victim` is a process, a server or a host; `back_after` seconds later it is started again.
 
-    `way`: kill outright, or terminate, as a deploy does.
+    `way`: kill outright, terminate, as a restart does, or renew: terminate, and start its next version.
     """
 
     at: float
@@ -93,14 +93,38 @@ def part_from_json(given: dict[str, Any]) -> Part:
     return Part(**given | {"flips": tuple(Flip(**flip) for flip in given["flips"])})
 
 
-def write_script(seed: int, *, seconds: float, monitors: int, victims: dict[str, list[str]]) -> Script:
-    """`victims` are the names of the running processes by type. A run shorter than a bout is one bout."""
+def write_script(
+    seed: int,
+    *,
+    seconds: float,
+    monitors: int,
+    victims: dict[str, list[str]],
+    renewals: Sequence[Sequence[str]] = (),
+    starting_sec: float = STARTING_SEC,
+) -> Script:
+    """`victims` are the names of what may be killed, by kind. A run shorter than a bout is one bout.
+
+    `renewals` are the names of those that are renewed in the first bout, in the second, and so on: there are at least
+    as many bouts.
+    """
     dice = random.Random(seed)
-    bouts = _bouts(dice, seconds, victims)
+    bouts = _bouts(dice, seconds, victims, starting_sec + WITHIN_SEC)
+    if len(bouts) < len(renewals):
+        raise ValueError(f"{seconds:g} s are {len(bouts)} bouts, and {len(renewals)} are needed")
+    bouts = (*map(_with_renewals, bouts, renewals), *bouts[len(renewals) :])
     return Script(seed, seconds, tuple(_part(dice, number, bouts) for number in range(monitors)), bouts)
 
 
-def _bouts(dice: random.Random, seconds: float, victims: dict[str, list[str]]) -> tuple[Bout, ...]:
+def _with_renewals(bout: Bout, names: Sequence[str]) -> Bout:
+    """One by one, evenly over the bout."""
+    step = (bout.end - bout.start) / max(len(names), 1)
+    blows = [Blow(bout.start + index * step, name, "renew") for index, name in enumerate(names)]
+    return replace(bout, blows=(*bout.blows, *blows))
+
+
+def _bouts(
+    dice: random.Random, seconds: float, victims: dict[str, list[str]], calm_sec: float
+) -> tuple[Bout, ...]:
     bouts: list[Bout] = []
     servers: list[float] = []  # when one was killed
     start = 1.0
@@ -112,8 +136,8 @@ def _bouts(dice: random.Random, seconds: float, victims: dict[str, list[str]]) -
             # Once in a while the scheduler is away for longer than decision 36 lets pass.
             blows += [Blow(end, beat, back_after=STOP_SEC) for beat in victims["beat"]]
             end += STOP_SEC
-        bouts.append(Bout(start, end, end + CALM_SEC, tuple(blows)))
-        start = end + CALM_SEC
+        bouts.append(Bout(start, end, end + calm_sec, tuple(blows)))
+        start = end + calm_sec
     return tuple(bouts)
 
 
@@ -135,7 +159,8 @@ def _blows(
                 blows.append(Blow(at, kind))
         else:
             way = "terminate" if kind == "worker" and dice.random() < 0.3 else "kill"
-            blows.append(Blow(at, dice.choice(victims[kind]), way, back_after=dice.uniform(0.1, 1.5)))
+            away = dice.uniform(2.0, 5.0) if kind == "host" else dice.uniform(0.1, 1.5)
+            blows.append(Blow(at, dice.choice(victims[kind]), way, back_after=away))
         at += dice.uniform(0.8, 2.5)
     return blows
 

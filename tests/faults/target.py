@@ -1,10 +1,10 @@
 """The targets of a faults run: one server, whose paths are up or down as the script says.
 
-    python -m tests.faults.target SCRIPT LOG
+    python -m tests.faults.target SCRIPT LOG ADDRESS
 
-It prints its port, and takes the time of the run's start, in seconds of the epoch, as a line on standard input;
-until then everything is in its first state. LOG gets a line for each request: when it came, the monitor's number,
-its run id or `-`, and whether it was up.
+It listens on a free port of ADDRESS and prints it, and takes the time of the run's start, in seconds of the epoch, as a
+line on standard input; until then everything is in its first state. LOG gets a line for each request: when it came, the
+monitor's number, its run id or `-`, and whether it was up.
 """
 
 from __future__ import annotations
@@ -63,10 +63,10 @@ class Target:
             await writer.drain()
 
 
-async def serve(parts: dict[int, Part], log: TextIO) -> None:
+async def serve(parts: dict[int, Part], log: TextIO, address: str) -> None:
     target = Target(parts, log)
     asyncio.get_running_loop().add_reader(sys.stdin, target.begin)
-    server = await asyncio.start_server(target.answer, "127.0.0.1", 0, backlog=4096)
+    server = await asyncio.start_server(target.answer, address, 0, backlog=4096)
     print(server.sockets[0].getsockname()[1], flush=True)  # noqa: T201
     await server.serve_forever()
 
@@ -74,7 +74,7 @@ async def serve(parts: dict[int, Part], log: TextIO) -> None:
 def main() -> None:
     parts = [part_from_json(given) for given in json.loads(Path(sys.argv[1]).read_text())["parts"]]
     with Path(sys.argv[2]).open("a") as log:
-        asyncio.run(serve({part.number: part for part in parts}, log))
+        asyncio.run(serve({part.number: part for part in parts}, log, sys.argv[3]))
 
 
 if __name__ == "__main__":

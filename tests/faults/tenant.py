@@ -35,17 +35,17 @@ class Watched:
         return f"{self.part.kind} {self.part.number} (monitor {self.monitor_id})"
 
 
-def make_monitors(parts: Sequence[Part], *, port: int) -> list[Watched]:
-    """Due spread over an interval."""
+def make_monitors(parts: Sequence[Part], *, target: str) -> list[Watched]:
+    """Due spread over an interval. `target` is the address of all targets, `http://host:port`."""
     Plan.objects.create(name="faults", min_interval_sec=1, monitor_limit=len(parts))
     account = create_account(email="faults@example.com", password="a fine long password", plan="faults")
-    return [_make(Caller(account), part, port=port) for part in parts]
+    return [_make(Caller(account), part, target=target) for part in parts]
 
 
-def _make(caller: Caller, part: Part, *, port: int) -> Watched:
+def _make(caller: Caller, part: Part, *, target: str) -> Watched:
     now = utc_now()
     heartbeat = part.kind == "heartbeat"
-    place = {} if heartbeat else {"url": f"http://127.0.0.1:{port}/{part.number}"}
+    place = {} if heartbeat else {"url": f"{target}/{part.number}"}
     monitor = create_monitor(
         caller,
         {

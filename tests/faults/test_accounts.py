@@ -73,7 +73,7 @@ def check_all(watched: Watched) -> None:
 
 @pytest.fixture
 def run(db: None) -> Run:
-    heartbeat, scheduler, http = make_monitors(PARTS, port=9)
+    heartbeat, scheduler, http = make_monitors(PARTS, target="http://127.0.0.1:9")
     check_all(scheduler)
     check_all(http)
     attempts = [Attempt(START + at, START + at + 0.01, ok=True) for at in (1.0, 4.0, 7.0)]

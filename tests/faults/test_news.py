@@ -56,7 +56,7 @@ def deliver(seconds: float) -> list[Try]:
 
 @pytest.fixture
 def run(db: None) -> Run:
-    fleet = make_monitors(PARTS, port=9)
+    fleet = make_monitors(PARTS, target="http://127.0.0.1:9")
     make_channels(fleet, receiver="http://127.0.0.1:9")
     drive, tries = Drive(), []
     first, second = Monitor.objects.order_by("pk")

@@ -13,7 +13,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -27,15 +28,43 @@ _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None)
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where processes run: whose code, by whose interpreter, behind which command, and with which variables.
+
+    `before` runs the command that follows it: `ip netns exec …`, `setpriv …`. It must not fork.
+    """
+
+    root: Path = ROOT
+    programs: Path = Path(sys.executable).parent
+    before: tuple[str, ...] = ()
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+
 @dataclass
 class Member:
-    """One process of the tree; `process` is None before its start and between a death and the next start."""
+    """One process of the tree; `process` is None before its start and between a death and the next start.
 
-    name: str
+    `number` counts those of its kind, over all places.
+    """
+
     kind: str
-    command: str
+    number: int
+    place: Place
     process: subprocess.Popen[bytes] | None = None
     started_at: float = field(default=0.0)
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind}-{self.number}"
+
+    @property
+    def command(self) -> str:
+        """The line of the Procfile that lies where it runs."""
+        line = parse_procfile((self.place.root / "Procfile").read_text()).processes[self.kind]
+        # Two workers of one node name would answer for each other.
+        line = re.sub(r"--hostname (\w+)@", rf"--hostname \1-{self.number}@", line)
+        return line.replace("/beat-schedule", f"/{self.name}-schedule")
 
     @property
     def pid(self) -> int | None:
@@ -45,19 +74,25 @@ class Member:
 class Tree:
     """Call it from one thread, which outlives the tree: the kernel ends the children with that thread."""
 
-    def __init__(self, environment: Mapping[str, str], logs: Path, *, counts: Mapping[str, int]) -> None:
-        """`counts` says how many there are of a process type; one of those that it does not name."""
-        path = f"{Path(sys.executable).parent}{os.pathsep}{environment.get('PATH', os.defpath)}"
-        self._environment = {**environment, "PATH": path, "PYTHONUNBUFFERED": "1"}
+    def __init__(
+        self,
+        environment: Mapping[str, str],
+        logs: Path,
+        *,
+        counts: Mapping[str, int],
+        places: Sequence[Place] = (Place(),),
+    ) -> None:
+        """`counts` says how many there are of a process type in each place; one of those that it does not name."""
+        self._environment = environment
         self._logs = logs
         self.members: dict[str, Member] = {}
-        for kind, command in parse_procfile((ROOT / "Procfile").read_text()).processes.items():
-            for number in range(counts.get(kind, 1)):
-                name = f"{kind}-{number + 1}"
-                # Two workers of one node name would answer for each other.
-                own = re.sub(r"--hostname (\w+)@", rf"--hostname \1-{number + 1}@", command)
-                own = own.replace("/beat-schedule", f"/{name}-schedule")
-                self.members[name] = Member(name, kind, own)
+        numbers: Counter[str] = Counter()
+        for place in places:
+            for kind in parse_procfile((place.root / "Procfile").read_text()).processes:
+                for _ in range(counts.get(kind, 1)):
+                    numbers[kind] += 1
+                    member = Member(kind, numbers[kind], place)
+                    self.members[member.name] = member
 
     def __enter__(self) -> Self:
         self.start()
@@ -77,11 +112,13 @@ class Tree:
     def start_one(self, name: str) -> None:
         member = self.members[name]
         assert member.process is None
+        place = member.place
+        path = f"{place.programs}{os.pathsep}{self._environment.get('PATH', os.defpath)}"
         with self.log(name).open("ab") as log:
             member.process = subprocess.Popen(
-                ["/bin/sh", "-c", member.command],
-                cwd=ROOT,
-                env=self._environment,
+                [*place.before, "/bin/sh", "-c", member.command],
+                cwd=place.root,
+                env={**self._environment, **place.variables, "PATH": path, "PYTHONUNBUFFERED": "1"},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
