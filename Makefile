@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 COMPILE := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-header --no-annotate --quiet
 
-.PHONY: help up test screenshots faults bench lock vendor clean
+.PHONY: help up test screenshots faults rehearsal upgrade bench lock vendor clean
 .DEFAULT_GOAL := help
 
 help:
@@ -14,6 +14,8 @@ help:
 	@echo 'make test   all checks and tests'
 	@echo 'make screenshots  every page, wide and narrow, in light and dark colours (PAGE: part of a name)'
 	@echo 'make faults kill parts of a running Pulsekeeper and account for every monitor and alert (SECONDS_TO_RUN, MONITORS, SEED)'
+	@echo 'make rehearsal  the same on two hosts, with PostgreSQL and Redis of Debian (as root)'
+	@echo 'make upgrade  the same while another version is replaced by this one, process by process (FROM: its commit)'
 	@echo 'make bench  what this machine carries (MONITORS, HEARTBEATS, WORKERS, SECONDS_TO_RUN)'
 	@echo 'make lock   pin the dependencies of pyproject.toml anew (UPGRADE=1: to their newest versions)'
 	@echo 'make vendor copy the chart library and the icons that frontend/package-lock.json pins into static/vendor (needs npm)'
@@ -31,6 +33,12 @@ screenshots: $(VENV)/.test
 
 faults: $(VENV)/.test
 	@exec $(BIN)/python -m tests.faults
+
+rehearsal: $(VENV)/.test
+	@exec $(BIN)/python -m tests.faults.rehearsal
+
+upgrade: $(VENV)/.test
+	@exec $(BIN)/python -m tests.faults.upgrade
 
 bench: $(VENV)/.test
 	@exec $(BIN)/python benchmarks/pipeline.py
@@ -67,4 +75,4 @@ vendor:
 	$(PYTHON) frontend/vendor.py
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .virtualenvs .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

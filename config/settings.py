@@ -36,6 +36,7 @@ else:
     # Ours looks at each before it is handed out: one that died with its server would cost a batch its claims.
     DATABASES["default"]["ENGINE"] = "core.postgresql"
     DATABASES["default"]["OPTIONS"] = {
+        **DATABASES["default"].get("OPTIONS", {}),  # of the address: sslmode and its like
         "pool": {"min_size": 1, "max_size": 16, "timeout": 10},
         "prepare_threshold": 5,  # any number: it allows what `core.prepared` asks for, and Django prepares nothing
     }

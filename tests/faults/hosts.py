@@ -1,0 +1,233 @@
+"""Two hosts on one machine: network namespaces on a bridge, and servers of Debian's packages beside them.
+
+All of it lies in namespaces of this process (`isolated`), so nothing of it outlives the process, however that ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import grp
+import os
+import pwd
+import secrets
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+import trustme
+
+from tests.faults.system import kill_with_children
+
+NETWORK = "10.77.0"
+SERVER_ADDRESS = f"{NETWORK}.1"
+BRIDGE = "hosts"
+INSIDE = "PULSEKEEPER_REHEARSAL_INSIDE"
+START_SECONDS = 30
+
+
+def isolated(module: str) -> None:
+    """Return inside namespaces for network, mounts, names and processes; `module` is run again for that.
+
+    Raises SystemExit where this machine does not allow it.
+    """
+    if os.environ.get(INSIDE):
+        _run("mount", "-t", "tmpfs", "none", "/run")
+        _run("ip", "link", "set", "lo", "up")
+        _run("ip", "link", "add", BRIDGE, "type", "bridge")
+        _run("ip", "address", "add", f"{SERVER_ADDRESS}/24", "dev", BRIDGE)
+        _run("ip", "link", "set", BRIDGE, "up")
+        return
+    missing = [name for name in ("ip", "unshare", "setpriv") if shutil.which(name) is None]
+    if os.geteuid() != 0 or missing:
+        needs = f"{', '.join(missing)} (Debian: iproute2, util-linux)" if missing else "root"
+        raise SystemExit(f"error: network namespaces need {needs}")
+    unshare = ["unshare", "--net", "--mount", "--uts", "--pid", "--fork", "--mount-proc", "--kill-child"]
+    os.environ[INSIDE] = "1"
+    os.execvp(unshare[0], [*unshare, sys.executable, "-m", module])
+
+
+@dataclass
+class NamespaceHost:
+    """One with a name, a cable and an address of its own. `number` is the last byte of the address."""
+
+    name: str
+    number: int
+    up: bool = False
+
+    @property
+    def address(self) -> str:
+        return f"{NETWORK}.{self.number}"
+
+    def command(self, user: str) -> tuple[str, ...]:
+        """What goes before a command that runs here, as `user`."""
+        rename = 'hostname "$0" && exec "$@"'
+        return (
+            "ip", "netns", "exec", self.name, "unshare", "--uts", "/bin/sh", "-c", rename, self.name, *as_user(user)
+        )  # fmt: skip
+
+    def rise(self) -> None:
+        _run("ip", "netns", "add", self.name)
+        # The same hardware as before: neighbours know it still.
+        hardware = f"02:00:00:00:00:{self.number:02x}"
+        peer = ("peer", "name", "eth0", "address", hardware, "netns", self.name)
+        _run("ip", "link", "add", self._cable, "type", "veth", *peer)
+        _run("ip", "link", "set", self._cable, "master", BRIDGE, "up")
+        for link in ("lo", "eth0"):
+            _run("ip", "-n", self.name, "link", "set", link, "up")
+        _run("ip", "-n", self.name, "address", "add", f"{self.address}/24", "dev", "eth0")
+        self.up = True
+
+    def cut_off(self) -> None:
+        _run("ip", "link", "delete", self._cable)
+        self.up = False
+
+    def fall(self) -> None:
+        _run("ip", "netns", "delete", self.name)
+
+    @property
+    def _cable(self) -> str:
+        return f"to-{self.name}"
+
+
+def as_user(user: str) -> tuple[str, ...]:
+    return ("setpriv", f"--reuid={user}", f"--regid={_group(user)}", "--clear-groups", "--")
+
+
+@dataclass
+class Server:
+    """A server of Debian's under our hand."""
+
+    name: str
+    user: str
+    command: tuple[str, ...]
+    log: Path
+    process: subprocess.Popen[bytes] | None = field(default=None)
+
+    def start(self) -> None:
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [*as_user(self.user), *self.command],
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def kill(self) -> bool:
+        """All of it is dead when this returns: PostgreSQL does not start while a child of the last one lives."""
+        assert self.process is not None
+        children = []
+        with contextlib.suppress(psutil.NoSuchProcess):
+            children = psutil.Process(self.process.pid).children(recursive=True)
+        killed = kill_with_children(self.process.pid)
+        self.process.wait()
+        psutil.wait_procs(children, timeout=START_SECONDS)
+        return killed
+
+    def stop(self) -> None:
+        assert self.process is not None
+        self.process.terminate()
+        try:
+            self.process.wait(START_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+
+def postgres(folder: Path) -> tuple[Server, str]:
+    """One that speaks TLS only, with a password; and the address of its database. It is not started."""
+    programs = max(
+        Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name), default=None
+    )
+    if programs is None:
+        raise SystemExit("error: no PostgreSQL of Debian's is here: apt-get install postgresql")
+    home = _home(folder / "postgres", "postgres")
+    data = home / "data"
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(folder / "ca.pem"))
+    (folder / "ca.pem").chmod(0o644)
+    issued = authority.issue_cert(SERVER_ADDRESS)
+    key, certificate = home / "key.pem", home / "certificate.pem"
+    issued.private_key_pem.write_to_path(str(key))
+    for part in issued.cert_chain_pems:
+        part.write_to_path(str(certificate), append=True)
+    for path in (key, certificate):
+        path.chmod(0o600)
+        shutil.chown(path, "postgres", _group("postgres"))
+    _run(*as_user("postgres"), str(programs / "initdb"), "--pgdata", str(data), "--encoding=UTF8", "--locale=C.UTF-8",
+         "--auth-local=peer", "--auth-host=scram-sha-256")  # fmt: skip
+    (data / "pg_hba.conf").write_text(
+        f"local all postgres peer\nhostssl pulsekeeper pulsekeeper {NETWORK}.0/24 scram-sha-256\n"
+    )
+    (data / "postgresql.auto.conf").write_text(
+        f"listen_addresses = '{SERVER_ADDRESS}'\nunix_socket_directories = '{home}'\nmax_connections = 300\n"
+        f"ssl = on\nssl_cert_file = '{certificate}'\nssl_key_file = '{key}'\n"
+    )
+    server = Server(
+        "postgres", "postgres", (str(programs / "postgres"), "-D", str(data)), folder / "postgres.log"
+    )
+    server.start()
+    psql = (
+        *as_user("postgres"),
+        str(programs / "psql"),
+        "--host",
+        str(home),
+        "--quiet",
+        "--set=ON_ERROR_STOP=1",
+    )
+    _until("PostgreSQL answers", lambda: _works(*psql, "--command=SELECT 1"))
+    password = secrets.token_urlsafe(24)
+    _run(*psql, f"--command=CREATE ROLE pulsekeeper LOGIN PASSWORD '{password}'")
+    _run(*psql, "--command=CREATE DATABASE pulsekeeper OWNER pulsekeeper")
+    tls = f"sslmode=verify-full&sslrootcert={folder / 'ca.pem'}"
+    return server, f"postgresql://pulsekeeper:{password}@{SERVER_ADDRESS}/pulsekeeper?{tls}"
+
+
+def redis(folder: Path) -> tuple[Server, str]:
+    """One with a password, that keeps nothing on disk; and its address."""
+    program = shutil.which("redis-server")
+    if program is None:
+        raise SystemExit("error: no Redis of Debian's is here: apt-get install redis-server")
+    home = _home(folder / "redis", "redis")
+    password = secrets.token_urlsafe(24)
+    settings = home / "redis.conf"
+    settings.write_text(
+        f'bind {SERVER_ADDRESS}\nrequirepass {password}\ndir {home}\nsave ""\nappendonly no\ndaemonize no\n'
+    )
+    shutil.chown(settings, "redis", _group("redis"))
+    server = Server("valkey", "redis", (program, str(settings)), folder / "redis.log")
+    server.start()
+    return server, f"redis://:{password}@{SERVER_ADDRESS}:6379/0"
+
+
+def _home(path: Path, user: str) -> Path:
+    path.mkdir(mode=0o700)
+    shutil.chown(path, user, _group(user))
+    return path
+
+
+def _group(user: str) -> str:
+    return grp.getgrgid(pwd.getpwnam(user).pw_gid).gr_name
+
+
+def _until(what: str, holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while not holds():
+        if time.monotonic() > deadline:
+            raise SystemExit(f"not within {START_SECONDS} s: {what}")
+        time.sleep(0.1)
+
+
+def _works(*command: str) -> bool:
+    return subprocess.run(command, capture_output=True, cwd="/", check=False).returncode == 0
+
+
+def _run(*command: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, cwd="/", check=False)
+    if done.returncode:
+        raise SystemExit(f"error: {' '.join(command[:4])} …: {done.stderr.strip() or done.stdout.strip()}")
