@@ -9,7 +9,10 @@ import os
 
 from celery import Celery
 
+from config import task_logs
+
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 
 app = Celery("pulsekeeper", fixups=[])
 app.config_from_object("config.celeryconfig")
+task_logs.connect()

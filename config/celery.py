@@ -6,6 +6,8 @@ import os
 
 from celery import Celery
 
+from config import task_logs
+
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 
 app = Celery("pulsekeeper")
@@ -15,3 +17,4 @@ app.autodiscover_tasks(
     ["audit", "checks", "monitors", "projects", "connectors", "alerts", "statuspages", "entrance"]
 )
 app.autodiscover_tasks(["monitors"], related_name="expiry_tasks")
+task_logs.connect()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from urllib.parse import unquote, urlsplit
 
 from pydantic import Field, field_validator
@@ -223,7 +223,14 @@ class Env(BaseSettings):
     trusted_proxies: Annotated[tuple[IPv4Network | IPv6Network, ...], NoDecode] = Field(
         default=(),
         description="Comma-separated CIDRs of reverse proxies whose `X-Forwarded-For` tells a client's address to "
-        "the throttles. Without it the address is that of the connection.",
+        "the throttles. Without it the address is that of the connection. Their `X-Forwarded-Proto` and "
+        "`X-Request-ID` count, too.",
+    )
+    hsts_seconds: int = Field(
+        default=2_592_000,
+        ge=0,
+        description="How long browsers are to insist on https, told where `BASE_URL` is reached by it "
+        "(`Strict-Transport-Security`); 0 for not at all.",
     )
     metrics_allowed: Annotated[tuple[IPv4Network | IPv6Network, ...], NoDecode] = Field(
         default=(ip_network("127.0.0.0/8"), ip_network("::1/128")),
@@ -268,7 +275,15 @@ class Env(BaseSettings):
         description="See `FLAPPING_CHANGES`. It has settled when it kept its status for half of this, and for three of "
         "its checks.",
     )
-    log_level: str = Field(default="INFO", description="Level of Pulsekeeper's own log lines.")
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"] = Field(
+        default="INFO",
+        description="Level of Pulsekeeper's own log lines. At `DEBUG` every check has one.",
+    )
+    log_format: Literal["text", "json"] = Field(
+        default="text",
+        description="How log lines are written: `text` for people, `json` one object a line for machines "
+        "(`docs/observability.md`). Production gives `json`.",
+    )
     port: int = Field(default=8000, ge=1, le=65535, description="Port of the web server under `make up`.")
     admin_email: str = Field(
         default="admin@example.com", description="E-mail address of the first account that `make up` creates."
@@ -295,6 +310,11 @@ class Env(BaseSettings):
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
             raise ValueError("must be an http:// or https:// address")
         return value
+
+    @field_validator("log_level", mode="before")
+    @classmethod
+    def _upper(cls, value: object) -> object:
+        return value.upper() if isinstance(value, str) else value
 
     @field_validator("email_url")
     @classmethod

@@ -155,6 +155,7 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
+    "config.access.trusted_scheme",
     # For every request: security headers, and the check of the Host header.
     "django.middleware.security.SecurityMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
@@ -164,6 +165,7 @@ MIDDLEWARE = [
     "audit.origin.remembered",
     "config.middleware.compressed",
     "whitenoise.middleware.WhiteNoiseMiddleware",
+    "config.access.told",
     "csp.middleware.CSPMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -209,6 +211,14 @@ SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = (
 SESSION_COOKIE_HTTPONLY = CSRF_COOKIE_HTTPONLY = True
 SESSION_COOKIE_AGE = 14 * 24 * 3600
 CSRF_TRUSTED_ORIGINS = [BASE_URL]
+# To requests over TLS alone, as `config.access.trusted_scheme` knows them.
+SECURE_HSTS_SECONDS = ENV.hsts_seconds
+# What `check --deploy` would have, and why not (docs/observability.md):
+SILENCED_SYSTEM_CHECKS = [
+    "security.W005",  # whatever else has a name below ours is not ours to force to https
+    "security.W008",  # the proxy that ends TLS redirects: we listen to it alone, and probes of health speak http
+    "security.W021",  # nor is the browsers' list of names
+]
 LOGIN_URL = "account_login"
 LOGIN_REDIRECT_URL = "/"
 LOGOUT_REDIRECT_URL = "account_login"
@@ -324,7 +334,10 @@ SPECTACULAR_SETTINGS = {
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
+    "filters": {
+        "crashes": {"()": "django.utils.log.CallbackFilter", "callback": lambda record: bool(record.exc_info)}
+    },
+    "formatters": {"line": {"()": "core.logs.Formatter", "json": ENV.log_format == "json"}},
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["console"], "level": "WARNING"},
     "loggers": {
@@ -346,5 +359,6 @@ LOGGING = {
             "entrance",
         )
     }
-    | {"django.request": {"level": "ERROR"}},  # a caller's 4xx is no news of ours
+    # What crashed. That an answer was 4xx or 5xx is told by `config.access`, of every request.
+    | {"django.request": {"level": "ERROR", "filters": ["crashes"]}},
 }

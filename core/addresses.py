@@ -46,9 +46,14 @@ def is_forwarded_by_a_stranger(request: HttpRequest) -> bool:
 
     One on this machine would otherwise lend 127.0.0.1 to the whole world.
     """
-    peer = _parse(request.META.get("REMOTE_ADDR", ""))
     forwarded = any(name in request.META for name in ("HTTP_X_FORWARDED_FOR", "HTTP_FORWARDED", "HTTP_VIA"))
-    return forwarded and not (peer is not None and _is_trusted(peer))
+    return forwarded and not is_from_trusted_proxy(request)
+
+
+def is_from_trusted_proxy(request: HttpRequest) -> bool:
+    """Whether the peer of the connection is a proxy whose word counts."""
+    peer = _parse(request.META.get("REMOTE_ADDR", ""))
+    return peer is not None and _is_trusted(peer)
 
 
 def client_network(request: Request | HttpRequest) -> str:

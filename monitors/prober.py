@@ -50,12 +50,18 @@ class _Job:
     then: Then | None
     started_at: float
 
+    def __str__(self) -> str:
+        return f"monitor {self.assignment.monitor_id} claim {self.assignment.claim}"
+
 
 @dataclass(frozen=True, slots=True)
 class _Draft:
     """A check of what is stored nowhere."""
 
     then: Then
+
+    def __str__(self) -> str:
+        return "draft"
 
 
 _Done = tuple[_Job, CheckOutcome, float]  # with the seconds it took
@@ -157,7 +163,7 @@ class Prober:
         for assignment, outcome in found:
             if outcome.reason_code is ReasonCode.WORKER_LOST:
                 # Our own fault says nothing about the target. The lease runs out, and another worker tries.
-                logger.error("check of monitor %s was not made: %s", assignment.monitor_id, outcome.detail)
+                logger.error("a check was not made: %s", outcome.detail, extra=_naming(assignment, outcome))
         readings = [
             Reading(assignment.monitor_id, assignment.claim, assignment.config_version, outcome)
             for assignment, outcome in found
@@ -168,6 +174,9 @@ class Prober:
         metrics.CHECKS_DROPPED.add(len(readings) - len(stored), "not_stored")
         with self._lock:
             self._open.difference_update((each.monitor_id, each.claim) for each, _ in found)
+        if logger.isEnabledFor(logging.DEBUG):
+            for assignment, outcome in found:
+                logger.debug("checked", extra=_naming(assignment, outcome))
         for job, outcome, _ in group:
             if job.then is not None:
                 known = (job.assignment.monitor_id, job.assignment.claim) in stored
@@ -188,7 +197,11 @@ class Prober:
                     return set()
             except DatabaseError:
                 if len(readings) == 1:
-                    logger.exception("the result of monitor %s cannot be stored", readings[0].monitor_id)
+                    logger.exception(
+                        "the result of monitor %s cannot be stored",
+                        readings[0].monitor_id,
+                        extra={"monitor": readings[0].monitor_id, "claim": readings[0].claim},
+                    )
                     return set()
                 return set().union(*(self._store([reading]) for reading in readings))
             else:
@@ -198,6 +211,17 @@ class Prober:
                 return {(reading.monitor_id, reading.claim) for reading in readings}
             finally:
                 release_connection()
+
+
+def _naming(assignment: Assignment, outcome: CheckOutcome) -> dict[str, object]:
+    """By what a log line names a check. The public id of a monitor may be a secret."""
+    return {
+        "monitor": assignment.monitor_id,
+        "claim": assignment.claim,
+        "verdict": outcome.verdict.value,
+        "reason": outcome.reason_code and outcome.reason_code.value,
+        "latency_ms": outcome.latency_ms,
+    }
 
 
 def _lasting(work: Callable[[], None], name: str) -> threading.Thread:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rest_framework.authentication import BaseAuthentication, get_authorization_header
 from rest_framework.request import Request
 
+from core import logs
 from core.clock import utc_now
 from core.errors import Unauthorized
 from core.throttles import count_unauthorized
@@ -15,10 +16,14 @@ from tokens.services import caller_for
 class BearerAuthentication(BaseAuthentication):
     def authenticate(self, request: Request) -> tuple[Caller, str]:
         try:
-            return self._caller(request)
+            caller, plaintext = self._caller(request)
         except Unauthorized:
             count_unauthorized(request)
             raise
+        logs.add(user=caller.user.public_id)
+        if caller.project is not None:
+            logs.add(project=caller.project.public_id)
+        return caller, plaintext
 
     def _caller(self, request: Request) -> tuple[Caller, str]:
         scheme, _, credential = get_authorization_header(request).partition(b" ")

@@ -107,9 +107,9 @@ class Loop(Generic[K]):
             check = _Check(key, Probe(spec, now=time.monotonic()))
         except Exception:
             # A spec of values that its types forbid. Whatever it is, the batch's other checks go on.
-            logger.exception("A check could not be begun.")
+            logger.exception("A check could not be begun.", extra={"check": str(key)})
             fault = Exchange(failure=own_fault("its settings cannot be read"))
-            self._on_outcome(key, self._judge(spec, fault))
+            self._on_outcome(key, self._judge(key, spec, fault))
             return
         self._launch(check)
 
@@ -178,7 +178,7 @@ class Loop(Generic[K]):
             self._reactor.add(transfer.easy)
         except Exception:
             # pycurl refuses a value in several ways; this check ends with it, the batch does not.
-            logger.exception("A request could not be started.")
+            logger.exception("A request could not be started.", extra={"check": str(check.key)})
             check.transfer = None  # not reused: what state it is in is unknown
             probe.fail(own_fault("the request could not be started"))
             self._conclude(check)
@@ -195,12 +195,12 @@ class Loop(Generic[K]):
             check.probe.advance(transfer.finish(code, message), transfer)
         except Exception:
             # What a hostile response can trip in our reading of it costs its own check only.
-            logger.exception("A response could not be read.")
+            logger.exception("A response could not be read.", extra={"check": str(check.key)})
             check.probe.fail(own_fault("an internal error"))
         self._launch(check)
 
     def _conclude(self, check: _Check[K]) -> None:
-        outcome = self._judge(check.probe.spec, check.probe.exchange)
+        outcome = self._judge(check.key, check.probe.spec, check.probe.exchange)
         if outcome.verdict is Verdict.DOWN:
             outcome = self._prove(check, outcome)
         self._release(check)
@@ -211,13 +211,13 @@ class Loop(Generic[K]):
             self._idle.append(check.transfer)
             check.transfer = None
 
-    def _judge(self, spec: CheckSpec, exchange: Exchange) -> CheckOutcome:
+    def _judge(self, key: K, spec: CheckSpec, exchange: Exchange) -> CheckOutcome:
         now = utc_now()
         try:
             return judge(spec, exchange, now=now)
         except Exception:
             # As above: a body that trips a rule is one check's matter.
-            logger.exception("A response could not be judged.")
+            logger.exception("A response could not be judged.", extra={"check": str(key)})
             return judge(spec, Exchange(failure=own_fault("an internal error")), now=now)
 
     def _prove(self, check: _Check[K], outcome: CheckOutcome) -> CheckOutcome:
@@ -226,7 +226,7 @@ class Loop(Generic[K]):
             return replace(outcome, evidence=check.probe.evidence(check.transfer))
         except Exception:
             # The verdict stands without its evidence.
-            logger.exception("The evidence of a failure could not be taken.")
+            logger.exception("The evidence of a failure could not be taken.", extra={"check": str(check.key)})
             return outcome
 
     def _end_overdue(self) -> None:

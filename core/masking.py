@@ -1,0 +1,100 @@
+"""Takes secrets out of what leaves for logs, for Sentry and for traces.
+
+Code must not log secrets in the first place. This is the net below it: the names under which secrets go, the shapes
+that ours have, and the very values that this deployment is configured with. Plain Python, so that any process can use
+it before Django is set up.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+from urllib.parse import urlsplit
+
+MASKED = "[masked]"
+_SHORTEST = 8  # a configured value that is shorter would be found in innocent words
+
+_NAMES = (
+    r"pass(?:word|wd|phrase)?|secret|token|api[-_]?key|private[-_]?key|secret[-_]?key|encryption[-_]?keys?|"
+    r"authorization|proxy-authorization|cookies?|set-cookie|csrfmiddlewaretoken|sessionid|dsn|"
+    r"credentials?|otp|recovery[-_]?codes?"
+)
+# `password1`, `client_secret`, `x-api-key`: the name, or what ends in it after a dash or an underscore.
+_SECRET_NAME = re.compile(rf"(?:.*[-_.])?(?:{_NAMES})\d?", re.IGNORECASE)
+
+_SECRET = re.compile(
+    r"""
+    (?P<token>\b(?:ses|svc)_[0-9A-Za-z_-]{6,})
+    | (?P<monitor>\bmon_[a-z2-7]{6})[a-z2-7]{20}            # of a heartbeat it is the secret of its pings
+    | (?P<scheme>\b(?:bearer|basic)\s+)[^\s"',;]+
+    | (?P<other>\b(?!https?:)[a-z][a-z0-9+]{1,19}://)[^\s"'<>]+     # of databases, brokers, mail servers, chats
+    | (?P<chat>://(?:hooks\.slack\.com|discord(?:app)?\.com/api/webhooks|api\.telegram\.org)/)[^\s"'<>]+
+    | (?P<pool>\bwith\ url:\ )\S+                            # of requests, which tells no host there
+    | (?P<user>://)[^\s/@:"']*:[^\s/@"']+@
+    | (?P<link>/(?:v1/heartbeats|invitations|alert-channels/confirm|status-subscriptions/(?:confirm|unsubscribe)
+        |account/confirm-email|account/password/reset)/)[^\s/?"']+
+    | (?P<query>\?)[^\s"'<>]*=[^\s"'<>]*                      # of any address: where keys of others are
+    | (?P<field>\b(?:[a-z0-9]+[-_.])?(?:"""
+    + _NAMES
+    + r""")\d?["']?\s*[=:]\s*["']?)(?!\[masked\])(?:(?:bearer|basic)\s+)?[^\s"',;&]+
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+
+
+def mask(text: str) -> str:
+    """The text without what looks like a secret, and without the secrets that this deployment knows."""
+    for value in _configured():
+        if value in text:
+            text = text.replace(value, MASKED)
+    return _SECRET.sub(_masked, text)
+
+
+def mask_all(value: Any, *, name: str = "") -> Any:
+    """`mask` for all texts within dictionaries and lists, and for whatever lies under a secret's name."""
+    if name and value not in (None, "") and _SECRET_NAME.fullmatch(name):
+        return MASKED
+    if isinstance(value, str):
+        return mask(value)
+    if isinstance(value, Mapping):
+        return {key: mask_all(inner, name=str(key)) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [mask_all(inner) for inner in value]
+    return value
+
+
+def _masked(found: re.Match[str]) -> str:
+    match found.lastgroup:
+        case "token":
+            return f"{found['token'][:4]}{MASKED}"
+        case "monitor":
+            return f"{found['monitor']}*"
+        case "user":
+            return f"://{MASKED}@"
+        case kind:
+            return f"{found[kind or 0]}{MASKED}"
+
+
+def _configured() -> tuple[str, ...]:
+    from django.conf import settings
+
+    return _of_settings() if settings.configured else ()
+
+
+@cache
+def _of_settings() -> tuple[str, ...]:
+    """The values of the settings that are secret, the longest first: one may be part of another."""
+    from django.conf import settings
+
+    database = settings.DATABASES["default"]
+    found = {
+        settings.SECRET_KEY,
+        *settings.ENCRYPTION_KEYS,
+        database.get("PASSWORD"),
+        urlsplit(settings.REDIS_URL or "").password,
+        getattr(settings, "EMAIL_HOST_PASSWORD", None),
+        *(getattr(settings, name) for name in dir(settings) if name.endswith("_CLIENT_SECRET")),
+    }
+    return tuple(sorted((each for each in found if each and len(each) >= _SHORTEST), key=len, reverse=True))

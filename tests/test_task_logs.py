@@ -1,0 +1,80 @@
+"""What tasks leave in the logs, of a real worker on the real broker; and beat's lines."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import partial
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from celery.contrib.testing.worker import start_worker
+
+from config.celery import app
+from core import logs
+from tests.makers import empty_broker
+from tests.processes.waiting import until
+
+ROOT = Path(__file__).parents[1]
+logger = logging.getLogger("tests.tasks")
+
+
+@app.task(name="tests.speak")
+def speak(secret: str) -> None:
+    logger.warning("hello")
+    if secret:
+        raise ValueError("it broke")
+
+
+@pytest.fixture
+def stream(transactional_db: None) -> Iterator[StringIO]:
+    """What a worker writes."""
+    stream = StringIO()
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(logs.Formatter(json=True))
+    empty_broker()
+    with start_worker(app, pool="threads", concurrency=1, perform_ping_check=False, queues=["dispatch"]):
+        logging.getLogger().addHandler(handler)
+        yield stream
+        logging.getLogger().removeHandler(handler)
+
+
+def lines(stream: StringIO, logger_name: str) -> list[dict[str, Any]]:
+    found = [json.loads(line) for line in stream.getvalue().splitlines()]
+    return [line for line in found if line["logger"] == logger_name]
+
+
+def test_lines_of_a_task_name_it_and_the_request_that_asked(stream: StringIO) -> None:
+    with logs.bound(request_id="req-of-a-person"):
+        asked = speak.delay("argument-of-a-task")
+    alone = speak.delay("")
+    until(lambda: len(lines(stream, "tests.tasks")) == 2, 30, "both have spoken")
+    first, second = lines(stream, "tests.tasks")
+    named = {"task": "tests.speak", "task_id": asked.id, "request_id": "req-of-a-person"}
+    assert first.items() >= named.items()
+    assert (second["task_id"], second.get("request_id")) == (alone.id, None)
+    failures = partial(lines, stream, "celery.app.trace")
+    until(lambda: any("exception" in line for line in failures()), 30, "its failure is told of")
+    (failure,) = [line for line in failures() if "exception" in line]
+    assert failure.items() >= named.items()
+    assert failure["exception"].endswith("ValueError: it broke")
+    assert "argument-of-a-task" not in stream.getvalue()
+
+
+def test_beat_writes_lines_like_all_others() -> None:
+    code = (
+        "import logging, config.beat; config.beat.app.log.setup(loglevel='WARNING')\n"
+        "logging.getLogger('celery.beat').warning('late')"
+    )
+    environment = os.environ | {"LOG_FORMAT": "json"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env=environment, check=True, capture_output=True, timeout=60
+    )
+    (line,) = done.stderr.splitlines()
+    assert json.loads(line)["event"] == "late"
