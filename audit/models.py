@@ -11,6 +11,8 @@ from typing import Any, ClassVar
 from django.db import models
 from django.db.models import Q
 
+from core import ids
+
 MAX_USER_AGENT = 200
 MAX_NAME = 200
 
@@ -28,6 +30,8 @@ class Entry(models.Model):
         OPERATOR = "operator"  # by a command on the server; the actor is for whom it acted, if for anybody
         ANONYMOUS = "anonymous"
 
+    # Without an index: it tells entries apart for whoever copies them elsewhere, and none is looked up by it.
+    public_id = models.CharField(max_length=40, default=ids.audit_entry_id, editable=False)
     at = models.DateTimeField()
     action = models.CharField(max_length=30, help_text="One of `audit.actions.Action`.")
     actor_type = models.CharField(max_length=9, choices=ActorType.choices)

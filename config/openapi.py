@@ -14,6 +14,8 @@ from django.conf import settings
 
 from alerts.facts import News
 from alerts.models import AlertChannel, Delivery, Topic
+from audit.actions import Action
+from audit.models import Entry
 from checks.spec import ReasonCode, RuleType, Verdict
 from config.openapi_examples import ERRORS, OPERATION_ERRORS, REQUESTS, RESPONSES
 from incidents.models import Incident, IncidentEvent
@@ -31,6 +33,8 @@ HTTP_METHODS = list(drafts.METHODS)
 HEADER_TYPES = list(drafts.HEADER_TYPES)
 ROLES = ["owner", "admin", "member"]
 GIVEN_ROLES = ["admin", "member"]
+AUDIT_ACTIONS = [action.value for action in Action]
+ACTOR_TYPES = Entry.ActorType.values
 MEMBER_STATUSES = ["active", "invited"]
 CHANNEL_KINDS = AlertChannel.Kind.values
 CHANNEL_SCOPES = AlertChannel.Scope.values
@@ -59,6 +63,7 @@ TAGS = {
 }
 
 DESCRIPTIONS = {
+    "AuditEntry": "Something that was done and matters to security.",
     "Badge": "Where a monitor's badges are.",
     "Channel": "Where alerts go. Addresses and secrets are stored encrypted and never returned.",
     "ChannelInput": "An alert channel to create: with `address`, `url` or `apprise_url`, as its kind asks.",

@@ -326,6 +326,21 @@ REQUESTS: dict[str, Any] = {
     "delete_account": {"password": "correct horse battery staple"},
 }
 
+_ENTRY = {
+    "id": "aud_h4nd5yq7zxk2v4mb6rthc2pfea",
+    "at": NOW,
+    "action": "member.updated",
+    "actor_type": "user",
+    "actor_id": "usr_w3nd5yq7zxk2v4mb6rthc2pfea",
+    "actor_email": "sam@shop.example",
+    "project_id": "prj_5yq7zxk2v4mb6rthc2pfea3nd4",
+    "target_id": "mbr_2v4mb6rthc2pfea3nd45yq7zxk",
+    "target_name": "kim@shop.example",
+    "address": "192.0.2.7",
+    "user_agent": "curl/8.9.1",
+    "details": {"before": "member", "role": "admin"},
+}
+
 RESPONSES: dict[str, Any] = {
     "list_monitors": [_MONITOR],
     "create_monitor": _MONITOR,
@@ -411,6 +426,8 @@ RESPONSES: dict[str, Any] = {
     "rename_project": _OK,
     "delete_project": _OK,
     "list_members": [_MEMBER],
+    "list_project_audit_log": [_ENTRY | {"address": None, "user_agent": None}],
+    "list_account_audit_log": [_ENTRY],
     "add_member": _MEMBER,
     "change_member_role": _MEMBER | {"role": "admin"},
     "remove_member": _OK,

@@ -316,6 +316,8 @@ SPECTACULAR_SETTINGS = {
         "ReasonCode": "config.openapi.REASON_CODES",
         "MemberRole": "config.openapi.ROLES",
         "GivenRole": "config.openapi.GIVEN_ROLES",
+        "AuditAction": "config.openapi.AUDIT_ACTIONS",
+        "ActorType": "config.openapi.ACTOR_TYPES",
         "MemberStatus": "config.openapi.MEMBER_STATUSES",
         "ChannelKind": "config.openapi.CHANNEL_KINDS",
         "ChannelScope": "config.openapi.CHANNEL_SCOPES",

@@ -77,5 +77,9 @@ def subscriber_id() -> str:
     return new_id("sub")
 
 
+def audit_entry_id() -> str:
+    return new_id("aud")
+
+
 def badge_key() -> str:
     return new_id("bdg")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from django.db.models import QuerySet
@@ -55,6 +57,51 @@ def of_project(caller: Caller, project_id: str, *, action: str | None = None) ->
     caller.require_session()
     project = access.get_project(caller, project_id, roles=access.MANAGERS)
     return _with(action, selectors.of_project(project.pk))
+
+
+@dataclass(frozen=True, slots=True)
+class SeenEntry:
+    """An entry as `viewer` may see it, in whichever log.
+
+    Where somebody was, and with which browser, is told to himself alone; of whoever is not known, to the one whose
+    account it was. Staff has no name.
+    """
+
+    entry: Entry
+    viewer: User
+
+    @property
+    def _is_own(self) -> bool:
+        return self.entry.actor_id == self.viewer.pk
+
+    @property
+    def _names_actor(self) -> bool:
+        return self._is_own or self.entry.actor_type != Entry.ActorType.STAFF
+
+    @property
+    def _tells_origin(self) -> bool:
+        return self._is_own or (self.entry.actor_id is None and self.entry.subject_id == self.viewer.pk)
+
+    @property
+    def actor_id(self) -> str | None:
+        return (self.entry.actor_public_id or None) if self._names_actor else None
+
+    @property
+    def actor_email(self) -> str | None:
+        """None also of somebody whose account is gone."""
+        return (self.entry.actor_email or None) if self._names_actor else None
+
+    @property
+    def address(self) -> str | None:
+        return self.entry.address if self._tells_origin else None
+
+    @property
+    def user_agent(self) -> str | None:
+        return (self.entry.user_agent or None) if self._tells_origin else None
+
+
+def seen_by(viewer: User, entries: Iterable[Entry]) -> list[SeenEntry]:
+    return [SeenEntry(entry, viewer) for entry in entries]
 
 
 def _with(action: str | None, entries: QuerySet[Entry]) -> QuerySet[Entry]:

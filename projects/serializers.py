@@ -5,7 +5,10 @@ from typing import Any
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
+from audit.actions import Action
+from audit.models import Entry
 from core.api.fields import ChoiceField, EpochMsField, StrictSerializer, TextField
+from projects.log import SeenEntry
 from projects.models import Membership, Role
 
 
@@ -57,3 +60,33 @@ class MemberSerializer(serializers.Serializer[Any]):
     @extend_schema_field(serializers.ChoiceField(choices=MEMBER_STATUSES))
     def get_status(self, member: Membership) -> str:
         return "invited" if member.is_open else "active"
+
+
+class AuditEntrySerializer(serializers.Serializer[Any]):
+    """Of `projects.log.SeenEntry`."""
+
+    id = serializers.CharField(source="entry.public_id")
+    at = EpochMsField(source="entry.at")
+    action = serializers.ChoiceField(source="entry.action", choices=[action.value for action in Action])
+    actor_type = serializers.ChoiceField(source="entry.actor_type", choices=Entry.ActorType.values)
+    actor_id = serializers.CharField(
+        allow_null=True, help_text="Who did it; null for staff, and where nobody is known."
+    )
+    actor_email = serializers.EmailField(
+        allow_null=True, help_text="As it was then; null once the account is gone."
+    )
+    project_id = serializers.SerializerMethodField()
+    target_id = serializers.SerializerMethodField(help_text="What it was done to, where that has an id.")
+    target_name = serializers.SerializerMethodField(help_text="Its name, as it was then.")
+    address = serializers.CharField(allow_null=True, help_text="Told to the one who did it alone.")
+    user_agent = serializers.CharField(allow_null=True, help_text="Told to the one who did it alone.")
+    details = serializers.DictField(source="entry.details", help_text="A few words more, by action.")
+
+    def get_project_id(self, seen: SeenEntry) -> str | None:
+        return seen.entry.project_public_id or None
+
+    def get_target_id(self, seen: SeenEntry) -> str | None:
+        return seen.entry.target_id or None
+
+    def get_target_name(self, seen: SeenEntry) -> str | None:
+        return seen.entry.target_name or None

@@ -20,6 +20,7 @@ from incidents.windows import create_window
 from monitors.models import Monitor, MonitorState, SchedulerGap, StatusChange
 from projects.access import Caller
 from projects.models import Membership, Project
+from projects.services import rename_project
 from statuspages import pages
 from statuspages.models import StatusPage
 from statuspages.notes import write_note
@@ -60,6 +61,11 @@ def add_tokens(user: User, project: Project, count: int) -> None:
 def add_members(user: User, project: Project, count: int) -> None:
     for _ in range(count):
         Membership.objects.create(project=project, user=make_user(), role="member", created_at=utc_now())
+
+
+def add_log(user: User, project: Project, count: int) -> None:
+    for number in range(count):
+        rename_project(Caller(user), project.public_id, name=f"Shop {number}")
 
 
 def add_channels(user: User, project: Project, count: int) -> None:
@@ -139,6 +145,8 @@ LISTS: dict[str, tuple[str, int, Fill]] = {
     "list_status_page_subscribers": ("/v1/status-pages/{page}/subscribers", 5, add_subscribers),
     "list_connectors": ("/v1/connectors", 2, add_connectors),
     "list_projects": ("/v1/projects", 2, add_projects),
+    "list_account_audit_log": ("/v1/account/audit-log", 2, add_log),
+    "list_project_audit_log": ("/v1/projects/{project}/audit-log", 3, add_log),
     "list_members": ("/v1/projects/{project}/members", 4, add_members),
     "list_sessions": ("/v1/sessions", 2, add_sessions),
     "list_tokens": ("/v1/tokens", 2, add_tokens),
