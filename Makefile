@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 COMPILE := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-header --no-annotate --quiet
 
-.PHONY: help up test screenshots faults rehearsal upgrade bench lock vendor clean
+.PHONY: help up test screenshots faults rehearsal upgrade bench docs lock vendor clean
 .DEFAULT_GOAL := help
 
 help:
@@ -17,6 +17,7 @@ help:
 	@echo 'make rehearsal  the same on two hosts, with PostgreSQL and Redis of Debian (as root)'
 	@echo 'make upgrade  the same while another version is replaced by this one, process by process (FROM: its commit)'
 	@echo 'make bench  what this machine carries (MONITORS, HEARTBEATS, WORKERS, SECONDS_TO_RUN)'
+	@echo 'make docs   the documentation as a site, in site/'
 	@echo 'make lock   pin the dependencies of pyproject.toml anew (UPGRADE=1: to their newest versions)'
 	@echo 'make vendor copy the chart library and the icons that frontend/package-lock.json pins into static/vendor (needs npm)'
 	@echo 'make clean  remove the virtualenv and caches; the data in .data stays'
@@ -42,6 +43,9 @@ upgrade: $(VENV)/.test
 
 bench: $(VENV)/.test
 	@exec $(BIN)/python benchmarks/pipeline.py
+
+docs: $(VENV)/.test
+	@NO_MKDOCS_2_WARNING=1 exec $(BIN)/mkdocs build --strict --quiet
 
 # One virtualenv serves both: test.txt holds all of local.txt, in the same versions. So `make up` is content with
 # a virtualenv made for tests, and `make test` only adds to one made for `make up`.
