@@ -10,8 +10,10 @@ from django.core.validators import validate_email
 from django.db import IntegrityError, transaction
 
 import audit.privacy
+import audit.selectors
 import audit.services
 from accounts.models import Plan, User
+from accounts.privacy import forget_in_admin
 from accounts.verification import set_address
 from audit.actions import Action
 from core.errors import ValidationFailed
@@ -21,6 +23,10 @@ on_account_created: list[Callable[[User], None]] = []
 
 before_account_deleted: list[Callable[[User], None]] = []
 """The same for one that is about to go, in the transaction that deletes it. Raising an ApiError keeps it."""
+
+
+GONE = "a deleted account"
+"""What stands in the place of a person's address where something outlives his account."""
 
 
 class AddressTaken(ValidationFailed):
@@ -108,6 +114,11 @@ def set_password(user: User, password: str | None) -> None:
         audit.services.record(action, actor=user)
 
 
+def addresses_of(user: User) -> list[str]:
+    """His e-mail address, and those that he is known to have had before."""
+    return [user.email, *audit.selectors.former_addresses(user.pk)]
+
+
 def delete_account(user: User) -> None:
     """The account and all that is its own. Raises what upper floors object with; then nothing has changed."""
     with transaction.atomic():
@@ -115,7 +126,9 @@ def delete_account(user: User) -> None:
         user = User.objects.select_for_update(of=["self"]).get(pk=user.pk)
         for take_away in before_account_deleted:
             take_away(user)
-        audit.privacy.forget_person(user)
+        addresses = addresses_of(user)
+        forget_in_admin(addresses, instead=GONE)
+        audit.privacy.forget_person(user, addresses=addresses)
         user.delete()
 
 

@@ -16,18 +16,18 @@ def forget_projects(keys: Collection[int]) -> None:
     Entry.objects.filter(project_id__in=keys).delete()
 
 
-def forget_person(person: Person) -> None:
+def forget_person(person: Person, *, addresses: Collection[str]) -> None:
     """In the transaction that deletes the account; the last entry says that it was.
 
     What only he could see goes. What belongs to projects of others, or was done by staff, stays without address,
-    e-mail address and browser: `usr_…` still tells that two entries are of one person, and leads to nobody any more.
+    e-mail addresses and browser: `usr_…` still tells that two entries are of one person, and leads to nobody any more.
     """
     own = Q(actor_id=person.pk) & ~Q(actor_type=Entry.ActorType.STAFF)
     Entry.objects.filter(own, project_id=None).delete()
     Entry.objects.filter(subject_id=person.pk, actor_id=None).delete()
     Entry.objects.filter(actor_id=person.pk).update(actor_email="", address=None, user_agent="")
     Entry.objects.filter(subject_id=person.pk).update(target_name="", details={})
-    Entry.objects.filter(target_name=person.email).update(target_name="")
+    Entry.objects.filter(target_name__in=addresses).update(target_name="")
     last = record(Action.ACCOUNT_DELETED, actor=person, target_id=person.public_id)
     if last.actor_id == person.pk:
         Entry.objects.filter(pk=last.pk).update(actor_email="", address=None, user_agent="")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.db.models import Q, QuerySet
 
+from audit.actions import Action
 from audit.models import Entry
 
 
@@ -14,3 +15,9 @@ def of_person(key: int) -> QuerySet[Entry]:
 
 def of_project(key: int) -> QuerySet[Entry]:
     return Entry.objects.filter(project_id=key)
+
+
+def former_addresses(key: int) -> list[str]:
+    """E-mail addresses that the account had, as far back as the log goes."""
+    changes = of_person(key).filter(action=Action.EMAIL_CHANGED)
+    return list(changes.values_list("details__before", flat=True))

@@ -1,0 +1,14 @@
+"""What is left of a person in messages of others' channels when his account goes: sent ones, and ones on their way."""
+
+from __future__ import annotations
+
+from accounts.models import User
+from accounts.services import GONE, addresses_of
+from alerts.models import DeliveryItem
+
+
+def forget_person(user: User) -> None:
+    items = list(DeliveryItem.objects.filter(facts__by__in=addresses_of(user)))
+    for item in items:
+        item.facts["by"] = GONE
+    DeliveryItem.objects.bulk_update(items, ["facts"], batch_size=500)

@@ -1,0 +1,200 @@
+"""After an account is deleted nothing of its person is in any table, but for what docs/privacy.md names."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from allauth.account.models import EmailAddress
+from django.contrib.admin.models import CHANGE, LogEntry
+from django.contrib.contenttypes.models import ContentType
+from django.contrib.sessions.models import Session
+from django.db import connection
+
+import accounts.services
+from accounts.models import SocialAccount, User
+from alerts.models import DeliveryItem
+from audit.actions import Action
+from audit.models import Entry
+from checks.erasure import erase_deleted
+from checks.spec import Verdict
+from connectors import oauth
+from connectors.models import Import
+from core.clock import utc_now
+from core.crypto import sealed_columns, unseal
+from core.errors import ProjectsShared
+from incidents.models import Incident, IncidentEvent
+from incidents.services import acknowledge, comment, declare, resolve
+from incidents.windows import create_window
+from projects.access import Caller
+from projects.members import add_member
+from statuspages.badges import give_badge
+from statuspages.notes import write_note
+from tests.api.client import Api
+from tests.audit.reading import actions
+from tests.entrance.browser import Browser
+from tests.makers import (
+    PASSWORD,
+    make_channel,
+    make_connector,
+    make_delivery,
+    make_monitor,
+    make_project,
+    make_user,
+    reading,
+)
+from tests.second_factor import App
+from tests.statuspages.making import make_page, make_subscriber
+
+NEEDLE = "quux"  # of her address, and of the names of all that is hers alone
+EMAIL = f"ada.{NEEDLE}@example.com"
+OLD = f"old.{NEEDLE}@example.com"
+
+
+def everything() -> dict[str, list[str]]:
+    """Each row of each table as text, sealed columns opened, and sessions of browsers read."""
+    found: dict[str, list[str]] = {}
+    with connection.cursor() as cursor:
+        for table in connection.introspection.table_names(cursor):
+            cursor.execute(f'SELECT to_jsonb(row)::text FROM "{table}" row')
+            found[table] = [text for (text,) in cursor.fetchall()]
+    for column in sealed_columns():
+        for value in column.model._default_manager.values_list(column.column, flat=True):
+            sealed = value.get(column.member, "") if column.member else value
+            found.setdefault(column.model._meta.db_table, []).append(unseal(sealed) if sealed else "")
+    found[Session._meta.db_table] += [str(session.get_decoded()) for session in Session.objects.all()]
+    return found
+
+
+def mentions(*words: str) -> dict[str, list[str]]:
+    def tells(text: str) -> bool:
+        return any(word in text.lower() or word.encode().hex() in text for word in words)
+
+    hits = {table: [text for text in rows if tells(text)] for table, rows in everything().items()}
+    return {table: texts for table, texts in hits.items() if texts}
+
+
+def live(ada: User, friend: User) -> Any:
+    """All that somebody can leave behind, in her own place and in a friend's project; the project."""
+    now, caller = utc_now(), Caller(ada)
+    own, shared = make_project(ada, name=f"{NEEDLE} shop"), make_project(friend, admin=ada, name="Ours")
+    monitor = make_monitor(
+        ada, name=f"{NEEDLE} site", url=f"http://{NEEDLE}.example/", project_id=own.public_id
+    )
+    make_monitor(ada, name=NEEDLE, request_headers=[{"name": "X-Key", "value": NEEDLE}])
+    from monitors.recording import record
+
+    for claim, verdict in enumerate([Verdict.UP, Verdict.DOWN], start=1):
+        record([reading(monitor, claim=claim, verdict=verdict, at=now)], now=now)
+    Import.objects.create(user=ada, provider="vercel", external_ref=NEEDLE, monitor=monitor)
+    make_connector(ada, provider="netlify")
+    oauth.start(ada, "vercel", slug="vercel", now=now)
+    SocialAccount.objects.create(user=ada, provider="github", uid=NEEDLE)
+    channel = make_channel(ada, name=NEEDLE)
+    make_delivery(channel, monitor=monitor)
+    window = {"name": NEEDLE, "starts_at": now, "ends_at": now + timedelta(hours=1), "monitors": "all"}
+    create_window(caller, window, now=now)
+    page = make_page(ada, [monitor], name=NEEDLE, slug=NEEDLE)
+    write_note(caller, page.public_id, {"title": NEEDLE, "status": "investigating", "text": NEEDLE}, now=now)
+    make_subscriber(page, email=f"reader@{NEEDLE}.example")
+    give_badge(caller, monitor.public_id, now=now)
+    declare(caller, {"title": NEEDLE, "text": NEEDLE, "project_id": own.public_id}, now=now)
+    App(ada)
+
+    # In the friend's project.
+    theirs = declare(
+        Caller(friend), {"title": "Late", "text": "Late.", "project_id": shared.public_id}, now=now
+    )
+    acknowledge(caller, theirs.public_id, now=now)
+    comment(caller, theirs.public_id, text="It is the cable.", now=now)
+    resolve(caller, theirs.public_id, now=now)
+    told = make_delivery(make_channel(friend))
+    item = DeliveryItem.objects.get(delivery=told)
+    item.facts["by"] = EMAIL
+    item.save(update_fields=["facts"])
+    assert Api.with_token(ada, shared).post("/v1/monitors", {"type": "heartbeat"}).status == 201
+    add_member(caller, shared.public_id, email="guest@example.com", role="member", now=now)
+    add_member(Caller(friend), make_project(friend).public_id, email=EMAIL, role="member", now=now)
+    return own, shared, theirs
+
+
+@pytest.mark.django_db(transaction=True)
+def test_nothing_is_left_of_an_account(settings: Any) -> None:
+    settings.THROTTLE_SCALE = 0
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+    staff, friend = make_user(email="staff@example.com"), make_user(email="friend@example.com")
+    ada = make_user(email=OLD)
+    Browser().sign_in(OLD)
+    Entry.objects.create(
+        at=utc_now(), action=Action.EMAIL_CHANGED, actor_id=ada.pk, details={"before": OLD, "after": EMAIL}
+    )
+    User.objects.filter(pk=ada.pk).update(email=EMAIL)
+    EmailAddress.objects.filter(user=ada).update(email=EMAIL)
+    ada.refresh_from_db()
+    Browser().sign_in(EMAIL)
+    api = Api(Api().post("/v1/sessions", {"email": EMAIL, "password": PASSWORD}).json["token"])
+    made = api.send("post", "/v1/projects", {"name": f"{NEEDLE} two"}, key="once")
+    assert made.status == 201
+    Api().post("/v1/sessions", {"email": EMAIL, "password": "wrong"})
+    own, shared, theirs = live(ada, friend)
+    LogEntry.objects.create(
+        user=staff,
+        content_type=ContentType.objects.get_for_model(User),
+        object_id=str(ada.pk),
+        object_repr=EMAIL,
+        action_flag=CHANGE,
+        change_message=f'[{{"changed": {{"name": "e-mail address", "object": "{OLD}"}}}}]',
+    )
+    audit_of_staff = Entry.objects.create(
+        at=utc_now(),
+        action=Action.PLAN_CHANGED,
+        actor_type=Entry.ActorType.STAFF,
+        actor_id=staff.pk,
+        subject_id=ada.pk,
+        target_name=EMAIL,
+    )
+    assert len(mentions(NEEDLE)) >= 20, "the test has something to look for"
+
+    accounts.services.delete_account(ada)
+    erase_deleted()
+
+    assert mentions(NEEDLE, ada.email) == {}
+    assert not User.objects.filter(pk=ada.pk).exists()
+    # What was done to others' projects is still known, by somebody of whom nothing else is.
+    left = Entry.objects.filter(actor_id=ada.pk)
+    assert actions(actor_id=ada.pk, project_id=shared.pk) == [
+        "token.created",
+        "member.invited",
+    ]
+    assert set(left.values_list("actor_public_id", "actor_email", "address", "user_agent")) == {
+        (ada.public_id, "", None, "")
+    }
+    assert left.exclude(project_id=shared.pk).get().action == "account.deleted"
+    assert not Entry.objects.filter(project_id=own.pk).exists()
+    audit_of_staff.refresh_from_db()
+    assert (audit_of_staff.target_name, audit_of_staff.subject_id) == ("", ada.pk)
+    events = IncidentEvent.objects.filter(incident=theirs).order_by("pk").values_list("text", flat=True)
+    assert list(events) == [
+        "Late.",
+        "Acknowledged by a deleted account.",
+        "It is the cable.",
+        "Resolved by a deleted account.",
+    ]
+    rows = Api.signed_in(friend).get(f"/v1/projects/{shared.public_id}/audit-log").json
+    assert {row["actor_email"] for row in rows if row["actor_id"] == ada.public_id} == {None}
+
+
+@pytest.mark.django_db
+def test_a_deletion_that_is_refused_forgets_nothing() -> None:
+    owner, friend = make_user(), make_user()
+    project = make_project(owner, member=friend)
+    incident = declare(
+        Caller(owner), {"title": "Late", "text": "Late.", "project_id": project.public_id}, now=utc_now()
+    )
+    acknowledge(Caller(owner), incident.public_id, now=utc_now())
+    before = everything()
+    with pytest.raises(ProjectsShared):
+        accounts.services.delete_account(owner)
+    assert everything() == before
+    assert Incident.objects.get().acknowledged_at is not None
