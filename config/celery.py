@@ -10,11 +10,20 @@ from config import task_logs
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 
-app = Celery("pulsekeeper")
+# Where tasks are. `manage.py check` looks whether all that beat names are among them.
+TASK_MODULES = (
+    "alerts.tasks",
+    "audit.tasks",
+    "checks.tasks",
+    "connectors.tasks",
+    "entrance.tasks",
+    "monitors.expiry_tasks",
+    "monitors.tasks",
+    "projects.tasks",
+    "statuspages.tasks",
+)
+
+app = Celery("pulsekeeper", include=TASK_MODULES)
 # By name: read when it is first needed, after `manage.py` has found out where the broker is.
 app.config_from_object("config.celeryconfig")
-app.autodiscover_tasks(
-    ["audit", "checks", "monitors", "projects", "connectors", "alerts", "statuspages", "entrance"]
-)
-app.autodiscover_tasks(["monitors"], related_name="expiry_tasks")
 task_logs.connect()

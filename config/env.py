@@ -94,7 +94,7 @@ class Env(BaseSettings):
     )
     secret_key: str | None = Field(
         default=None,
-        description="Signs cookies and keys the digests of tokens; at least 32 random characters. Changing it "
+        description="Signs cookies and keys the digests of tokens; at least 50 random characters. Changing it "
         "signs everybody out and revokes every token. Required with `DATABASE_URL`.",
     )
     encryption_keys: CommaSeparated = Field(

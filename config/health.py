@@ -59,7 +59,7 @@ class _Latest:
 
 def look() -> dict[str, str]:
     """`ok` or what is wrong, by name; without a word of addresses and credentials."""
-    return _database() | {"broker": _broker()}
+    return _database() | {"broker": broker_answers()}
 
 
 _checks = _Latest(look)
@@ -96,7 +96,8 @@ def known_migrations() -> frozenset[tuple[str, str]]:
     return frozenset(loader.disk_migrations)
 
 
-def _broker() -> str:
+def broker_answers() -> str:
+    """`ok`, or what is wrong."""
     try:
         with redis.Redis.from_url(
             settings.REDIS_URL or "", socket_connect_timeout=PATIENCE_SEC, socket_timeout=PATIENCE_SEC

@@ -1,0 +1,143 @@
+"""`manage.py check`: each of our checks says so when it should, and production's settings are clean."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.fernet import Fernet
+from django.core.checks import run_checks
+from django.db import connection
+from pytest_django.fixtures import Settings
+
+from config import celeryconfig, system_checks
+from config.env import mail_settings
+from core.egress import parse_networks
+
+ROOT = Path(__file__).parents[1]
+KEY = Fernet.generate_key().decode()
+PRODUCTION = {
+    "BASE_URL": "https://pulse.example.com",
+    "ALLOWED_HOSTS": ["pulse.example.com"],
+    "TRUSTED_PROXIES": parse_networks("192.0.2.1/32"),
+    "ALLOWED_PRIVATE_NETWORKS": parse_networks("10.0.0.0/8"),
+    "ENCRYPTION_KEYS": (KEY,),
+    "DEFAULT_FROM_EMAIL": "Pulsekeeper <pulse@example.com>",
+    **mail_settings("smtps://me:pw@mail.example.com"),
+}
+
+
+@pytest.fixture
+def production(settings: Settings) -> Settings:
+    for name, value in PRODUCTION.items():
+        setattr(settings, name, value)
+    return settings
+
+
+def found(**arguments: Any) -> set[str]:
+    """The ids of what our own checks say."""
+    said = run_checks(tags=[system_checks.TAG], include_deployment_checks=True, **arguments)
+    return {str(message.id) for message in said}
+
+
+def test_production_is_clean(production: Settings) -> None:
+    assert found() == set()
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        ({"ENCRYPTION_KEYS": (KEY, "no key")}, {"pulsekeeper.E001", "pulsekeeper.W011"}),
+        ({"TIME_ZONE": "Europe/Berlin"}, {"pulsekeeper.E002"}),
+        ({"ENCRYPTION_KEYS": (KEY, KEY)}, {"pulsekeeper.W010"}),
+        ({"ENCRYPTION_KEYS": (f"{'A' * 43}=",)}, {"pulsekeeper.W011"}),
+        ({"REDIS_URL": None}, {"pulsekeeper.E012"}),
+        ({"BASE_URL": "http://pulse.example.com"}, {"pulsekeeper.W013"}),
+        ({"TRUSTED_PROXIES": ()}, {"pulsekeeper.W014"}),
+        ({"ALLOWED_HOSTS": ["*"]}, {"pulsekeeper.W015"}),
+        ({"ALLOWED_HOSTS": ["localhost"]}, {"pulsekeeper.E016"}),
+        (mail_settings(None), {"pulsekeeper.W017"}),
+        ({"DEFAULT_FROM_EMAIL": "pulsekeeper@localhost"}, {"pulsekeeper.W018"}),
+        ({"ALLOWED_PRIVATE_NETWORKS": parse_networks("127.0.0.0/8")}, {"pulsekeeper.W019"}),
+        ({"ALLOWED_PRIVATE_NETWORKS": parse_networks("::1/128")}, {"pulsekeeper.W019"}),
+        ({"ALLOWED_PRIVATE_NETWORKS": parse_networks("169.254.169.254/32")}, {"pulsekeeper.W019"}),
+    ],
+)
+def test_what_is_not(production: Settings, changed: dict[str, Any], expected: set[str]) -> None:
+    for name, value in changed.items():
+        setattr(production, name, value)
+    assert found() == expected
+
+
+def test_no_key_is_shown(production: Settings) -> None:
+    production.ENCRYPTION_KEYS = ("a-key-of-somebody",)
+    (message,) = system_checks.keys_can_be_used()
+    assert "number 1" in message.msg
+    assert "a-key-of-somebody" not in str(message)
+
+
+def test_a_name_that_is_no_task(production: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(celeryconfig.beat_schedule, "lost", {"task": "monitors.tasks.lost", "schedule": 1.0})
+    assert found() == {"pulsekeeper.E003"}
+
+
+@pytest.mark.django_db
+def test_what_is_reached(production: Settings) -> None:
+    assert found(databases=["default"]) == set()
+
+
+@pytest.mark.django_db
+def test_a_broker_that_is_away(production: Settings) -> None:
+    production.REDIS_URL = "redis://127.0.0.1:1/0"
+    assert found(databases=["default"]) == {"pulsekeeper.E020"}
+
+
+def test_a_database_that_is_away(production: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(connection.settings_dict, "HOST", "127.0.0.1")
+    monkeypatch.setitem(connection.settings_dict, "PORT", 1)
+    assert found(databases=["default"]) == {"pulsekeeper.E021"}
+
+
+@pytest.mark.django_db
+def test_a_database_without_tables_and_of_another_zone(
+    production: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(connection.settings_dict, "NAME", "template1")
+    assert found(databases=["default"]) == {"pulsekeeper.E022"}
+    monkeypatch.setenv("PGTZ", "Asia/Tokyo")  # libpq asks the server for it, as its own setting would be
+    assert found(databases=["default"]) == {"pulsekeeper.E022", "pulsekeeper.W023"}
+
+
+def test_nothing_is_asked_without_a_database_named(production: Settings) -> None:
+    production.REDIS_URL = "redis://127.0.0.1:1/0"
+    assert found() == set()
+
+
+def test_check_deploy_is_clean_under_production_settings(clean_environment: dict[str, str]) -> None:
+    """As an image is checked where it is built: with all settings, and no server anywhere."""
+    given = {
+        "SECRET_KEY": "".join(map(chr, range(48, 110))),
+        "ENCRYPTION_KEYS": KEY,
+        "DATABASE_URL": "postgresql://pulse:secret@127.0.0.1:1/pulse",
+        "REDIS_URL": "redis://127.0.0.1:1/0",
+        "BASE_URL": "https://pulse.example.com",
+        "ALLOWED_HOSTS": "pulse.example.com,127.0.0.1",
+        "TRUSTED_PROXIES": "192.0.2.1/32",
+        "EMAIL_URL": "smtps://me:pw@mail.example.com",
+        "EMAIL_FROM": "Pulsekeeper <pulse@example.com>",
+        "LOG_FORMAT": "json",
+    }
+    done = subprocess.run(
+        [sys.executable, "manage.py", "check", "--deploy", "--fail-level", "WARNING"],
+        cwd=ROOT,
+        env=clean_environment | given,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("System check identified no issues")
