@@ -9,8 +9,9 @@ from typing import Annotated, Any, Literal
 from urllib.parse import unquote, urlsplit
 
 from pydantic import Field, field_validator
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
+from config.secret_files import SecretFiles
 from core.egress import parse_networks
 
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -19,6 +20,19 @@ CommaSeparated = Annotated[tuple[str, ...], NoDecode]
 
 # The names of `connectors.providers.BACKENDS`, which could not be read before the settings; a test compares the two.
 BACKENDS = ("vercel", "netlify")
+
+# Whoever gives `<NAME>_FILE` keeps the secret out of the environment, which every child of a process inherits.
+FROM_FILES = (
+    "database_url",
+    "redis_url",
+    "secret_key",
+    "encryption_keys",
+    "email_url",
+    "vercel_client_secret",
+    "netlify_client_secret",
+    "github_client_secret",
+    "google_client_secret",
+)
 
 
 def connectors_of(pairs: tuple[str, ...]) -> dict[str, str]:
@@ -291,6 +305,17 @@ class Env(BaseSettings):
     admin_password: str | None = Field(
         default=None, description="Password of that account. Without it one is generated and printed once."
     )
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return init_settings, env_settings, SecretFiles(settings_cls, names=FROM_FILES)
 
     @field_validator(
         "rdap_bootstrap_url",

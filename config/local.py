@@ -1,4 +1,4 @@
-"""What `manage.py` adds to the environment on a machine that gives no DATABASE_URL or REDIS_URL.
+"""What `manage.py` adds to the environment on a machine that gives no DATABASE_URL or REDIS_URL, nor files for them.
 
 Both given, as in production: nothing, and nothing of the extra `local` is imported.
 """
@@ -15,6 +15,7 @@ from pathlib import Path
 from types import FrameType
 
 from config.embedded import EmbeddedError
+from config.secret_files import given
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
@@ -42,7 +43,7 @@ def local_environment(argv: Sequence[str]) -> Iterator[None]:
 
             stack.enter_context(_signals_unwind())
             stack.enter_context(sole_instance(data_dir))
-        if not (os.environ.get("DATABASE_URL") and os.environ.get("REDIS_URL")):
+        if not (given("DATABASE_URL") and given("REDIS_URL")):
             stack.enter_context(_signals_unwind())
             _join(stack, data_dir)
         yield
@@ -69,7 +70,7 @@ def _join(stack: ExitStack, data_dir: Path) -> None:
         **load_or_create_secrets(data_dir),
     }
     for name, value in values.items():
-        if not os.environ.get(name):
+        if not given(name):
             os.environ[name] = value
     _joined = True
 

@@ -8,6 +8,7 @@ import dj_database_url
 from csp.constants import NONCE, NONE, SELF
 from django.core.exceptions import ImproperlyConfigured
 from pydantic import ValidationError
+from pydantic_settings import SettingsError
 
 from config.env import BASE_DIR, Env, connectors_of, mail_settings
 
@@ -16,6 +17,8 @@ try:
 except ValidationError as error:
     wrong = "; ".join(f"{str(e['loc'][0]).upper()}: {e['msg']}" for e in error.errors())
     raise ImproperlyConfigured(wrong) from None
+except SettingsError as error:
+    raise ImproperlyConfigured(str(error)) from None
 
 SERVERLESS = ENV.database_url is None  # `manage.py probe` and --help: no database, so no secrets either
 

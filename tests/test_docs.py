@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
-from config.env import Env
+from config.env import FROM_FILES, Env
 
 ROOT = Path(__file__).parents[1]
 
@@ -18,6 +19,11 @@ def test_every_setting_is_in_the_one_table() -> None:
         line for line in (ROOT / "docs" / "settings.md").read_text().splitlines() if line.startswith("| `")
     ]
     assert written == table
+
+
+def test_every_secret_that_may_be_a_file_is_named() -> None:
+    said = (ROOT / "docs" / "settings.md").read_text().partition("Each of ")[2].partition(" may be ")[0]
+    assert re.findall("`([A-Z_]+)`", said) == [name.upper() for name in FROM_FILES]
 
 
 def _default(name: str) -> str:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from pydantic import ValidationError
+from pydantic_settings import SettingsError
 
 from config.env import BACKENDS, Env, connectors_of, mail_settings
 from connectors import providers
@@ -101,3 +104,45 @@ def test_what_is_no_word_for_a_provider(monkeypatch: pytest.MonkeyPatch, pairs: 
 def test_what_is_no_list_of_registries(url: str) -> None:
     with pytest.raises(ValidationError):
         Env(rdap_bootstrap_url=url)
+
+
+def test_secrets_out_of_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "key").write_text(" a long key, with blanks about it \n")
+    (tmp_path / "keys").write_text("one,two\r\n")
+    for name in ("SECRET_KEY", "ENCRYPTION_KEYS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("SECRET_KEY_FILE", str(tmp_path / "key"))
+    monkeypatch.setenv("ENCRYPTION_KEYS_FILE", str(tmp_path / "keys"))
+    env = Env()
+    assert (env.secret_key, env.encryption_keys) == (" a long key, with blanks about it ", ("one", "two"))
+
+
+@pytest.mark.parametrize(
+    ("content", "also", "wrong"),
+    [
+        (None, "", "EMAIL_URL_FILE: {path}: No such file or directory"),
+        (b"\n", "", "EMAIL_URL_FILE: {path}: is empty"),
+        (b"\xff\xfe", "", "EMAIL_URL_FILE: {path}: is no text"),
+        (b"smtp://a", "smtp://b", "EMAIL_URL and EMAIL_URL_FILE are both given: which of them counts?"),
+    ],
+)
+def test_what_is_no_file_of_a_secret(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, content: bytes | None, also: str, wrong: str
+) -> None:
+    path = tmp_path / "secret"
+    if content is not None:
+        path.write_bytes(content)
+    monkeypatch.setenv("EMAIL_URL_FILE", str(path))
+    monkeypatch.setenv("EMAIL_URL", also)
+    with pytest.raises(SettingsError) as caught:
+        Env()
+    assert str(caught.value) == wrong.format(path=path)
+
+
+def test_a_secret_out_of_a_file_is_looked_at_like_any_other(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "secret").write_text("http://mail.example.com\n")
+    monkeypatch.setenv("EMAIL_URL_FILE", str(tmp_path / "secret"))
+    with pytest.raises(ValidationError):
+        Env()
