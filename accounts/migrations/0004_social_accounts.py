@@ -2,17 +2,24 @@ import django.db.models.deletion
 from django.conf import settings
 from django.db import migrations, models
 
-# Until now social-auth-app-django kept them: what is there moves over, and its tables go.
+# Until now social-auth-app-django kept them: what is there is copied. Its tables stay for processes of the version before,
+# which look at its migrations, too; `manage.py finish_upgrade` removes both. Meanwhile this version deletes accounts
+# without knowing of those tables, so what they have of one goes along with it.
 TAKE_OVER = """
 DO $$
+DECLARE
+    old name;
 BEGIN
     IF to_regclass('social_auth_usersocialauth') IS NOT NULL THEN
         INSERT INTO accounts_socialaccount (user_id, provider, uid, created_at)
         SELECT user_id, provider, uid, created FROM social_auth_usersocialauth
         ON CONFLICT DO NOTHING;
-        DROP TABLE social_auth_usersocialauth, social_auth_nonce, social_auth_association, social_auth_code,
-                   social_auth_partial;
-        DELETE FROM django_migrations WHERE app IN ('social_django', 'default', 'social_auth');
+        SET CONSTRAINTS ALL IMMEDIATE;
+        FOR old IN SELECT conname FROM pg_constraint
+                   WHERE conrelid = 'social_auth_usersocialauth'::regclass AND contype = 'f' LOOP
+            EXECUTE format('ALTER TABLE social_auth_usersocialauth DROP CONSTRAINT %I', old);
+        END LOOP;
+        ALTER TABLE social_auth_usersocialauth ADD FOREIGN KEY (user_id) REFERENCES accounts_user ON DELETE CASCADE;
     END IF;
 END
 $$

@@ -127,7 +127,7 @@ class Stage:
         from monitors.models import LEASE_MARGIN
         from tests.faults.accounts import Account
         from tests.faults.news import account_for_alerts
-        from tests.faults.tenant import make_channels, make_monitors
+        from tests.faults.tenant import let_go, make_channels, make_monitors
 
         assert LEASE_MARGIN.total_seconds() + TIMEOUT_MS / 1000 == LEASE_SEC, (
             "the script's idea of a lease is old"
@@ -143,6 +143,7 @@ class Stage:
             ]
         )
         stack.callback(jobs.stop)
+        let_go(fleet)
         stack.enter_context(self._system.tree)
         jobs.go()
         self._until("every monitor has its first status", FIRST_STATUS_SECONDS, lambda: not _without_status())

@@ -21,6 +21,7 @@ from projects.access import Caller
 from tests.faults.script import GRACE_SEC, HEARTBEAT_SEC, INTERVAL_SEC, TIMEOUT_MS, Part
 
 SHARES = 40
+NOT_YET = timedelta(hours=1)
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class Watched:
 
 
 def make_monitors(parts: Sequence[Part], *, target: str) -> list[Watched]:
-    """Due spread over an interval. `target` is the address of all targets, `http://host:port`."""
+    """None is due before `let_go`. `target` is the address of all targets, `http://host:port`."""
     Plan.objects.create(name="faults", min_interval_sec=1, monitor_limit=len(parts))
     account = create_account(email="faults@example.com", password="a fine long password", plan="faults")
     return [_make(Caller(account), part, target=target) for part in parts]
@@ -62,11 +63,19 @@ def _make(caller: Caller, part: Part, *, target: str) -> Watched:
     )
     if not heartbeat:
         # Nobody makes its first check, so that is the scheduler's.
-        wait = timedelta(seconds=random.Random(part.number).uniform(0, INTERVAL_SEC))
         MonitorState.objects.filter(pk=monitor.pk).update(
-            claimed_at=None, slot_at=None, next_due_at=now + wait
+            claimed_at=None, slot_at=None, next_due_at=now + NOT_YET
         )
     return Watched(part, monitor.pk, monitor.public_id)
+
+
+def let_go(fleet: Sequence[Watched]) -> None:
+    """All that are checked are due now, spread over an interval. Whoever is to be told of them is known."""
+    now = utc_now()
+    for watched in fleet:
+        if watched.part.kind != "heartbeat":
+            wait = timedelta(seconds=random.Random(watched.part.number).uniform(0, INTERVAL_SEC))
+            MonitorState.objects.filter(pk=watched.monitor_id).update(next_due_at=now + wait)
 
 
 def channels_of(part: Part) -> tuple[str, str]:

@@ -1,0 +1,105 @@
+"""What the files for containers promise, as far as it can be told without an engine."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from honcho.environ import parse_procfile
+
+from config.env import FROM_FILES
+
+ROOT = Path(__file__).parents[1]
+COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
+SERVERS = {"postgres", "valkey"}
+PROCESSES = parse_procfile((ROOT / "Procfile").read_text()).processes
+
+
+def test_every_process_has_its_service() -> None:
+    assert SERVICES.keys() - SERVERS - {"migrate"} == PROCESSES.keys()
+    assert all(SERVICES[name]["command"] == [name] for name in PROCESSES)
+
+
+def test_all_wait_for_the_migration_and_the_servers() -> None:
+    for name in PROCESSES:
+        conditions = {on: wait["condition"] for on, wait in SERVICES[name]["depends_on"].items()}
+        assert conditions == dict.fromkeys(SERVERS, "service_healthy") | {
+            "migrate": "service_completed_successfully"
+        }
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_a_service_can_do_no_more_than_it_must(name: str) -> None:
+    service = SERVICES[name]
+    assert service["read_only"] is True
+    assert "no-new-privileges:true" in service["security_opt"]
+    assert service["deploy"]["resources"]["limits"].keys() == {"cpus", "memory", "pids"}
+    assert not service.keys() & {"privileged", "cap_add", "network_mode", "pid", "ipc"}
+    assert name == "postgres" or (service["cap_drop"] == ["ALL"] and service["user"].split(":")[0] != "0")
+    assert name == "migrate" or {"test", "interval"} <= service["healthcheck"].keys()
+    assert re.fullmatch(r".+:(local|\d[\w.-]*)", service["image"]), "a version, and never the latest"
+    published = service.get("ports", [])
+    assert all(port.startswith("127.0.0.1:") for port in published)
+    assert bool(published) == (name == "web")
+    assert name not in SERVERS or service["networks"] == ["inside"]
+
+
+def test_secrets_are_files() -> None:
+    assert all(secret["file"].startswith("deploy/secrets/") for secret in COMPOSE["secrets"].values())
+    assert "/deploy/secrets/" in (ROOT / ".gitignore").read_text().splitlines()
+    for service in SERVICES.values():
+        assert set(service["secrets"]) <= COMPOSE["secrets"].keys()
+        for variable, value in service["environment"].items() if "environment" in service else ():
+            assert variable.lower() not in FROM_FILES
+            if variable.endswith("_FILE"):
+                assert Path(value).name in service["secrets"]
+
+
+def test_the_image_holds_all_apps_and_nothing_private() -> None:
+    apps = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["root_packages"]
+    lines = (ROOT / ".dockerignore").read_text().splitlines()
+    first, *rest = [line for line in lines if line and not line.startswith("#")]
+    taken = {line[1:] for line in rest if line.startswith("!")}
+    assert first == "*"
+    assert {*apps, "Procfile", "deploy", "manage.py", "requirements", "static", "templates"} == taken
+    assert "deploy/secrets" in rest
+
+
+def test_the_image_is_not_run_by_root() -> None:
+    lines = (ROOT / "Dockerfile").read_text().splitlines()
+    last = {line.split()[0]: line for line in lines if line and line[0].isupper()}
+    assert last["USER"] == "USER 10001:10001"
+    assert all("latest" not in line and ":" in line for line in lines if line.startswith("ARG PYTHON"))
+    assert any("--require-hashes --only-binary=:all:" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [("worker", "probes@%h"), ("worker-2", "probes-2@%h"), ("interactive-12", "interactive-12@%h")],
+)
+def test_a_process_by_its_name(tmp_path: Path, asked: str, expected: str) -> None:
+    """With a `celery` that prints what it was called with."""
+    celery = tmp_path / "celery"
+    celery.write_text('#!/bin/sh\necho "$@"\n')
+    celery.chmod(0o755)
+    path = f"{tmp_path}:/usr/bin:/bin"
+    done = subprocess.run(
+        [str(ROOT / "deploy" / "process"), asked],
+        env={"PATH": path},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    words = done.stdout.split()
+    assert words[words.index("--hostname") + 1] == expected
+
+
+def test_what_is_no_process_is_a_command() -> None:
+    command = [str(ROOT / "deploy" / "process"), "echo", "--hostname", "a b"]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "--hostname a b\n"
