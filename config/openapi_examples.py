@@ -453,6 +453,14 @@ RESPONSES: dict[str, Any] = {
     "get_account": _ACCOUNT,
     "update_account": _ACCOUNT,
     "delete_account": _OK,
+    "export_account": {
+        "format": 1,
+        "exported_at": NOW,
+        "not_included": {"credentials": "…"},
+        "account": _ACCOUNT,
+        "sessions": [],
+        "complete": True,
+    },
 }
 
 ERRORS: dict[str, dict[str, Any]] = {

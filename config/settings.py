@@ -96,6 +96,7 @@ THROTTLES = {
     "sign-up": (20, 3600),
     "account-mail": (5, 3600),  # to one address, of mails that strangers can have sent to it
     "password": (10, 900),
+    "export": (10, 3600),
     "unauthorized": (120, 60),
     "create-and-test": (60, 60),
     "check-now": (300, 60),
@@ -137,6 +138,7 @@ INSTALLED_APPS = [
     "incidents",
     "alerts",
     "statuspages",
+    "privacy",
     "dashboard",
     "entrance",
     "rest_framework",
@@ -360,6 +362,7 @@ LOGGING = {
             "incidents",
             "alerts",
             "statuspages",
+            "privacy",
             "dashboard",
             "entrance",
         )

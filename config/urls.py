@@ -44,6 +44,7 @@ urlpatterns = [
     path("v1/", include("alerts.urls")),
     path("v1/", include("incidents.urls")),
     path("v1/", include("statuspages.urls")),
+    path("v1/", include("privacy.urls")),
     re_path(r"^v1(/.*)?$", UnknownRoute.as_view()),
 ]
 

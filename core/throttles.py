@@ -183,6 +183,12 @@ class PasswordThrottle(CallerThrottle):
     methods = frozenset({"PATCH", "DELETE"})
 
 
+class ExportThrottle(CallerThrottle):
+    """Exporting the account: it reads all that there is of it."""
+
+    scope = "export"
+
+
 class SignInThrottle(AddressThrottle):
     scope = "sign-in"
 

@@ -47,7 +47,7 @@ class Answer:
     def __init__(self, response: Any) -> None:
         self.status = response.status_code
         self.headers = response.headers
-        self.text = response.content.decode()
+        self.text = response.getvalue().decode()
 
     @property
     def json(self) -> Any:

@@ -125,6 +125,7 @@ TABLE: dict[tuple[str, str], tuple[int, ...] | tuple[str, int]] = {
     ("DELETE", "/v1/sessions/current"):                    (200, 200, 200, 200, 403, 403),
     ("DELETE", "/v1/sessions/{session_id}"):               (200, 404, 404, 404, 403, 403),  # the owner's
     ("GET",    "/v1/account"):                             (200, 200, 200, 200, 403, 403),
+    ("GET",    "/v1/account/export"):                      (200, 200, 200, 200, 403, 403),
     ("PATCH",  "/v1/account"):                             (200, 200, 200, 200, 403, 403),
     ("DELETE", "/v1/account"):                             (409, 200, 200, 200, 403, 403),  # he shares a project
 }

@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from accounts.models import User
+from core.clock import utc_now
+from privacy.export import export
+
+
+class Command(BaseCommand):
+    help = (
+        "Write all that is kept of an account as one JSON file, as GET /v1/account/export does. "
+        "Exit codes: 0 written, 1 no such account, or the file exists or cannot be written."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("email", help="e-mail address of the account")
+        parser.add_argument("--output", type=Path, metavar="FILE", help="instead of standard output")
+        parser.add_argument("--overwrite", action="store_true", help="write FILE even where there is one")
+
+    def handle(self, *args: Any, email: str, output: Path | None, overwrite: bool, **options: Any) -> None:
+        user = User.objects.select_related("plan").filter(email=email.strip().lower()).first()
+        if user is None:
+            raise CommandError(f"there is no account of {email}")
+        if output is None:
+            for piece in export(user, now=utc_now()):
+                self.stdout.write(piece, ending="")
+            return
+        try:
+            # For its reader alone: it holds what is nobody else's business.
+            output.touch(mode=0o600, exist_ok=overwrite)
+            with output.open("w", encoding="utf-8") as file:
+                file.writelines(export(user, now=utc_now()))
+        except FileExistsError:
+            raise CommandError(f"{output} exists; --overwrite replaces it") from None
+        except OSError as error:
+            raise CommandError(f"{output} cannot be written: {error.strerror}") from None
+        self.stderr.write(f"{output}: written")

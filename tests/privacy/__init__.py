@@ -1,0 +1,1 @@
+"""What people can have of what is kept of them."""

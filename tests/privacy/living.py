@@ -1,0 +1,77 @@
+"""Somebody who has left behind all that one can."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from accounts.models import SocialAccount, User
+from alerts.models import DeliveryItem
+from checks.spec import Verdict
+from connectors import oauth
+from connectors.models import Import
+from core.clock import utc_now
+from incidents.services import acknowledge, comment, declare, resolve
+from incidents.windows import create_window
+from monitors.recording import record
+from projects.access import Caller
+from projects.members import add_member
+from statuspages.badges import give_badge
+from statuspages.notes import write_note
+from tests.api.client import Api
+from tests.makers import (
+    make_channel,
+    make_connector,
+    make_delivery,
+    make_monitor,
+    make_project,
+    reading,
+)
+from tests.second_factor import App
+from tests.statuspages.making import make_page, make_subscriber
+
+NEEDLE = "quux"  # of her address, and of the names of all that is hers alone
+EMAIL = f"ada.{NEEDLE}@example.com"
+OLD = f"old.{NEEDLE}@example.com"
+
+
+def live(ada: User, friend: User) -> Any:
+    """All that somebody can leave behind, in her own place and in a friend's project; the project."""
+    now, caller = utc_now(), Caller(ada)
+    own, shared = make_project(ada, name=f"{NEEDLE} shop"), make_project(friend, admin=ada, name="Ours")
+    monitor = make_monitor(
+        ada, name=f"{NEEDLE} site", url=f"http://{NEEDLE}.example/", project_id=own.public_id
+    )
+    make_monitor(ada, name=NEEDLE, request_headers=[{"name": "X-Key", "value": NEEDLE}])
+    for claim, verdict in enumerate([Verdict.UP, Verdict.DOWN], start=1):
+        record([reading(monitor, claim=claim, verdict=verdict, at=now)], now=now)
+    Import.objects.create(user=ada, provider="vercel", external_ref=NEEDLE, monitor=monitor)
+    make_connector(ada, provider="netlify")
+    oauth.start(ada, "vercel", slug="vercel", now=now)
+    SocialAccount.objects.create(user=ada, provider="github", uid=NEEDLE)
+    channel = make_channel(ada, name=NEEDLE)
+    make_delivery(channel, monitor=monitor)
+    window = {"name": NEEDLE, "starts_at": now, "ends_at": now + timedelta(hours=1), "monitors": "all"}
+    create_window(caller, window, now=now)
+    page = make_page(ada, [monitor], name=NEEDLE, slug=NEEDLE)
+    write_note(caller, page.public_id, {"title": NEEDLE, "status": "investigating", "text": NEEDLE}, now=now)
+    make_subscriber(page, email=f"reader@{NEEDLE}.example")
+    give_badge(caller, monitor.public_id, now=now)
+    declare(caller, {"title": NEEDLE, "text": NEEDLE, "project_id": own.public_id}, now=now)
+    App(ada)
+
+    # In the friend's project.
+    theirs = declare(
+        Caller(friend), {"title": "Late", "text": "Late.", "project_id": shared.public_id}, now=now
+    )
+    acknowledge(caller, theirs.public_id, now=now)
+    comment(caller, theirs.public_id, text="It is the cable.", now=now)
+    resolve(caller, theirs.public_id, now=now)
+    told = make_delivery(make_channel(friend))
+    item = DeliveryItem.objects.get(delivery=told)
+    item.facts["by"] = EMAIL
+    item.save(update_fields=["facts"])
+    assert Api.with_token(ada, shared).post("/v1/monitors", {"type": "heartbeat"}).status == 201
+    add_member(caller, shared.public_id, email="guest@example.com", role="member", now=now)
+    add_member(Caller(friend), make_project(friend).public_id, email=EMAIL, role="member", now=now)
+    return own, shared, theirs

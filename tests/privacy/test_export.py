@@ -1,0 +1,183 @@
+"""The export of an account: all that is its own, nothing that is somebody else's, and no secret."""
+
+from __future__ import annotations
+
+import io
+import json
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from pytest_django.fixtures import Settings
+
+import privacy.bites
+from accounts.models import User
+from audit.models import Entry
+from connectors.models import Connector
+from core.clock import utc_now
+from core.crypto import sealed_columns, unseal
+from monitors.models import DailyUptime
+from privacy import export, sections
+from tests.api.client import Api
+from tests.makers import (
+    PASSWORD,
+    empty_broker,
+    make_channel,
+    make_monitor,
+    make_project,
+    make_user,
+)
+from tests.privacy.living import EMAIL, NEEDLE, live
+
+PATH = "/v1/account/export"
+
+
+@pytest.fixture
+def ada(db: None) -> User:
+    user = make_user(email=EMAIL)
+    live(user, make_user(email="friend@example.com"))
+    DailyUptime.objects.create(
+        monitor=user.monitors.earliest("pk"), day=utc_now().date(), observed_ms=5, down_ms=1, outages=1
+    )
+    return user
+
+
+def exported(user: User) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads("".join(export.export(user, now=utc_now())))
+    return found
+
+
+def test_everything_of_an_account(ada: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(privacy.bites, "BITE", 1)
+    api = Api(Api().post("/v1/sessions", _credentials(ada)).json["token"])
+    answer = api.get(PATH)
+    assert answer.headers["Content-Disposition"].startswith('attachment; filename="pulsekeeper-account-2')
+    found = answer.json
+    assert (found["account"]["email"], found["complete"]) == (EMAIL, True)
+    assert [row["type"] for row in found["account"]["second_factors"]] == ["totp", "recovery_codes"]
+    assert found["account"]["social_accounts"][0]["id"] == NEEDLE
+    names = list(sections.lists(ada, now=utc_now()))
+    empty = [name for name in names if not found[name]]
+    assert empty == ["browsers"], "there is something in each list, but for a browser that nobody used"
+    for name, path in (
+        ("alert_channels", "/v1/alert-channels"),
+        ("tokens", "/v1/tokens"),
+        ("connectors", "/v1/connectors"),
+        ("maintenance_windows", "/v1/maintenance-windows"),
+        ("status_pages", "/v1/status-pages"),
+        ("audit_log", "/v1/account/audit-log"),
+    ):
+        told = api.get(path).json
+        key = "provider" if name == "connectors" else "id"
+        assert sorted(row[key] for row in told) == sorted(row[key] for row in found[name])
+    assert found["audit_log"][-1]["action"] == "account.exported"
+    assert {row["type"] for row in found["written_in_incidents_of_others"]} == {
+        "acknowledged",
+        "commented",
+        "resolved",
+    }
+
+
+def test_no_secret_is_in_it(ada: User) -> None:
+    make_channel(ada, secret="hunter2-of-a-webhook", url="http://127.0.0.1:9/path-that-is-a-secret")
+    token = Api.with_token(ada, make_project(ada)).token
+    text = json.dumps(exported(ada))
+    secrets = [str(token), "hunter2", "path-that-is-a-secret", PASSWORD, ada.password]
+    secrets += [str(row.tokens["access_token"]) for row in Connector.objects.filter(user=ada)]
+    for column in sealed_columns():
+        for value in column.model._default_manager.values_list(column.column, flat=True):
+            sealed = value.get(column.member, "") if column.member else value
+            secrets += [sealed, unseal(sealed)] if sealed else []
+    addresses = {
+        json.dumps({"address": EMAIL})
+    }  # of the channel that every account has: it is the account's own
+    assert not [secret for secret in secrets if secret and secret not in addresses and secret in text]
+
+
+def test_nothing_of_others_is_in_it(ada: User) -> None:
+    other = make_user(email="other@example.com")
+    make_monitor(other, name="of another")
+    make_channel(other, name="of another")
+    theirs = make_project(other, name="Theirs", member=ada)
+    make_monitor(other, name="of another", project_id=theirs.public_id)
+    text = json.dumps(exported(ada))
+    assert "of another" not in text
+    assert theirs.public_id in text, "her place in the project is hers"
+
+
+def test_as_many_queries_for_thirty_rows_as_for_one(user: User) -> None:
+    def queries() -> int:
+        with CaptureQueriesContext(connection) as captured:
+            exported(user)
+        return len(captured)
+
+    make_channel(user)
+    one = queries()
+    for _ in range(29):
+        make_channel(user)
+    assert queries() == one
+
+
+def test_it_is_written_while_it_is_read(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(export, "CHUNK", 1)
+    pieces = export.export(user, now=utc_now())
+    with CaptureQueriesContext(connection) as captured:
+        next(pieces)
+        first = len(captured)
+        text = list(pieces)
+    assert len(captured) > first
+    assert text[-1].rstrip().endswith('"complete": true}')
+
+
+def test_who_asks_too_often(user: User, settings: Settings) -> None:
+    settings.THROTTLE_SCALE = 1
+    settings.THROTTLES = settings.THROTTLES | {"export": (1, 60)}
+    empty_broker()
+    api = Api.signed_in(user)
+    assert [api.get(PATH).status for _ in range(2)] == [200, 429]
+
+
+def test_the_command(user: User, tmp_path: Path) -> None:
+    out = io.StringIO()
+    call_command("export_account", user.email.upper(), stdout=out)
+    assert json.loads(out.getvalue())["account"]["id"] == user.public_id
+    entry = Entry.objects.latest("pk")
+    assert (entry.action, entry.actor_type, entry.target_id) == (
+        "account.exported",
+        "operator",
+        user.public_id,
+    )
+    file = tmp_path / "account.json"
+    call_command("export_account", user.email, output=file, stderr=io.StringIO())
+    assert json.loads(file.read_text())["complete"] is True
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    file.write_text("mine")
+    with pytest.raises(CommandError, match="--overwrite replaces it"):
+        call_command("export_account", user.email, output=file)
+    assert file.read_text() == "mine"
+    call_command("export_account", user.email, output=file, overwrite=True, stderr=io.StringIO())
+    assert json.loads(file.read_text())["complete"] is True
+
+
+@pytest.mark.parametrize(
+    ("email", "output", "said"), [("nobody@example.com", None, "no account"), (None, "no/x", "cannot")]
+)
+def test_what_the_command_refuses(
+    user: User, tmp_path: Path, email: str | None, output: str | None, said: str
+) -> None:
+    with pytest.raises(CommandError, match=said):
+        call_command("export_account", email or user.email, output=tmp_path / output if output else None)
+
+
+def _credentials(user: User) -> dict[str, str]:
+    from allauth.mfa.models import Authenticator
+    from allauth.mfa.utils import decrypt
+
+    from tests.second_factor import App
+
+    secret = decrypt(Authenticator.objects.get(user=user, type="totp").data["secret"])
+    return {"email": user.email, "password": PASSWORD, "code": App(secret=secret).code()}
