@@ -45,6 +45,8 @@ def _configure() -> None:
     flush_by_deleting()
     # What costs an attacker much costs a test 0.2 s for each account. Processes that tests start hash as in production.
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+    # Else every client goes through all static files when it is made.
+    settings.WHITENOISE_AUTOREFRESH = True
     # Not for our children: pytest-django would load the settings of an xdist process before this file runs there.
     del os.environ["DJANGO_SETTINGS_MODULE"]
 
