@@ -1,39 +1,141 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from django.contrib import admin
+from django import forms
+from django.contrib import admin, messages
 from django.contrib.auth.admin import UserAdmin
-from django.http import HttpRequest
+from django.db.models import Count, F, QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
 
-from accounts.models import Plan, User
-from accounts.services import welcome
+from accounts.models import Plan, SocialAccount, User
+from accounts.services import change_plan, welcome
 from accounts.verification import set_address
+from core.staff import AutocompleteFilter, ReadOnlyAdmin, Section, StaffAdmin, act, ask
+
+_RIGHTS = ("is_active", "is_staff", "is_superuser", "groups", "user_permissions")
+MOST_PLACES = 50
 
 
 @admin.register(Plan)
-class PlanAdmin(admin.ModelAdmin[Plan]):
+class PlanAdmin(StaffAdmin[Plan]):
+    """What is edited here counts for what is made or changed from then on. One that somebody has stays."""
+
     list_display = ("name", "min_interval_sec", "monitor_limit")
+    search_fields = ("name",)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Plan | None = None) -> bool:
+        if obj is None or User.objects.filter(plan=obj).exists():
+            return False
+        return super().has_delete_permission(request, obj)
+
+
+class PlanForm(forms.Form):
+    plan = forms.ModelChoiceField(
+        Plan.objects.all(),
+        help_text="Intervals that are too short for it are raised to it, for good. Monitors beyond its number stay, "
+        "and none can be added.",
+    )
 
 
 @admin.register(User)
-class AccountAdmin(UserAdmin[User]):
-    ordering = ("pk",)
+class AccountAdmin(StaffAdmin[User], UserAdmin[User]):
+    """Rights are for superusers alone, as is everything about accounts that have any: else staff could take them.
+
+    Accounts are deleted by their people, since what hangs on them has to be looked at first.
+    """
+
     list_display = ("email", "plan", "is_staff", "is_active", "created_at")
     list_filter = ("plan", "is_staff", "is_active")
+    list_select_related = ("plan",)
+    ordering = ("-pk",)
     search_fields = ("email", "public_id")
-    readonly_fields = ("public_id", "created_at", "last_login")
+    readonly_fields = ("public_id", "created_at", "last_login", "password_set")
     fieldsets = (
-        (None, {"fields": ("public_id", "email", "password", "plan")}),
-        ("Rights", {"fields": ("is_active", "is_staff", "is_superuser", "groups", "user_permissions")}),
+        (None, {"fields": ("public_id", "email", "password_set", "plan")}),
+        ("Rights", {"fields": _RIGHTS}),
         ("Times", {"fields": ("created_at", "last_login")}),
     )
     add_fieldsets = ((None, {"fields": ("email", "plan", "usable_password", "password1", "password2")}),)
+    actions = ("put_on_plan",)
+
+    def has_change_permission(self, request: HttpRequest, obj: User | None = None) -> bool:
+        if obj is not None and (obj.is_staff or obj.is_superuser) and not _is_superuser(request):
+            return False
+        return super().has_change_permission(request, obj)
+
+    def has_delete_permission(self, request: HttpRequest, obj: User | None = None) -> bool:
+        return False
+
+    def get_readonly_fields(self, request: HttpRequest, obj: User | None = None) -> tuple[str, ...]:
+        rights = () if _is_superuser(request) else _RIGHTS[1:]
+        return (*self.readonly_fields, *rights)
+
+    @admin.display(description="password")
+    def password_set(self, user: User) -> SafeString | str:
+        """Whether there is one. Of its hash not even the beginning is shown."""
+        link = reverse("admin:auth_user_password_change", args=[user.pk])
+        return format_html(
+            '{} (<a href="{}">set another</a>)', "set" if user.has_usable_password() else "none", link
+        )
 
     def save_model(self, request: HttpRequest, obj: User, form: Any, change: bool) -> None:  # noqa: FBT001
         """In the transaction that the admin opens for each form. An address that staff enters counts as verified."""
-        super().save_model(request, obj, form, change)
-        if "email" in form.changed_data:
-            set_address(obj, verified=True)
         if not change:
+            super().save_model(request, obj, form, change)
+            set_address(obj, verified=True)
             welcome(obj)
+            return
+        changed = set(form.changed_data)
+        columns = [each.name for each in User._meta.concrete_fields if each.name in changed - {"plan"}]
+        if columns:
+            obj.save(update_fields=columns)  # what else was written meanwhile stays
+        if "email" in changed:
+            set_address(obj, verified=True)
+        if "plan" in changed:
+            change_plan([obj.pk], obj.plan)
+
+    @admin.action(description="Change the plan", permissions=["change"])
+    def put_on_plan(self, request: HttpRequest, queryset: QuerySet[User]) -> HttpResponse | None:
+        form = ask(self, request, queryset, PlanForm, title="Change the plan", button="Change the plan")
+        if not isinstance(form, PlanForm):
+            return form
+        plan: Plan = form.cleaned_data["plan"]
+        outcome = act(self, request, queryset, lambda ids: change_plan(ids, plan), done=f"put on plan {plan}")
+        over = _over_limit(() if outcome is None else outcome.done)
+        if over:
+            text = (
+                f"With more monitors than the {plan.monitor_limit} of plan {plan}, which they keep: {over}."
+            )
+            self.message_user(request, text, messages.WARNING)
+        return None
+
+    def sections(self, request: HttpRequest, row: User) -> Sequence[Section]:
+        # Over the relations that projects and monitors, higher floors, hang on User.
+        places = row.memberships.select_related("project").order_by("-pk")[:MOST_PLACES]
+        return (
+            Section("Usage", ("Monitors", "Limit"), [(row.monitors.count(), row.plan.monitor_limit)]),
+            Section("Projects", ("Project", "Role"), [(place.project.name, place.role) for place in places]),
+        )
+
+
+def _is_superuser(request: HttpRequest) -> bool:
+    return bool(request.user.is_superuser)
+
+
+def _over_limit(users: Sequence[User]) -> int:
+    counted = User.objects.filter(pk__in=[user.pk for user in users]).annotate(used=Count("monitors"))
+    return counted.filter(used__gt=F("plan__monitor_limit")).count()
+
+
+@admin.register(SocialAccount)
+class SocialAccountAdmin(ReadOnlyAdmin[SocialAccount]):
+    list_display = ("provider", "uid", "user", "created_at")
+    list_filter = (("user", AutocompleteFilter),)
+    list_select_related = ("user",)
+    search_fields = ("user__email",)
+    fields = list_display

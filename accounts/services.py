@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
@@ -17,12 +17,16 @@ from accounts.privacy import forget_in_admin
 from accounts.verification import set_address
 from audit.actions import Action
 from core.errors import ValidationFailed
+from core.outcomes import Outcome
 
 on_account_created: list[Callable[[User], None]] = []
 """What upper floors do for a new account, in the transaction that makes it; each adds its own when its app is ready."""
 
 before_account_deleted: list[Callable[[User], None]] = []
 """The same for one that is about to go, in the transaction that deletes it. Raising an ApiError keeps it."""
+
+on_plan_changed: list[Callable[[Sequence[User], Plan], None]] = []
+"""The same for accounts that are on another plan now, in the transaction that changes it."""
 
 
 GONE = "a deleted account"
@@ -117,6 +121,33 @@ def set_password(user: User, password: str | None) -> None:
 def addresses_of(user: User) -> list[str]:
     """His e-mail address, and those that he is known to have had before."""
     return [user.email, *audit.selectors.former_addresses(user.pk)]
+
+
+def change_plan(ids: Collection[int], plan: Plan) -> Outcome[User]:
+    """Put these accounts on `plan`. What they have more than it allows stays; what is too fast for it is slowed down.
+
+    Their rows are held, as whoever makes a monitor holds its owner's: he sees either plan whole.
+    """
+    with transaction.atomic():
+        users = User.objects.select_for_update(no_key=True).filter(pk__in=ids).order_by("pk")
+        changed = [user for user in users if user.plan_id != plan.pk]
+        User.objects.filter(pk__in=[user.pk for user in changed]).update(plan=plan)
+        audit.services.record_all(
+            audit.services.draft(
+                Action.PLAN_CHANGED,
+                actor=user,
+                target_id=user.public_id,
+                target_name=user.email,
+                details={"plan": plan.name},
+            )
+            for user in changed
+        )
+        for user in changed:
+            user.plan = plan
+        for follow in on_plan_changed:
+            follow(changed, plan)
+    there = len(users) - len(changed)
+    return Outcome(changed, {f"on plan {plan} already": there} if there else {})
 
 
 def delete_account(user: User) -> None:

@@ -1,16 +1,18 @@
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from alerts.deliveries import replay_dead
-from alerts.models import AlertChannel, Delivery, DeliveryItem
+from alerts.models import AlertChannel, Delivery
 from core.clock import utc_now
-from incidents.admin import ReadOnlyInline
-from monitors.admin import ReadOnlyAdmin
+from core.staff import AutocompleteFilter, ReadOnlyAdmin, Section, act, list_of
+
+MOST_ITEMS = 100
+MOST_MONITORS = 50
 
 
 @admin.register(AlertChannel)
@@ -29,19 +31,34 @@ class AlertChannelAdmin(ReadOnlyAdmin[AlertChannel]):
         "failures",
         "last_sent_at",
     )
-    list_filter = ("kind", "enabled", ("confirmed_at", admin.EmptyFieldListFilter))
+    list_filter = (
+        "kind",
+        "enabled",
+        ("confirmed_at", admin.EmptyFieldListFilter),
+        ("owner", AutocompleteFilter),
+        ("project", AutocompleteFilter),
+    )
     list_select_related = ("owner", "project")
-    search_fields = ("public_id", "name", "owner__email")
-    ordering = ("-pk",)
+    search_fields = ("public_id", "name__icontains", "owner__email")
+    fields = (*list_display, "topics", "scope", "scope_project", "remind_every_hours", "created_at")
 
-
-class ItemInline(ReadOnlyInline):
-    model = DeliveryItem
-    fk_name = "delivery"
-    fields = ("at", "source", "incident", "facts")
-
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        return super().get_queryset(request).select_related("incident")
+    def sections(self, request: HttpRequest, row: AlertChannel) -> Sequence[Section]:
+        latest = row.deliveries.order_by("-created_at")[: MOST_ITEMS // 5]
+        shown = [
+            Section(
+                "Latest deliveries",
+                ("Id", "State", "Created", "Attempts", "Last error"),
+                [
+                    (each.public_id, each.state, each.created_at, each.attempts, each.last_error)
+                    for each in latest
+                ],
+                more=list_of(Delivery, channel__id__exact=row.pk),
+            )
+        ]
+        if row.scope == AlertChannel.Scope.CHOSEN:
+            chosen = row.monitors.order_by("pk").values_list("name", "type")[:MOST_MONITORS]
+            shown.append(Section("Chosen monitors", ("Name", "Type"), list(chosen)))
+        return shown
 
 
 @admin.register(Delivery)
@@ -57,21 +74,34 @@ class DeliveryAdmin(ReadOnlyAdmin[Delivery]):
         "last_error",
         "done_at",
     )
-    list_filter = ("state", "channel__kind")
+    list_filter = ("state", "channel__kind", ("channel", AutocompleteFilter))
     list_select_related = ("channel__owner",)
     search_fields = ("public_id", "channel__public_id", "channel__owner__email")
-    ordering = ("-pk",)
-    inlines = (ItemInline,)
+    fields = (*list_display, "leased_until", "give_up_at")
     actions = ("replay",)
 
-    @admin.display(ordering="channel__owner__email")
+    @admin.display
     def owner(self, delivery: Delivery) -> str:
         return delivery.channel.owner.email
 
-    def has_replay_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("alerts.change_delivery")
-
-    @admin.action(description="Replay dead deliveries", permissions=["replay"])
+    @admin.action(description="Replay, where dead", permissions=["act"])
     def replay(self, request: HttpRequest, queryset: QuerySet[Delivery]) -> None:
-        count = replay_dead(queryset, now=utc_now())
-        self.message_user(request, f"{count} dead deliveries are tried again.")
+        act(
+            self, request, queryset,
+            lambda ids: replay_dead(ids, now=utc_now()), done="set to be tried again",
+        )  # fmt: skip
+
+    def sections(self, request: HttpRequest, row: Delivery) -> Sequence[Section]:
+        """Of the facts only what tells them apart: they hold a heartbeat's id, and what a site answered."""
+        items = row.items.select_related("incident").order_by("pk")[:MOST_ITEMS]
+        return (
+            Section(
+                "What it tells of",
+                ("At", "News", "Monitor", "Incident", "Reason"),
+                [
+                    (item.at, item.facts.get("news"), item.facts.get("monitor"),
+                     item.incident.public_id if item.incident else None, item.facts.get("reason_code"))
+                    for item in items
+                ],
+            ),
+        )  # fmt: skip

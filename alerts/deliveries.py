@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime
 
-from django.db.models import QuerySet
+from django.db import transaction
 
 from alerts import selectors
 from alerts.models import Delivery
 from alerts.outbox import TRIED_FOR
 from core.errors import NotDead
+from core.outcomes import Outcome
 from projects.access import Caller
 
 
@@ -17,17 +19,22 @@ def replay(caller: Caller, channel_id: str, delivery_id: str, *, now: datetime) 
     """Have a dead delivery tried again, for another day; raises NotDead for any other."""
     channel = selectors.get_channel(caller, channel_id)
     delivery = selectors.get_delivery(channel, delivery_id)
-    if not replay_dead(Delivery.objects.filter(pk=delivery.pk), now=now):
+    if not replay_dead([delivery.pk], now=now).done:
         raise NotDead
     return selectors.get_delivery(channel, delivery_id)
 
 
-def replay_dead(deliveries: QuerySet[Delivery], *, now: datetime) -> int:
-    """Those of them that are dead, each once, whoever asks at the same moment; how many."""
-    return deliveries.filter(state=Delivery.State.DEAD).update(
-        state=Delivery.State.WAITING,
-        next_try_at=now,
-        give_up_at=now + TRIED_FOR,
-        leased_until=None,
-        done_at=None,
-    )
+def replay_dead(ids: Collection[int], *, now: datetime) -> Outcome[Delivery]:
+    """Those of them that are dead, each once, whoever asks at the same moment."""
+    with transaction.atomic():
+        held = Delivery.objects.select_for_update().filter(pk__in=ids).order_by("pk")
+        dead = [delivery for delivery in held if delivery.state == Delivery.State.DEAD]
+        Delivery.objects.filter(pk__in=[delivery.pk for delivery in dead]).update(
+            state=Delivery.State.WAITING,
+            next_try_at=now,
+            give_up_at=now + TRIED_FOR,
+            leased_until=None,
+            done_at=None,
+        )
+    alive = len(held) - len(dead)
+    return Outcome(dead, {"sent, or still tried": alive} if alive else {})

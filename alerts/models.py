@@ -120,6 +120,7 @@ class Delivery(models.Model):
                 condition=Q(state__in=["gathering", "waiting"]),
             ),
             models.Index(fields=["channel", "created_at"], name="delivery_log"),
+            models.Index(fields=["id"], name="delivery_dead", condition=Q(state="dead")),
         ]
 
     def __str__(self) -> str:

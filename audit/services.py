@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
@@ -34,7 +34,7 @@ class Place(Protocol):
     public_id: Any
 
 
-def record(
+def draft(
     action: Action,
     *,
     actor: Person | None,
@@ -45,7 +45,7 @@ def record(
     target_name: str | None = "",
     details: Mapping[str, Any] | None = None,
 ) -> Entry:
-    """One entry, by one INSERT. Called in the transaction of what it tells of: both stand, or neither.
+    """An entry that is not stored yet, for `record_all`.
 
     `actor` is for whom the service acts. In the admin that is the subject, and the actor is the person of the staff.
     """
@@ -55,8 +55,21 @@ def record(
     entry.target_id = target_id
     entry.target_name = _one_line(target_name or "", MAX_NAME)
     entry.details = dict(details or {})
+    return entry
+
+
+def record(action: Action, **what: Any) -> Entry:
+    """One entry, by one INSERT; takes what `draft` takes. Called in the transaction of what it tells of: both stand,
+    or neither.
+    """
+    entry = draft(action, **what)
     entry.save(force_insert=True)
     return entry
+
+
+def record_all(entries: Iterable[Entry]) -> None:
+    """The same for many, by one INSERT."""
+    Entry.objects.bulk_create(entries)
 
 
 def record_failure(

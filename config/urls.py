@@ -12,15 +12,19 @@ import projects.views
 import tokens.schema  # noqa: F401  (drf-spectacular finds extensions once they are imported; workers have no use for it)
 from config.docs import docs
 from config.health import healthz, readyz
+from config.health_page import health
 from config.metrics import metrics
 from core.api.views import UnknownRoute
 
 # Lets ModelAdmin[...] be written where it is used.
 django_stubs_ext.monkeypatch()
 admin.autodiscover()
+admin.site.site_header = admin.site.site_title = "Pulsekeeper"
+admin.site.index_title = "Administration"
 admin.site.login = secure_admin_login(admin.site.login)  # type: ignore[method-assign]
 
 urlpatterns = [
+    path("admin/health/", admin.site.admin_view(health), name="admin-health"),
     path("admin/", admin.site.urls),
     path("healthz", healthz),
     path("readyz", readyz),

@@ -1,26 +1,59 @@
-"""Second factors, for staff that takes one away from somebody who has lost it. What they hold is shown to nobody."""
+"""How people get in: addresses, second factors, browsers. What the secrets hold is shown to nobody."""
 
 from __future__ import annotations
 
-from typing import Any
-
-import allauth.mfa.admin  # noqa: F401  (registers what is replaced here)
+import allauth.account.admin
+import allauth.mfa.admin
+import allauth.usersessions.admin  # noqa: F401  (they register what is replaced here)
+from allauth.account.models import EmailAddress
 from allauth.mfa.models import Authenticator
+from allauth.usersessions.models import UserSession
 from django.contrib import admin
+from django.db.models import QuerySet
 from django.http import HttpRequest
 
-admin.site.unregister(Authenticator)
+from core.staff import AutocompleteFilter, ReadOnlyAdmin, act
+from entrance.browsers import end_browsers_by_key
+
+admin.site.unregister((Authenticator, EmailAddress, UserSession))
+
+
+@admin.register(EmailAddress)
+class EmailAddressAdmin(ReadOnlyAdmin[EmailAddress]):
+    """Whether an account's address is confirmed. To set another, change the account."""
+
+    list_display = ("email", "user", "primary", "verified")
+    list_filter = ("verified", ("user", AutocompleteFilter))
+    list_select_related = ("user",)
+    search_fields = ("email", "user__email")
+    fields = list_display
 
 
 @admin.register(Authenticator)
-class AuthenticatorAdmin(admin.ModelAdmin[Authenticator]):
+class AuthenticatorAdmin(ReadOnlyAdmin[Authenticator]):
+    """For staff that takes one away from somebody who has lost it; of staff only superusers do."""
+
     list_display = ("user", "type", "created_at", "last_used_at")
+    list_filter = ("type", ("user", AutocompleteFilter))
     list_select_related = ("user",)
     search_fields = ("user__email",)
     fields = list_display
 
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
+    def has_delete_permission(self, request: HttpRequest, obj: Authenticator | None = None) -> bool:
+        if obj is None:  # one by one, so that each is looked at
+            return False
+        return self.has_revoke_permission(request) and (request.user.is_superuser or not obj.user.is_staff)
 
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
+
+@admin.register(UserSession)
+class BrowserAdmin(ReadOnlyAdmin[UserSession]):
+    list_display = ("user", "ip", "user_agent", "created_at", "last_seen_at")
+    list_filter = (("user", AutocompleteFilter),)
+    list_select_related = ("user",)
+    search_fields = ("user__email",)
+    fields = list_display
+    actions = ("end",)
+
+    @admin.action(description="End", permissions=["revoke"])
+    def end(self, request: HttpRequest, queryset: QuerySet[UserSession]) -> None:
+        act(self, request, queryset, end_browsers_by_key, done="ended", gone=True)

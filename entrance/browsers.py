@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 
 from allauth.usersessions.models import UserSession
 from django.contrib.sessions.models import Session
 from django.db import transaction
+from django.db.models import QuerySet
 
 import audit.services
 from accounts.models import User
 from audit.actions import Action
+from core.outcomes import Outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +55,35 @@ def end_browser(user: User, pk: int) -> bool:
 
 def end_browsers(user: User, *, but: str | None = None) -> None:
     """All of them, but for the session of that key."""
-    rows = UserSession.objects.filter(user=user).exclude(session_key=but)
     with transaction.atomic():
-        keys = list(rows.values_list("session_key", flat=True))
-        ended = Session.objects.filter(session_key__in=keys).delete()[0]
-        rows.filter(session_key__in=keys).delete()
+        ended = len(_end(UserSession.objects.filter(user=user).exclude(session_key=but)))
         if ended:
             details = {"door": "web", "sessions": ended}
             audit.services.record(Action.SESSION_REVOKED, actor=user, details=details)
+
+
+def end_browsers_by_key(ids: Collection[int]) -> Outcome[UserSession]:
+    """Of whoever they are: for an operator."""
+    with transaction.atomic():
+        ended = _end(UserSession.objects.filter(pk__in=ids).select_related("user"))
+        audit.services.record_all(
+            audit.services.draft(
+                Action.SESSION_REVOKED,
+                actor=row.user,
+                target_name=name_of(row.user_agent),
+                details={"door": "web"},
+            )
+            for row in ended
+        )
+    return Outcome(ended)
+
+
+def _end(rows: QuerySet[UserSession]) -> list[UserSession]:
+    """Django's session is what lets somebody in, so it goes with the row that tells of it."""
+    ended = list(rows.select_for_update(of=["self"]).order_by("pk"))
+    Session.objects.filter(session_key__in=[row.session_key for row in ended]).delete()
+    UserSession.objects.filter(pk__in=[row.pk for row in ended]).delete()
+    return ended
 
 
 # The first that is named wins: Edge and Opera call themselves Chrome too, and Chrome Safari.

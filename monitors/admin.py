@@ -1,39 +1,188 @@
 from __future__ import annotations
 
-from typing import TypeVar
+from collections.abc import Sequence
+from typing import Any
 
+from django import forms
 from django.contrib import admin
-from django.db.models import Model
-from django.http import HttpRequest
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse
 
-from monitors.models import DomainRegistration, Monitor
+from checks.selectors import results_of
+from core.clock import utc_now
+from core.staff import AutocompleteFilter, ReadOnlyAdmin, Section, act, ask, list_of, search
+from monitors import on_demand, operations
+from monitors.drafts import MonitorType
+from monitors.models import (
+    DomainRegistration,
+    ExpiryWarning,
+    Monitor,
+    SchedulerGap,
+    StatusChange,
+)
 
-M = TypeVar("M", bound=Model)
+LATEST = 20
+_MUTES = (
+    (60, "for an hour"),
+    (1_440, "for a day"),
+    (10_080, "for a week, the longest"),
+    (0, "not any longer"),
+)
 
 
-class ReadOnlyAdmin(admin.ModelAdmin[M]):
-    """For looking, not for changing: a row changes through its services, which know what follows."""
+class MuteForm(forms.Form):
+    minutes = forms.TypedChoiceField(label="Mute", choices=_MUTES, coerce=int)
 
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
 
-    def has_change_permission(self, request: HttpRequest, obj: M | None = None) -> bool:
-        return False
+def _of_state(column: str) -> Any:
+    """A column of the state, as a field of its monitor's page."""
 
-    def has_delete_permission(self, request: HttpRequest, obj: M | None = None) -> bool:
-        return False
+    @admin.display(description=column.replace("_", " "))
+    def shown(page: admin.ModelAdmin[Monitor], monitor: Monitor) -> Any:
+        return getattr(monitor.state, column)
+
+    return shown
 
 
 @admin.register(Monitor)
 class MonitorAdmin(ReadOnlyAdmin[Monitor]):
-    list_display = ("public_id", "name", "type", "url", "owner", "enabled")
-    list_filter = ("type", "enabled")
-    list_select_related = ("owner",)
-    search_fields = ("public_id", "name", "owner__email")
-    exclude = ("request_body",)
+    """A heartbeat's id is the secret of its ping address, so it is not shown, and nobody finds it bit by bit."""
+
+    list_display = ("shown_id", "name", "type", "url", "owner", "project", "status", "enabled", "muted_until")
+    list_filter = (
+        "type",
+        "enabled",
+        "state__status",
+        ("owner", AutocompleteFilter),
+        ("project", AutocompleteFilter),
+    )
+    list_select_related = ("owner", "project", "state")
+    search_fields = ("public_id", "name__icontains", "url__icontains", "owner__email", "project__public_id")
+    fieldsets = (
+        (None, {"fields": ("shown_id", "name", "owner", "project", "created_at", "enabled", "muted_until")}),
+        (
+            "How it stands",
+            {"fields": ("status", "status_since", "last_checked_at", "last_latency_ms", "next_due_at", "claimed_at",
+                        "last_ping_at", "cert_expires_at", "domain_expires_at")},
+        ),
+        (
+            "What is checked",
+            {"fields": ("type", "url", "method", "interval_sec", "grace_sec", "slow_ms", "timeout_ms",
+                        "expect_status", "follow_redirects", "check_ssl", "check_domain", "content_rules",
+                        "request_headers", "fail_threshold", "recover_threshold", "config_version")},
+        ),
+    )  # fmt: skip
+    actions = ("pause", "resume", "mute", "check_now")
+
+    status = _of_state("status")
+    status_since = _of_state("status_since")
+    last_checked_at = _of_state("last_checked_at")
+    last_latency_ms = _of_state("last_latency_ms")
+    next_due_at = _of_state("next_due_at")
+    claimed_at = _of_state("claimed_at")
+    last_ping_at = _of_state("last_ping_at")
+    cert_expires_at = _of_state("cert_expires_at")
+    domain_expires_at = _of_state("domain_expires_at")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Monitor]:
+        return super().get_queryset(request).defer("sealed_header_values", "request_body")
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Monitor], search_term: str
+    ) -> tuple[QuerySet[Monitor], bool]:
+        term = search_term.strip()
+        if not term:
+            return queryset, False
+        others = tuple(field for field in self.search_fields if field != "public_id")
+        by_id = queryset.filter(public_id__startswith=term.lower()).exclude(type=MonitorType.HEARTBEAT)
+        return search(queryset, others, term) | by_id, False
+
+    @admin.display(description="id")
+    def shown_id(self, monitor: Monitor) -> str:
+        return "not shown" if monitor.type == MonitorType.HEARTBEAT else monitor.public_id
+
+    @admin.action(description="Pause", permissions=["act"])
+    def pause(self, request: HttpRequest, queryset: QuerySet[Monitor]) -> None:
+        act(self, request, queryset, lambda ids: operations.pause(ids, now=utc_now()), done="paused")
+
+    @admin.action(description="Resume", permissions=["act"])
+    def resume(self, request: HttpRequest, queryset: QuerySet[Monitor]) -> None:
+        act(self, request, queryset, lambda ids: operations.resume(ids, now=utc_now()), done="resumed")
+
+    @admin.action(description="Mute, or end a mute", permissions=["act"])
+    def mute(self, request: HttpRequest, queryset: QuerySet[Monitor]) -> HttpResponse | None:
+        form = ask(self, request, queryset, MuteForm, title="Mute monitors", button="Do it")
+        if not isinstance(form, MuteForm):
+            return form
+        minutes: int = form.cleaned_data["minutes"]
+        done = f"muted {dict(_MUTES)[minutes].partition(',')[0]}" if minutes else "unmuted"
+        act(
+            self, request, queryset,
+            lambda ids: operations.mute_for(ids, minutes=minutes, now=utc_now()), done=done,
+        )  # fmt: skip
+        return None
+
+    @admin.action(description="Check now", permissions=["act"])
+    def check_now(self, request: HttpRequest, queryset: QuerySet[Monitor]) -> None:
+        act(
+            self,
+            request,
+            queryset,
+            lambda ids: on_demand.begin(ids, now=utc_now()),
+            done="handed out to be checked",
+        )
+
+    def sections(self, request: HttpRequest, row: Monitor) -> Sequence[Section]:
+        results = results_of(row.pk, limit=LATEST, now=utc_now())
+        changes = row.changes.order_by("-pk")[:LATEST]
+        return (
+            Section(
+                "Latest checks",
+                ("At", "Verdict", "HTTP status", "Latency, ms", "Reason", "Detail"),
+                [
+                    (found.checked_at, found.verdict, found.http_status, found.latency_ms, found.reason_code,
+                     found.detail)
+                    for found in results
+                ],
+            ),
+            Section(
+                "Latest changes",
+                ("At", "Kind", "Before", "After", "Reason", "Detail"),
+                [(each.at, each.kind, each.before, each.after, each.reason_code, each.detail) for each in changes],
+                more=list_of(StatusChange, monitor__id__exact=row.pk),
+            ),
+        )  # fmt: skip
+
+
+@admin.register(StatusChange)
+class StatusChangeAdmin(ReadOnlyAdmin[StatusChange]):
+    list_display = ("at", "monitor", "kind", "before", "after", "reason_code", "detail", "processed_at")
+    list_filter = ("kind", "after", ("monitor", AutocompleteFilter))
+    list_select_related = ("monitor",)
+    search_fields = ("monitor__name__icontains", "monitor__owner__email")
+    fields = (*list_display, "failing_since")
+
+
+@admin.register(ExpiryWarning)
+class ExpiryWarningAdmin(ReadOnlyAdmin[ExpiryWarning]):
+    list_display = ("at", "monitor", "subject", "expires_at", "threshold_days", "processed_at")
+    list_filter = ("subject", ("monitor", AutocompleteFilter))
+    list_select_related = ("monitor",)
+    search_fields = ("monitor__name__icontains", "monitor__owner__email")
+    fields = list_display
 
 
 @admin.register(DomainRegistration)
 class DomainRegistrationAdmin(ReadOnlyAdmin[DomainRegistration]):
     list_display = ("name", "expires_at", "looked_up_at", "next_lookup_at", "failures", "error")
+    list_filter = (("error", admin.EmptyFieldListFilter),)
     search_fields = ("name",)
+    fields = list_display
+
+
+@admin.register(SchedulerGap)
+class SchedulerGapAdmin(ReadOnlyAdmin[SchedulerGap]):
+    """Times in which Pulsekeeper itself was stopped."""
+
+    list_display = ("started_at", "ended_at")
+    fields = list_display

@@ -79,7 +79,7 @@ class Monitor(models.Model):
     recover_threshold = models.IntegerField()
 
     def __str__(self) -> str:
-        return f"{self.name} ({self.public_id})"
+        return self.name  # without the id, which is the secret of a heartbeat
 
     @property
     def draft(self) -> Draft:

@@ -6,16 +6,20 @@ A scheduler's check is an action at its target, and a heartbeat has none: neithe
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
+from functools import partial
 
 from celery import current_app
+from django.db import transaction
 from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
 
 from checks.models import CheckResult
 from checks.selectors import results_since
 from core.errors import MonitorPaused, NotFound, NoWorker, ValidationFailed
+from core.outcomes import Outcome
 from monitors import interactive, scheduling
 from monitors.drafts import HTTP_TYPES
 from monitors.models import LEASE_MARGIN, Monitor
@@ -67,6 +71,35 @@ def hand_out(claims: Mapping[int, int], *, now: datetime) -> None:
         except (OperationalError, RedisError) as error:
             logger.warning("the broker does not answer: %s", error)
             raise BrokerAway from error
+
+
+def begin(ids: Collection[int], *, now: datetime) -> Outcome[Monitor]:
+    """Have the monitors of these keys checked, without waiting for it. They are handed out with the commit; what the
+    broker does not take is due at once.
+    """
+    wanted: list[Monitor] = []
+    left: Counter[str] = Counter()
+    with transaction.atomic():
+        for monitor in Monitor.objects.filter(pk__in=ids).select_related("state").order_by("pk"):
+            if monitor.type not in HTTP_TYPES:
+                left[f"a {monitor.type}, which is not checked on demand"] += 1
+            elif monitor.enabled and monitor.state.claimed_at is not None:
+                left["being checked already"] += 1
+            else:
+                wanted.append(monitor)
+        claims = claim(wanted, now=now)
+        done = [monitor for monitor in wanted if monitor.pk in claims]
+        if len(done) < len(wanted):
+            left["paused"] += len(wanted) - len(done)
+        transaction.on_commit(partial(_hand_out_or_give_back, claims, now=now))
+    return Outcome(done, left)
+
+
+def _hand_out_or_give_back(claims: Mapping[int, int], *, now: datetime) -> None:
+    try:
+        hand_out(claims, now=now)
+    except BrokerAway:
+        give_back(claims, now=now)
 
 
 def results(claims: Mapping[int, int], *, now: datetime) -> dict[int, CheckResult]:

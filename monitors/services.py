@@ -10,21 +10,19 @@ from django.db import transaction
 
 from accounts.models import User
 from checks.guard import guard
-from checks.spec import Verdict
 from core.egress import literal_address
 from core.errors import MonitorLimit, NotFound, ValidationFailed
 from monitors import drafts
 from monitors.drafts import PROBED_FIELDS, Draft, MonitorType
 from monitors.hosts import origin_of, watched_domain
-from monitors.models import LEASE_MARGIN, Monitor, MonitorState, StatusChange, draft_columns, watch_of
+from monitors.models import LEASE_MARGIN, Monitor, MonitorState, draft_columns
 from monitors.registrations import hold_registration
 from monitors.selectors import get_monitor
-from monitors.slots import next_slot
+from monitors.transitions import mute, reschedule, switch, watch
 from projects import places
 from projects.access import Caller
 
 FIRST_CLAIM = 1
-MAX_MUTE_MINUTES = 10_080
 
 
 def permits_host(host: str) -> bool:
@@ -67,8 +65,9 @@ def create_monitor(caller: Caller, given: Mapping[str, Any], *, now: datetime) -
     """
     with transaction.atomic():
         project, owner = places.place(caller, given)
+        owner = _hold(owner)
         draft = drafts.complete(given, floor_sec=owner.plan.min_interval_sec, permits_host=permits_host)
-        _take_room(owner)
+        _require_room(owner)
         domain = watched_domain(draft)
         registration = None if domain is None else hold_registration(domain, now=now)
         monitor = Monitor.objects.create(
@@ -103,22 +102,24 @@ def update_monitor(caller: Caller, public_id: str, given: Mapping[str, Any], *, 
         if "project_id" in given:
             project, owner = places.place(caller, given, keeping=monitor.owner)
             if owner.pk != monitor.owner_id:
-                _take_room(owner)
+                owner = _hold(owner)
+                _require_room(owner)
         before = monitor.draft
         after = drafts.patch(before, given, floor_sec=owner.plan.min_interval_sec, permits_host=permits_host)
         enabled = given.get("enabled", monitor.enabled)
         probed_anew = any(getattr(before, name) != getattr(after, name) for name in PROBED_FIELDS)
         if enabled != monitor.enabled:
-            _pause_or_resume(monitor, state, enabled=enabled, interval_sec=after.interval_sec, now=now)
-            monitor.config_version += 1
+            switch(monitor, state, enabled=enabled, interval_sec=after.interval_sec, now=now).save(
+                force_insert=True
+            )
         else:
             if probed_anew and monitor.type != MonitorType.HEARTBEAT:
                 monitor.config_version += 1
             if enabled:
-                _reschedule(state, before, after, probed_anew=probed_anew, now=now)
+                reschedule(state, before, after, probed_anew=probed_anew, now=now)
         monitor.draft = after
-        monitor.enabled, monitor.project, monitor.owner = enabled, project, owner
-        _watch(monitor, state)
+        monitor.project, monitor.owner = project, owner
+        watch(monitor, state)
         _follow_host(monitor, state, before, after, now=now)
         # A place that was not asked for is not written: its project may be deleted at this moment.
         moved = ["project", "owner"] if "project_id" in given else []
@@ -148,14 +149,8 @@ def mute_monitor(caller: Caller, public_id: str, *, minutes: int, now: datetime)
         raise ValidationFailed("must be 0 or more.", field="minutes")
     with transaction.atomic():
         monitor, state = _lock(caller, public_id)
-        if minutes == 0:
-            if monitor.muted_until is not None and monitor.muted_until > now:
-                state.armed_at = now  # a deadline that passed under the mute is not down since before its end
-            monitor.muted_until = None
-        else:
-            monitor.muted_until = now + timedelta(minutes=min(minutes, MAX_MUTE_MINUTES))
+        mute(monitor, state, minutes=minutes, now=now)
         monitor.save(update_fields=["muted_until"])
-        _watch(monitor, state)
         state.save(update_fields=["next_due_at", "armed_at"])
     monitor.state = state
     return monitor
@@ -185,27 +180,20 @@ def _lock(caller: Caller, public_id: str) -> tuple[Monitor, MonitorState]:
     return get_monitor(caller, public_id), state
 
 
-def _take_room(owner: User) -> None:
-    """Hold the owner's row, so that the cap is met by one creation after the other; raises MonitorLimit."""
-    User.objects.select_for_update(no_key=True).get(pk=owner.pk)
+def _hold(owner: User) -> User:
+    """The owner's row, held, with the plan that counts: its cap is met by one creation after the other, and its floor
+    holds for whatever comes beside a change of plan.
+    """
+    held = User.objects.select_for_update(no_key=True).get(pk=owner.pk)
+    if held.plan_id == owner.plan_id:
+        held.plan = owner.plan  # which was read with the owner
+    return held
+
+
+def _require_room(owner: User) -> None:
+    """Raises MonitorLimit. The owner's row is held."""
     if Monitor.objects.filter(owner=owner).count() >= owner.plan.monitor_limit:
         raise MonitorLimit(limit=owner.plan.monitor_limit)
-
-
-def _reschedule(
-    state: MonitorState, before: Draft, after: Draft, *, probed_anew: bool, now: datetime
-) -> None:
-    """What an edit means for the next check: of what is probed, at once; of a shorter interval, sooner."""
-    if after.type is MonitorType.HEARTBEAT:
-        if (before.interval_sec, before.grace_sec) != (after.interval_sec, after.grace_sec):
-            state.armed_at = now
-    elif (
-        probed_anew and after.type is not MonitorType.SCHEDULER
-    ):  # whose check is an action at the customer's
-        _make_due(state, now)
-    elif after.interval_sec < before.interval_sec and state.claimed_at is None:
-        soonest = now + timedelta(seconds=after.interval_sec)
-        state.next_due_at = min(state.next_due_at or soonest, soonest)
 
 
 def _follow_host(
@@ -219,43 +207,3 @@ def _follow_host(
         registration = None if domain is None else hold_registration(domain, now=now)
         monitor.registration = registration
         state.domain_expires_at = None if registration is None else registration.expires_at
-
-
-def _pause_or_resume(
-    monitor: Monitor, state: MonitorState, *, enabled: bool, interval_sec: int, now: datetime
-) -> None:
-    """Pausing keeps the status; after resuming the next result sets it, as a first check does (decision 32)."""
-    if enabled:
-        state.fresh, state.failures, state.passes, state.failing_since = True, 0, 0, None
-        if monitor.type == MonitorType.SCHEDULER and state.slot_at is not None:
-            state.next_due_at = next_slot(state.slot_at, interval_sec=interval_sec, now=now)
-        elif monitor.type != MonitorType.HEARTBEAT or state.last_ping_at is not None:
-            state.armed_at = now if monitor.type == MonitorType.HEARTBEAT else None
-            _make_due(state, now)
-    else:
-        state.next_due_at = state.claimed_at = None
-    StatusChange.objects.create(
-        monitor=monitor,
-        kind=StatusChange.Kind.RESUMED if enabled else StatusChange.Kind.PAUSED,
-        at=now,
-        before=state.status,
-        after=state.status,
-    )
-
-
-def _watch(monitor: Monitor, state: MonitorState) -> None:
-    """Have a heartbeat that is waited for looked at when it is due now, after its deadline has moved."""
-    if monitor.type != MonitorType.HEARTBEAT or not monitor.enabled or state.claimed_at is not None:
-        return
-    due_at = watch_of(monitor, state).due_at
-    if state.fresh:
-        # Never pinged, or resumed: to be looked at at once, or when the mute ends that this may have shortened.
-        if state.next_due_at is not None and due_at is not None:
-            state.next_due_at = min(state.next_due_at, due_at)
-    elif state.status != Verdict.DOWN or state.passes > 0:
-        state.next_due_at = due_at
-
-
-def _make_due(state: MonitorState, now: datetime) -> None:
-    """Due at once; a check that is under way no longer holds the claim."""
-    state.next_due_at, state.claimed_at = now, None

@@ -222,7 +222,8 @@ class PageMail(models.Model):
             ),
         ]
         indexes: ClassVar = [
-            models.Index(fields=["next_try_at"], name="page_mail_open", condition=Q(state="waiting"))
+            models.Index(fields=["next_try_at"], name="page_mail_open", condition=Q(state="waiting")),
+            models.Index(fields=["id"], name="page_mail_dead", condition=Q(state="dead")),
         ]
 
     def __str__(self) -> str:

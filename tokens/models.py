@@ -39,7 +39,7 @@ class Session(Credential):
     )
 
     def __str__(self) -> str:
-        return f"session {self.lookup}"
+        return f"session {self.public_id}"
 
 
 class ProjectToken(Credential):
@@ -51,4 +51,4 @@ class ProjectToken(Credential):
     name = models.CharField(max_length=200, null=True)
 
     def __str__(self) -> str:
-        return f"token {self.lookup}"
+        return f"token {self.name} ({self.public_id})"

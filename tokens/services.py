@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime, timedelta
 from hmac import compare_digest
 from typing import TypeVar
@@ -25,6 +26,7 @@ from core.errors import (
     ProjectForbidden,
     ValidationFailed,
 )
+from core.outcomes import Outcome
 from core.throttles import count_second_factor
 from projects import access, log
 from projects.access import Caller
@@ -128,6 +130,22 @@ def end_sessions(user: User) -> int:
     return ended
 
 
+def end_sessions_by_key(ids: Collection[int]) -> Outcome[Session]:
+    """Of the API, of whoever they are: for an operator."""
+    with transaction.atomic():
+        ended = _delete(Session.objects.select_related("user"), ids)
+        audit.services.record_all(
+            audit.services.draft(
+                Action.SESSION_REVOKED,
+                actor=session.user,
+                target_id=session.public_id,
+                details={"door": DOOR},
+            )
+            for session in ended
+        )
+    return Outcome(ended)
+
+
 def delete_expired_sessions(now: datetime) -> int:
     return Session.objects.filter(expires_at__lte=now).delete()[0]
 
@@ -186,6 +204,30 @@ def revoke_token(caller: Caller, public_id: str) -> None:
 
 def _record(caller: Caller, action: Action, token: ProjectToken) -> None:
     log.record(caller, action, project=token.project, target_id=token.public_id, target_name=token.name)
+
+
+def revoke_tokens_by_key(ids: Collection[int]) -> Outcome[ProjectToken]:
+    """Of whichever projects: for an operator."""
+    with transaction.atomic():
+        revoked = _delete(ProjectToken.objects.select_related("project", "created_by"), ids)
+        audit.services.record_all(
+            audit.services.draft(
+                Action.TOKEN_REVOKED,
+                actor=token.created_by,
+                project=token.project,
+                target_id=token.public_id,
+                target_name=token.name,
+            )
+            for token in revoked
+        )
+    return Outcome(revoked)
+
+
+def _delete(credentials: QuerySet[C], ids: Collection[int]) -> list[C]:
+    """Held first, so that each is deleted, and told of, once."""
+    held = list(credentials.select_for_update(of=["self"]).filter(pk__in=ids).order_by("pk"))
+    credentials.model._default_manager.filter(pk__in=[row.pk for row in held]).delete()
+    return held
 
 
 def caller_for(plaintext: str, *, now: datetime) -> Caller | None:

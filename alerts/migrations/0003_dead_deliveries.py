@@ -1,0 +1,15 @@
+from django.contrib.postgres.operations import AddIndexConcurrently
+from django.db import migrations, models
+
+
+class Migration(migrations.Migration):
+    atomic = False  # nobody who writes waits for the index
+
+    dependencies = [("alerts", "0002_own_addresses")]
+
+    operations = [
+        AddIndexConcurrently(
+            model_name="delivery",
+            index=models.Index(condition=models.Q(("state", "dead")), fields=["id"], name="delivery_dead"),
+        ),
+    ]

@@ -1,0 +1,182 @@
+"""How Pulsekeeper stands as a whole, for the health page of the admin.
+
+Each source is asked by itself and for a bounded time, so that one that is away leaves the others to be shown.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+import psycopg
+import redis
+from django.conf import settings
+from kombu.exceptions import OperationalError
+
+from alerts.backlog import oldest_alert
+from checks.partitions import SERIES, Series
+from config import celery_app
+from config.health import look
+from config.metrics import MOST_DUE, QUEUES
+from core.db import hasty_connection
+from core.metrics import read_levels
+from monitors import metrics
+from monitors.backlog import Backlog, backlog, queued
+
+logger = logging.getLogger(__name__)
+
+PATIENCE_SEC = 2
+WORKERS_SEC = 0.5
+"""Those that have not answered by then are taken for gone, or for hopelessly busy."""
+NODES = ("dispatcher", "probes", "interactive")
+"""What the Procfile calls its workers, before the @."""
+MOST_COUNTED = 10_000
+TABLES = 12
+
+# Each count reads the beginning of a partial index.
+_COUNTS = """
+    SELECT (SELECT count(*) FROM (SELECT FROM alerts_delivery WHERE state = 'dead' LIMIT %(most)s) AS some),
+           (SELECT count(*) FROM (SELECT FROM statuspages_pagemail WHERE state = 'dead' LIMIT %(most)s) AS some),
+           (SELECT count(*) FROM (SELECT FROM statuspages_pagemail WHERE state = 'waiting' LIMIT %(most)s) AS some),
+           (SELECT count(*) FROM (
+               SELECT FROM alerts_delivery WHERE state IN ('gathering', 'waiting') LIMIT %(most)s) AS some),
+           (SELECT count(*) FROM (SELECT FROM checks_deletedmonitor LIMIT %(most)s) AS some),
+           (SELECT rolled_until FROM checks_rollupprogress)
+"""
+# Partitions are counted in with the table that they are of; rows are what the planner takes them for.
+_TABLES = """
+    SELECT coalesce(pg_partition_root(oid), oid)::regclass::text AS name,
+           sum(pg_total_relation_size(oid))::bigint AS bytes,
+           sum(greatest(reltuples, 0))::bigint AS rows
+      FROM pg_class
+     WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace
+     GROUP BY 1
+     ORDER BY 2 DESC
+     LIMIT %(tables)s
+"""
+_LAST_PART = """
+    SELECT max(part.relname) FROM pg_inherits JOIN pg_class AS part ON part.oid = inhrelid
+     WHERE inhparent = to_regclass(%(table)s) AND part.relname <> %(default)s
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    name: str
+    bytes: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """Of the database. Counts end at MOST_COUNTED. `ahead`: for how long there are partitions, by table."""
+
+    backlog: Backlog
+    alert_since: datetime | None
+    dead_deliveries: int
+    dead_mails: int
+    waiting_mails: int
+    waiting_deliveries: int
+    deleted_monitors: int
+    rolled_until: datetime | None
+    bytes: int
+    tables: Sequence[Table]
+    ahead: Mapping[str, timedelta | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Brokered:
+    """Of the broker: messages that wait, by queue, checks that workers hold, and workers that answer, by name."""
+
+    queues: Mapping[str, int]
+    in_flight: int
+    workers: Sequence[str]
+    missing: Sequence[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """None is what could not be asked; `checks` are those of /readyz: `ok`, or what is wrong, by name."""
+
+    checks: Mapping[str, str]
+    stored: Stored | None
+    brokered: Brokered | None
+
+
+def standing(*, now: datetime) -> Standing:
+    """Asked at the same time, so that it takes as long as the slowest answer."""
+    with ThreadPoolExecutor(max_workers=3) as pool:
+        checks, stored, brokered = pool.submit(look), pool.submit(_stored, now), pool.submit(_brokered)
+        return Standing(checks.result(), stored.result(), brokered.result())
+
+
+def _stored(now: datetime) -> Stored | None:
+    try:
+        with hasty_connection(patience_sec=PATIENCE_SEC) as database:
+            waiting = backlog(database, now=now, most=MOST_DUE)
+            alert = oldest_alert(database, now=now)
+            counts = database.execute(_COUNTS, {"most": MOST_COUNTED}).fetchone()
+            size = database.execute("SELECT pg_database_size(current_database())").fetchone()
+            tables = database.execute(_TABLES, {"tables": TABLES}).fetchall()
+            ahead = {series.table: _ahead(database, series, now) for series in SERIES}
+    except psycopg.Error as error:
+        logger.warning("the health page shows nothing of the database: %s", error)
+        return None
+    assert counts is not None
+    assert size is not None
+    dead_deliveries, dead_mails, waiting_mails, waiting_deliveries, deleted, rolled_until = counts
+    return Stored(
+        backlog=waiting,
+        alert_since=alert,
+        dead_deliveries=dead_deliveries,
+        dead_mails=dead_mails,
+        waiting_mails=waiting_mails,
+        waiting_deliveries=waiting_deliveries,
+        deleted_monitors=deleted,
+        rolled_until=rolled_until,
+        bytes=size[0],
+        tables=[Table(*row) for row in tables],
+        ahead=ahead,
+    )
+
+
+def _ahead(database: psycopg.Connection, series: Series, now: datetime) -> timedelta | None:
+    """For how long there are partitions from now on; None where there is none."""
+    row = database.execute(_LAST_PART, {"table": series.table, "default": series.default}).fetchone()
+    if row is None or row[0] is None:
+        return None
+    return series.bounds(series.start(row[0]))[1] - now
+
+
+def _brokered() -> Brokered | None:
+    try:
+        queues = {queue: queued(queue) for queue in QUEUES}
+        in_flight = read_levels().get(metrics.IN_FLIGHT.name, 0)
+        workers = _workers()
+    except (redis.RedisError, OperationalError, OSError) as error:
+        logger.warning("the health page shows nothing of the broker: %s", error)
+        return None
+    kinds = {name.partition("@")[0] for name in workers}
+    return Brokered(queues, int(in_flight), workers, [node for node in NODES if node not in kinds])
+
+
+def _workers() -> list[str]:
+    """Names of those that answer. All are waited for as long as there are, so no longer than the slowest takes."""
+    there = _listening()
+    if not there:
+        return []
+    replies = celery_app.control.ping(timeout=WORKERS_SEC, limit=there)
+    return sorted(name for reply in replies or [] for name in reply)
+
+
+def _listening() -> int:
+    """Workers that hear what is said to all of them: whoever has subscribed to something in the broker's database."""
+    with redis.Redis.from_url(
+        settings.REDIS_URL or "", socket_connect_timeout=PATIENCE_SEC, socket_timeout=PATIENCE_SEC
+    ) as broker:
+        database = str(broker.get_connection_kwargs().get("db", 0))
+        clients = broker.client_list(_type="pubsub")
+    return sum(client["db"] == database and client["psub"] != "0" for client in clients)

@@ -1,0 +1,98 @@
+"""Actions on chosen rows: done by a service, noted in the admin's log with it, and told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from django import forms
+from django.contrib import admin, messages
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.contrib.admin.models import CHANGE, DELETION, LogEntry
+from django.db import transaction
+from django.db.models import Model, QuerySet
+from django.http import HttpRequest
+from django.template.response import TemplateResponse
+
+from core.errors import ApiError
+from core.outcomes import Outcome
+
+F = TypeVar("F", bound=forms.Form)
+
+ASKED = "_asked"
+
+
+def act(
+    page: admin.ModelAdmin[Any],
+    request: HttpRequest,
+    queryset: QuerySet[Any],
+    do: Callable[[list[int]], Outcome[Any]],
+    *,
+    done: str,
+    gone: bool = False,
+) -> Outcome[Any] | None:
+    """Do it to the chosen rows, by their keys. `done` is what a row was then: "paused". `gone`: it is no more.
+
+    What was done and the note of it are one transaction: neither is without the other. None where a service refused.
+    """
+    keys = list(queryset.values_list("pk", flat=True))
+    try:
+        with transaction.atomic():
+            outcome = do(keys)
+            _note(request, outcome.done, f"{done.capitalize()}.", flag=DELETION if gone else CHANGE)
+    except ApiError as error:
+        page.message_user(request, f"Nothing was done: {error.reason}", messages.ERROR)
+        return None
+    _tell(page, request, outcome, done=done, chosen=len(keys))
+    return outcome
+
+
+def _note(request: HttpRequest, rows: Sequence[Model], text: str, *, flag: int) -> None:
+    if rows:
+        LogEntry.objects.log_actions(request.user.pk or 0, rows, flag, change_message=text)
+
+
+def _tell(
+    page: admin.ModelAdmin[Any], request: HttpRequest, outcome: Outcome[Any], *, done: str, chosen: int
+) -> None:
+    count, opts = len(outcome.done), page.opts
+    noun = opts.verbose_name if count == 1 else opts.verbose_name_plural
+    text = f"{count} {noun} {'was' if count == 1 else 'were'} {done}."
+    left = dict(outcome.left)
+    vanished = chosen - count - sum(left.values())
+    if vanished:
+        left["gone by now"] = vanished
+    if left:
+        reasons = "; ".join(
+            f"{number} {'is' if number == 1 else 'are'} {why}" for why, number in left.items()
+        )
+        text += f" Left as they are: {reasons}."
+    page.message_user(request, text, messages.SUCCESS if count else messages.WARNING)
+
+
+def ask(
+    page: admin.ModelAdmin[Any],
+    request: HttpRequest,
+    queryset: QuerySet[Any],
+    form_class: type[F],
+    *,
+    title: str,
+    button: str,
+) -> F | TemplateResponse:
+    """The form, once it is filled in; until then the page that asks for it. The action hands that page on."""
+    form = form_class(request.POST if ASKED in request.POST else None)
+    if form.is_bound and form.is_valid():
+        return form
+    context = {
+        **page.admin_site.each_context(request),
+        "title": title,
+        "button": button,
+        "form": form,
+        "opts": page.opts,
+        "rows": queryset,
+        "action": request.POST["action"],
+        "checkbox": ACTION_CHECKBOX_NAME,
+        "asked": ASKED,
+        "media": page.media + form.media,
+    }
+    return TemplateResponse(request, "staff/ask.html", context)

@@ -1,0 +1,107 @@
+"""What an operator does to monitors of many tenants at once, by their keys: one transaction, the same few statements
+however many they are. The rules are those of `monitors.services`, which acts for a caller on one.
+
+Doing it again does nothing more; what was left as it is comes back with the reason.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection
+from datetime import datetime
+
+from django.db import transaction
+
+from accounts.models import Plan, User
+from core.errors import ValidationFailed
+from core.outcomes import Outcome
+from monitors.drafts import MonitorType
+from monitors.models import Monitor, MonitorState, StatusChange
+from monitors.transitions import mute, switch, watch
+
+_STATE_COLUMNS = ["next_due_at", "claimed_at", "armed_at", "fresh", "failures", "passes", "failing_since"]
+
+
+def pause(ids: Collection[int], *, now: datetime) -> Outcome[Monitor]:
+    return _switch(ids, enabled=False, now=now)
+
+
+def resume(ids: Collection[int], *, now: datetime) -> Outcome[Monitor]:
+    return _switch(ids, enabled=True, now=now)
+
+
+def mute_for(ids: Collection[int], *, minutes: int, now: datetime) -> Outcome[Monitor]:
+    """From now on; 0 minutes end mutes."""
+    if minutes < 0:
+        raise ValidationFailed("must be 0 or more.", field="minutes")
+
+    def do(monitor: Monitor, state: MonitorState) -> str | None:
+        if minutes == 0 and monitor.muted_until is None:
+            return "not muted"
+        mute(monitor, state, minutes=minutes, now=now)
+        return None
+
+    with transaction.atomic():
+        outcome = _each(ids, do)
+        Monitor.objects.bulk_update(outcome.done, ["muted_until"])
+        _write_states(outcome.done, ["next_due_at", "armed_at"])
+    return outcome
+
+
+def raise_intervals(owners: Collection[User], plan: Plan) -> None:
+    """Of all monitors of accounts whose plan this was just made, to its floor. In the transaction that wrote it.
+
+    All their states are held, not only those of short intervals: an edit that is under way may shorten one.
+    """
+    ids = [owner.pk for owner in owners]
+    states = MonitorState.objects.select_for_update().filter(monitor__owner__in=ids)
+    list(states.order_by("pk").values_list("pk"))
+    short = Monitor.objects.filter(owner__in=ids, interval_sec__lt=plan.min_interval_sec)
+    heartbeats = list(short.filter(type=MonitorType.HEARTBEAT).select_related("state"))
+    short.update(interval_sec=plan.min_interval_sec)
+    for monitor in heartbeats:  # their deadlines move by it; anything else is next due when it was
+        monitor.interval_sec = plan.min_interval_sec
+        watch(monitor, monitor.state)
+    _write_states(heartbeats, ["next_due_at"])
+
+
+def _switch(ids: Collection[int], *, enabled: bool, now: datetime) -> Outcome[Monitor]:
+    changes: list[StatusChange] = []
+
+    def do(monitor: Monitor, state: MonitorState) -> str | None:
+        if monitor.enabled == enabled:
+            return "running already" if enabled else "paused already"
+        changes.append(switch(monitor, state, enabled=enabled, interval_sec=monitor.interval_sec, now=now))
+        watch(monitor, state)
+        return None
+
+    with transaction.atomic():
+        outcome = _each(ids, do)
+        Monitor.objects.bulk_update(outcome.done, ["enabled", "config_version"])
+        _write_states(outcome.done, _STATE_COLUMNS)
+        StatusChange.objects.bulk_create(changes)
+    return outcome
+
+
+def _each(ids: Collection[int], do: Callable[[Monitor, MonitorState], str | None]) -> Outcome[Monitor]:
+    """Do it to each monitor, held as everywhere by its state, in the order in which results are recorded. `do` says
+    why it leaves one as it is. The configurations are read after the locks.
+    """
+    states = {
+        state.pk: state
+        for state in MonitorState.objects.select_for_update().filter(pk__in=ids).order_by("pk")
+    }
+    done: list[Monitor] = []
+    left: Counter[str] = Counter()
+    for monitor in Monitor.objects.filter(pk__in=states).order_by("pk"):
+        monitor.state = states[monitor.pk]
+        reason = do(monitor, monitor.state)
+        if reason is None:
+            done.append(monitor)
+        else:
+            left[reason] += 1
+    return Outcome(done, left)
+
+
+def _write_states(monitors: Collection[Monitor], columns: Collection[str]) -> None:
+    MonitorState.objects.bulk_update([monitor.state for monitor in monitors], columns)

@@ -1,0 +1,84 @@
+"""What turns a monitor from one thing into another: paused, resumed, muted, due, waited for at another time.
+
+On rows in memory, under the lock of the monitor's state. Whoever calls has taken the lock, and writes both rows.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from checks.spec import Verdict
+from monitors.drafts import Draft, MonitorType
+from monitors.models import Monitor, MonitorState, StatusChange, watch_of
+from monitors.slots import next_slot
+
+MAX_MUTE_MINUTES = 10_080
+
+
+def switch(
+    monitor: Monitor, state: MonitorState, *, enabled: bool, interval_sec: int, now: datetime
+) -> StatusChange:
+    """Pause or resume; the change to be stored. Pausing keeps the status; after resuming the next result sets it, as
+    a first check does (decision 32). Results in flight are of an older configuration.
+    """
+    monitor.enabled = enabled
+    monitor.config_version += 1
+    if enabled:
+        state.fresh, state.failures, state.passes, state.failing_since = True, 0, 0, None
+        if monitor.type == MonitorType.SCHEDULER and state.slot_at is not None:
+            state.next_due_at = next_slot(state.slot_at, interval_sec=interval_sec, now=now)
+        elif monitor.type != MonitorType.HEARTBEAT or state.last_ping_at is not None:
+            state.armed_at = now if monitor.type == MonitorType.HEARTBEAT else None
+            make_due(state, now)
+    else:
+        state.next_due_at = state.claimed_at = None
+    return StatusChange(
+        monitor=monitor,
+        kind=StatusChange.Kind.RESUMED if enabled else StatusChange.Kind.PAUSED,
+        at=now,
+        before=state.status,
+        after=state.status,
+    )
+
+
+def mute(monitor: Monitor, state: MonitorState, *, minutes: int, now: datetime) -> None:
+    """For so long, MAX_MUTE_MINUTES at most; 0 ends a mute."""
+    if minutes == 0:
+        if monitor.muted_until is not None and monitor.muted_until > now:
+            state.armed_at = now  # a deadline that passed under the mute is not down since before its end
+        monitor.muted_until = None
+    else:
+        monitor.muted_until = now + timedelta(minutes=min(minutes, MAX_MUTE_MINUTES))
+    watch(monitor, state)
+
+
+def reschedule(state: MonitorState, before: Draft, after: Draft, *, probed_anew: bool, now: datetime) -> None:
+    """What an edit means for the next check: of what is probed, at once; of a shorter interval, sooner."""
+    if after.type is MonitorType.HEARTBEAT:
+        if (before.interval_sec, before.grace_sec) != (after.interval_sec, after.grace_sec):
+            state.armed_at = now
+    elif (
+        probed_anew and after.type is not MonitorType.SCHEDULER
+    ):  # whose check is an action at the customer's
+        make_due(state, now)
+    elif after.interval_sec < before.interval_sec and state.claimed_at is None:
+        soonest = now + timedelta(seconds=after.interval_sec)
+        state.next_due_at = min(state.next_due_at or soonest, soonest)
+
+
+def watch(monitor: Monitor, state: MonitorState) -> None:
+    """Have a heartbeat that is waited for looked at when it is due now, after its deadline has moved."""
+    if monitor.type != MonitorType.HEARTBEAT or not monitor.enabled or state.claimed_at is not None:
+        return
+    due_at = watch_of(monitor, state).due_at
+    if state.fresh:
+        # Never pinged, or resumed: to be looked at at once, or when the mute ends that this may have shortened.
+        if state.next_due_at is not None and due_at is not None:
+            state.next_due_at = min(state.next_due_at, due_at)
+    elif state.status != Verdict.DOWN or state.passes > 0:
+        state.next_due_at = due_at
+
+
+def make_due(state: MonitorState, now: datetime) -> None:
+    """Due at once; a check that is under way no longer holds the claim."""
+    state.next_due_at, state.claimed_at = now, None

@@ -1,0 +1,151 @@
+"""Some rows of every model that the admin shows, and the secrets in them."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from allauth.mfa.models import Authenticator
+from allauth.usersessions.models import UserSession
+from django.contrib.admin.models import CHANGE, LogEntry
+from django.contrib.auth.models import Group
+
+from accounts.models import SocialAccount, User
+from alerts.models import AlertChannel
+from audit.actions import Action
+from audit.services import record
+from checks.models import CheckResult
+from checks.spec import Verdict
+from connectors.models import Connector, Import
+from core.crypto import seal, sealed_columns
+from incidents.models import FlappingSpell, Incident, IncidentEvent, MaintenanceWindow
+from monitors.models import DomainRegistration, ExpiryWarning, Monitor, SchedulerGap, StatusChange
+from projects.access import Caller
+from projects.models import Membership, Project
+from statuspages.models import (
+    Badge,
+    NoteUpdate,
+    PageEvent,
+    PageMail,
+    PageNote,
+    StatusPage,
+    Subscriber,
+)
+from tests.makers import (
+    NOON,
+    make_channel,
+    make_connector,
+    make_delivery,
+    make_monitor,
+    make_project,
+    make_user,
+)
+from tokens import secrets as token_secrets
+from tokens.models import Session
+from tokens.services import create_token
+
+SECRET = "a secret that nobody sees"
+BODY = "what is sent to the customer"
+
+
+def furnish(count: int) -> list[str]:
+    """`count` rows of each; returns what no page may show."""
+    hidden: list[str] = [SECRET, SECRET.replace(" ", "-"), BODY]
+    for number in range(count):
+        hidden += _one_of_each(number)
+    for column in sealed_columns():
+        values = column.model._default_manager.values_list(column.column, flat=True)
+        hidden += [value for value in values if isinstance(value, str) and value]
+    return hidden
+
+
+def _one_of_each(number: int) -> list[str]:
+    owner = make_user()
+    project = make_project(owner, name=f"Shop {number}")
+    given: dict[str, Any] = {
+        "request_headers": [{"name": "Authorization", "value": SECRET}],
+        "request_body": BODY,
+    }
+    monitor = make_monitor(
+        owner, first=Verdict.DOWN, project_id=project.public_id, method="POST", name=f"Till {number}", **given
+    )
+    heartbeat = make_monitor(owner, type="heartbeat", name=f"Backup {number}", interval_sec=300, url="")
+    token, plaintext = create_token(
+        Caller(owner), project_id=project.public_id, name="CI", ttl_seconds=None, now=NOON
+    )
+    issued = token_secrets.issue("ses_")
+    session = Session.objects.create(
+        user=owner, password_hash="hash of a password", lookup=issued.lookup, digest=issued.digest,
+        created_at=NOON, expires_at=NOON + timedelta(days=14),
+    )  # fmt: skip
+    browser = UserSession.objects.create(
+        user=owner,
+        ip="192.0.2.7",
+        session_key=f"{number:03}sessionkeyofabrowser{number:03}",
+        user_agent="Firefox",
+    )
+    Authenticator.objects.create(user=owner, type="totp", data={"secret": seal(SECRET)})
+    social = SocialAccount.objects.create(user=owner, provider="github", uid=f"77{number}")
+    incident = Incident.objects.create(
+        owner=owner, project=project, monitor=heartbeat, monitor_public_id=heartbeat.public_id,
+        name=heartbeat.name, started_at=NOON, evidence={"body": SECRET},
+    )  # fmt: skip
+    for _ in range(3):
+        IncidentEvent.objects.create(incident=incident, type="confirmed", at=NOON, text="It is confirmed.")
+    _around(owner, project, heartbeat, incident, number)
+    badge = Badge.objects.create(monitor=monitor, key=f"bdg_key{number:03}", created_at=NOON)
+    LogEntry.objects.log_actions(owner.pk, [monitor], CHANGE, change_message="Looked at.")
+    record(Action.SIGN_IN_SUCCEEDED, actor=owner)
+    Group.objects.create(name=f"Helpers {number}")
+    assert social.pk
+    return [
+        plaintext, issued.plaintext, token.lookup, session.lookup, session.password_hash, browser.session_key,
+        heartbeat.public_id, badge.key, owner.password,
+    ]  # fmt: skip
+
+
+def _around(owner: User, project: Project, monitor: Monitor, incident: Incident, number: int) -> None:
+    """What hangs on an account, a project, a monitor and its incident."""
+    StatusChange.objects.create(monitor=monitor, at=NOON, before="up", after="down", processed_at=NOON)
+    ExpiryWarning.objects.create(
+        monitor=monitor, subject="domain", expires_at=NOON, threshold_days=7, at=NOON, processed_at=NOON
+    )
+    DomainRegistration.objects.create(name=f"shop{number}.example.com", next_lookup_at=NOON)
+    SchedulerGap.objects.create(started_at=NOON, ended_at=NOON)
+    FlappingSpell.objects.create(monitor=monitor, started_at=NOON, last_change_at=NOON, ended_at=NOON)
+    window = MaintenanceWindow.objects.create(
+        owner=owner, project=project, created_at=NOON, name="Update", starts_at=NOON, ends_at=NOON,
+        all_monitors=False,
+    )  # fmt: skip
+    window.monitors.add(monitor)
+    Membership.objects.create(
+        project=project, role="member", created_at=NOON, invited_email=f"new{number}@example.com",
+        invited_by=owner, invitation_digest=f"digest {number:03}".encode(), invited_until=NOON,
+    )  # fmt: skip
+    channel: AlertChannel = make_channel(
+        owner, kind="webhook", url=f"https://hooks.example.com/{SECRET.replace(' ', '-')}", secret=SECRET,
+        project_id=project.public_id, monitors="all",
+    )  # fmt: skip
+    make_delivery(channel, items=2, monitor=monitor).items.update(incident=incident)
+    make_delivery(channel, state=channel.deliveries.model.State.DEAD)
+    connector: Connector = make_connector(owner)
+    Import.objects.create(
+        user=connector.user, provider="vercel", external_ref=f"prj_{number}", monitor=monitor
+    )
+    page = StatusPage.objects.create(
+        owner=owner, created_at=NOON, name="Shop", slug=f"shop-{number}", password_hash=SECRET
+    )
+    note = PageNote.objects.create(page=page, title="We look into it", created_at=NOON)
+    NoteUpdate.objects.create(note=note, status="investigating", text="Soon more.", at=NOON)
+    event = PageEvent.objects.create(
+        page=page, kind="note", source="note 1", title="News", text="Soon more.", at=NOON
+    )
+    subscriber = Subscriber.objects.create(
+        page=page,
+        created_at=NOON,
+        sealed_address=seal(SECRET),
+        address_digest=b"d" * 32,
+        hint="a…@example.com",
+    )
+    PageMail.objects.create(event=event, subscriber=subscriber, state="dead", next_try_at=NOON)
+    assert CheckResult.objects.exists()
