@@ -142,9 +142,14 @@ def complete(given: Mapping[str, Any], *, floor_sec: int, permits_host: Permits)
 def patch(stored: Draft, given: Mapping[str, Any], *, floor_sec: int, permits_host: Permits) -> Draft:
     """The merged draft that a PATCH would leave; raises ValidationFailed."""
     merged = replace(stored, **_plain(given, stored=stored.request_headers))
-    if merged.type != stored.type and not {merged.type, stored.type} <= HTTP_TYPES:
-        raise ValidationFailed(f"a {stored.type} monitor cannot become {merged.type}.", field="type")
+    check_type(stored.type, merged.type)
     return settle(merged, floor_sec=floor_sec, permits_host=permits_host)
+
+
+def check_type(before: MonitorType, after: MonitorType) -> None:
+    """Raises ValidationFailed where a monitor cannot become one of the other type."""
+    if before != after and not {before, after} <= HTTP_TYPES:
+        raise ValidationFailed(f"a {before} monitor cannot become {after}.", field="type")
 
 
 def _plain(given: Mapping[str, Any], *, stored: Sequence[Header]) -> dict[str, Any]:

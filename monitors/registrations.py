@@ -5,6 +5,7 @@ Locks are taken in one order: states, then registrations. Nobody waits for a sta
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -39,6 +40,20 @@ def hold_registration(domain: str, *, now: datetime) -> DomainRegistration:
         new = DomainRegistration(name=domain, next_lookup_at=now)
         DomainRegistration.objects.bulk_create([new], ignore_conflicts=True)
     return registration
+
+
+def hold_registrations(domains: Iterable[str], *, now: datetime) -> dict[str, DomainRegistration]:
+    """The same of many, by their names, held in the order of these: of two who hold some of the same, one waits."""
+    missing = sorted(set(domains))
+    held: dict[str, DomainRegistration] = {}
+    while missing:
+        found = DomainRegistration.objects.select_for_update(no_key=True).filter(name__in=missing)
+        held |= {registration.name: registration for registration in found.order_by("name")}
+        missing = [name for name in missing if name not in held]
+        DomainRegistration.objects.bulk_create(
+            [DomainRegistration(name=name, next_lookup_at=now) for name in missing], ignore_conflicts=True
+        )
+    return held
 
 
 # Chosen in a WITH, which is run once. A subquery may be run for each row that it is joined to, and then skips the row

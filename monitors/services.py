@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -15,7 +15,14 @@ from core.errors import MonitorLimit, NotFound, ValidationFailed
 from monitors import drafts
 from monitors.drafts import PROBED_FIELDS, Draft, MonitorType
 from monitors.hosts import origin_of, watched_domain
-from monitors.models import LEASE_MARGIN, Monitor, MonitorState, draft_columns
+from monitors.models import (
+    LEASE_MARGIN,
+    DomainRegistration,
+    Monitor,
+    MonitorState,
+    StatusChange,
+    draft_columns,
+)
 from monitors.registrations import hold_registration
 from monitors.selectors import get_monitor
 from monitors.transitions import mute, reschedule, switch, watch
@@ -23,6 +30,18 @@ from projects import places
 from projects.access import Caller
 
 FIRST_CLAIM = 1
+RECONFIGURED = (
+    "next_due_at",
+    "claimed_at",
+    "armed_at",
+    "fresh",
+    "failures",
+    "passes",
+    "failing_since",
+    "cert_expires_at",
+    "domain_expires_at",
+)
+"""Columns of a state that `reconfigure` may change."""
 
 
 def permits_host(host: str) -> bool:
@@ -65,9 +84,9 @@ def create_monitor(caller: Caller, given: Mapping[str, Any], *, now: datetime) -
     """
     with transaction.atomic():
         project, owner = places.place(caller, given)
-        owner = _hold(owner)
+        owner = hold_owner(owner)
         draft = drafts.complete(given, floor_sec=owner.plan.min_interval_sec, permits_host=permits_host)
-        _require_room(owner)
+        require_room(owner)
         domain = watched_domain(draft)
         registration = None if domain is None else hold_registration(domain, now=now)
         monitor = Monitor.objects.create(
@@ -102,45 +121,59 @@ def update_monitor(caller: Caller, public_id: str, given: Mapping[str, Any], *, 
         if "project_id" in given:
             project, owner = places.place(caller, given, keeping=monitor.owner)
             if owner.pk != monitor.owner_id:
-                owner = _hold(owner)
-                _require_room(owner)
-        before = monitor.draft
-        after = drafts.patch(before, given, floor_sec=owner.plan.min_interval_sec, permits_host=permits_host)
-        enabled = given.get("enabled", monitor.enabled)
-        probed_anew = any(getattr(before, name) != getattr(after, name) for name in PROBED_FIELDS)
-        if enabled != monitor.enabled:
-            switch(monitor, state, enabled=enabled, interval_sec=after.interval_sec, now=now).save(
-                force_insert=True
-            )
-        else:
-            if probed_anew and monitor.type != MonitorType.HEARTBEAT:
-                monitor.config_version += 1
-            if enabled:
-                reschedule(state, before, after, probed_anew=probed_anew, now=now)
-        monitor.draft = after
+                owner = hold_owner(owner)
+                require_room(owner)
+        draft = drafts.patch(
+            monitor.draft, given, floor_sec=owner.plan.min_interval_sec, permits_host=permits_host
+        )
+        turn = reconfigure(
+            monitor,
+            state,
+            draft,
+            enabled=given.get("enabled", monitor.enabled),
+            registration_of=lambda domain: hold_registration(domain, now=now),
+            now=now,
+        )
         monitor.project, monitor.owner = project, owner
-        watch(monitor, state)
-        _follow_host(monitor, state, before, after, now=now)
         # A place that was not asked for is not written: its project may be deleted at this moment.
         moved = ["project", "owner"] if "project_id" in given else []
         monitor.save(
-            update_fields=["enabled", "config_version", "registration", *moved, *draft_columns(after)]
+            update_fields=["enabled", "config_version", "registration", *moved, *draft_columns(draft)]
         )
-        state.save(
-            update_fields=[
-                "next_due_at",
-                "claimed_at",
-                "armed_at",
-                "fresh",
-                "failures",
-                "passes",
-                "failing_since",
-                "cert_expires_at",
-                "domain_expires_at",
-            ]
-        )
+        state.save(update_fields=RECONFIGURED)
+        if turn is not None:
+            turn.save(force_insert=True)
     monitor.state = state
     return monitor
+
+
+def reconfigure(
+    monitor: Monitor,
+    state: MonitorState,
+    draft: Draft,
+    *,
+    enabled: bool,
+    registration_of: Callable[[str], DomainRegistration],
+    now: datetime,
+) -> StatusChange | None:
+    """Have a monitor, whose state is held, be as the draft says, and paused or not; the turn to store, if it is one.
+
+    In memory: the caller writes the monitor, the columns RECONFIGURED of its state, and the turn. `registration_of` a
+    domain is held until the transaction ends.
+    """
+    before, turn = monitor.draft, None
+    probed_anew = any(getattr(before, name) != getattr(draft, name) for name in PROBED_FIELDS)
+    if enabled != monitor.enabled:
+        turn = switch(monitor, state, enabled=enabled, interval_sec=draft.interval_sec, now=now)
+    else:
+        if probed_anew and monitor.type != MonitorType.HEARTBEAT:
+            monitor.config_version += 1
+        if enabled:
+            reschedule(state, before, draft, probed_anew=probed_anew, now=now)
+    monitor.draft = draft
+    watch(monitor, state)
+    _follow_host(monitor, state, before, draft, registration_of=registration_of)
+    return turn
 
 
 def mute_monitor(caller: Caller, public_id: str, *, minutes: int, now: datetime) -> Monitor:
@@ -180,7 +213,7 @@ def _lock(caller: Caller, public_id: str) -> tuple[Monitor, MonitorState]:
     return get_monitor(caller, public_id), state
 
 
-def _hold(owner: User) -> User:
+def hold_owner(owner: User) -> User:
     """The owner's row, held, with the plan that counts: its cap is met by one creation after the other, and its floor
     holds for whatever comes beside a change of plan.
     """
@@ -190,20 +223,25 @@ def _hold(owner: User) -> User:
     return held
 
 
-def _require_room(owner: User) -> None:
+def require_room(owner: User, *, count: int = 1) -> None:
     """Raises MonitorLimit. The owner's row is held."""
-    if Monitor.objects.filter(owner=owner).count() >= owner.plan.monitor_limit:
+    if Monitor.objects.filter(owner=owner).count() + count > owner.plan.monitor_limit:
         raise MonitorLimit(limit=owner.plan.monitor_limit)
 
 
 def _follow_host(
-    monitor: Monitor, state: MonitorState, before: Draft, after: Draft, *, now: datetime
+    monitor: Monitor,
+    state: MonitorState,
+    before: Draft,
+    after: Draft,
+    *,
+    registration_of: Callable[[str], DomainRegistration],
 ) -> None:
     """What is known of the old host's certificate and registration says nothing about the new one's."""
     if origin_of(before) != origin_of(after):
         state.cert_expires_at = None
     domain = watched_domain(after)
     if domain != (None if monitor.registration is None else monitor.registration.name):
-        registration = None if domain is None else hold_registration(domain, now=now)
+        registration = None if domain is None else registration_of(domain)
         monitor.registration = registration
         state.domain_expires_at = None if registration is None else registration.expires_at
