@@ -138,6 +138,7 @@ INSTALLED_APPS = [
     "incidents",
     "alerts",
     "statuspages",
+    "declared",
     "privacy",
     "dashboard",
     "entrance",

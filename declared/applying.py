@@ -1,0 +1,210 @@
+"""Making it so: one transaction for a whole file, and one file after the other for an account.
+
+A dry run is the same, rolled back: what it lets pass is what apply lets pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+
+from django.db import transaction
+
+from accounts.models import User
+from core.db import hold
+from core.errors import ApiError, MonitorLimit, ValidationFailed
+from declared.account import open_account
+from declared.changes import Change, Report, compared
+from declared.kinds import all_kinds
+from declared.kinds.base import Kind, Making, Single
+from declared.kinds.pages import Group
+from declared.kinds.scopes import Chosen
+from declared.parsing import Declaration
+from declared.planning import Plan, blamed, differing, plan
+from declared.problems import Path, Refused
+from declared.things import Entry, Handle
+from monitors import bulk
+from monitors.drafts import MonitorType
+from monitors.models import Monitor
+from projects import access
+from projects.models import Project
+from projects.services import create_project, rename_project
+
+
+def apply(declaration: Declaration, user: User, *, prune: bool, dry_run: bool, now: datetime) -> Report:
+    """What was done, or would be. Raises Refused, with every problem that was found, and then nothing was done."""
+    with transaction.atomic():
+        # Two applies of one account: the second plans on what the first has left.
+        hold(f"declared {user.pk}")
+        kinds = all_kinds(user)
+        planned = plan(declaration, open_account(user), kinds, now=now)
+        report = _Applying(planned, kinds, prune=prune, now=now).run()
+        transaction.set_rollback(dry_run)
+    return report
+
+
+class _Applying:
+    def __init__(self, planned: Plan, kinds: Sequence[Kind], *, prune: bool, now: datetime) -> None:
+        self.plan, self.kinds, self.now = planned, {kind.section: kind for kind in kinds}, now
+        self.caller = planned.account.caller
+        wanted = [entry for entry in planned.entries if entry.shape is not None]
+        self.new = [entry for entry in wanted if entry.present is None]
+        self.changed = [(entry, names) for entry in wanted if (names := differing(entry))]
+        self.gone = planned.unmentioned if prune else []
+        self.kept = 0 if prune else len(planned.unmentioned)
+        self.projects: dict[str, Project] = {}
+        self.monitor_ids: dict[str, str] = {}
+
+    def run(self) -> Report:
+        """Locks in the order of everybody else: states of monitors, projects, owners, then all others."""
+        changes = self._changes()  # before anything is done, while everything has its old name
+        if changes:
+            self._hold()
+            self._make_projects()
+            if not self.plan.problems:
+                self._delete()
+            self._update_monitors()
+            self._create_monitors()
+            self._make_others()
+        if self.plan.problems:
+            raise Refused(self.plan.problems)
+        polled = [
+            one for one in self.new if one.kind == "monitors" and one.draft.type is not MonitorType.HEARTBEAT
+        ]
+        return Report(changes, self.plan.notes, self.kept, sum(map(_is_enabled, polled)))
+
+    def _hold(self) -> None:
+        named = [*self.new, *(entry for entry, _ in self.changed)]
+        touched = {
+            entry.present.id for entry, _ in self.changed if entry.present and entry.kind == "monitors"
+        }
+        touched |= {one.id for one in self.gone if one.kind == "monitors"}
+        touched |= {handle.key for entry in named for handle in _handles(entry)}
+        there = Monitor.objects.filter(public_id__in=touched).values_list("pk", flat=True)
+        bulk.hold_monitors(list(there))
+        places = {place.id: place for _, place in self.plan.places if place.id is not None}
+        for public_id in sorted(places, key=self._project_key):
+            self.projects[public_id] = access.hold_project(self.caller, public_id)
+        owners = {place.owner for place in places.values()} | {self.caller.user.pk}
+        list(User.objects.select_for_update(no_key=True, of=["self"]).filter(pk__in=owners).order_by("pk"))
+
+    def _project_key(self, public_id: str) -> int:
+        return next(key for key, place in self.plan.account.places.items() if place.id == public_id)
+
+    def _make_projects(self) -> None:
+        for path, place in self.plan.places:
+            if place.id is None:
+                project = create_project(self.caller, name=place.name, now=self.now)
+                place.id, self.projects[project.public_id] = project.public_id, project
+            elif place.id in self.plan.renamed:
+                with self._blaming(path):
+                    rename_project(self.caller, place.id, name=place.name)
+
+    def _delete(self) -> None:
+        for section, kind in reversed(self.kinds.items()):
+            gone = [one for one in self.gone if one.kind == section]
+            if isinstance(kind, Single):
+                for one in gone:
+                    kind.delete(self._making(), one)
+            else:
+                bulk.delete_monitors([one.pk for one in gone])
+
+    def _update_monitors(self) -> None:
+        changes = [self._change(entry) for entry, _ in self.changed if entry.kind == "monitors"]
+        with self._blaming(("monitors",)):
+            bulk.update_monitors(changes, now=self.now)
+
+    def _make_others(self) -> None:
+        # Those that change first: one may give up the slug that a new one takes.
+        for entry, names in self.changed:
+            kind = self.kinds[entry.kind]
+            if isinstance(kind, Single) and entry.present and entry.shape:
+                with self._blaming(entry.path, kind):
+                    kind.update(self._making(), entry.present, entry.shape, set(names))
+        for entry in self.new:
+            kind = self.kinds[entry.kind]
+            if isinstance(kind, Single) and entry.shape:
+                with self._blaming(entry.path, kind):
+                    kind.create(self._making(), entry.shape)
+
+    def _create_monitors(self) -> None:
+        entries = [entry for entry in self.new if entry.kind == "monitors"]
+        news = [
+            bulk.New(self._owner(entry), self._project(entry), entry.draft, enabled=_is_enabled(entry))
+            for entry in entries
+        ]
+        with self._blaming(("monitors",)):
+            for entry, monitor in zip(entries, bulk.create_monitors(news, now=self.now), strict=True):
+                self.monitor_ids[entry.handle.key] = monitor.public_id
+
+    def _change(self, entry: Entry) -> bulk.Change:
+        assert entry.present is not None  # or it would be new
+        return bulk.Change(
+            entry.present.pk, self._owner(entry), self._project(entry), entry.draft, _is_enabled(entry)
+        )
+
+    def _project(self, entry: Entry) -> Project | None:
+        return None if entry.place is None else self.projects[entry.place.id or ""]
+
+    def _owner(self, entry: Entry) -> User:
+        account = self.plan.account
+        return account.caller.user if entry.place is None else account.owners[entry.place.owner]
+
+    def _making(self) -> Making:
+        return Making(self.plan.account, self.monitor_ids, self.now)
+
+    @contextmanager
+    def _blaming(self, path: Path, kind: Kind | None = None) -> Iterator[None]:
+        """What one objects to must not hide what the next has to say: it is kept, and what it did undone."""
+        try:
+            with transaction.atomic():
+                yield
+        except MonitorLimit as error:
+            self.plan.problem(path, f"are more than the plan's {error.limit} with what else there is.")
+        except ValidationFailed as error:
+            where, message = blamed(kind, path, error) if kind else (path, str(error))
+            self.plan.problem(where, message)
+        except ApiError as error:
+            self.plan.problem(path, error.reason or error.code)
+
+    def _changes(self) -> list[Change]:
+        document = self.plan.declaration.document
+        found = []
+        for path, place in self.plan.places:
+            line = document.mark(path).line
+            if place.id is None:
+                found.append(Change("create", "project", place.name, line=line))
+            elif place.id in self.plan.renamed:
+                fields = compared({"name": self.plan.renamed[place.id]}, {"name": place.name}, ["name"])
+                found.append(Change("update", "project", place.name, line=line, fields=fields))
+        changed = {id(entry): names for entry, names in self.changed}
+        new = set(map(id, self.new))
+        for entry in self.plan.entries:
+            noun, line = self.kinds[entry.kind].noun, document.mark(entry.path).line
+            project = entry.place.name if entry.place else None
+            if id(entry) in new:
+                found.append(Change("create", noun, entry.name, project, line))
+            elif id(entry) in changed and entry.present and entry.shape:
+                fields = compared(entry.present.shape, entry.shape, changed[id(entry)])
+                found.append(Change("update", noun, entry.name, project, line, fields))
+        found += [
+            Change("delete", self.kinds[one.kind].noun, one.name, one.place.name if one.place else None)
+            for one in self.gone
+        ]
+        return found
+
+
+def _is_enabled(entry: Entry) -> bool:
+    return bool(entry.shape and entry.shape["enabled"])
+
+
+def _handles(entry: Entry) -> list[Handle]:
+    """The monitors that it refers to."""
+    shape = entry.shape or {}
+    scope = shape.get("monitors")
+    found = list(scope.handles) if isinstance(scope, Chosen) else []
+    for group in shape.get("groups", []):
+        if isinstance(group, Group):
+            found += [handle for handle, _ in group.monitors]
+    return found

@@ -1,0 +1,131 @@
+"""Monitors in files. They are made and changed many at once, by `monitors.bulk`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+from declared.account import Account
+from declared.kinds.base import Kind, Names, Writing, kept, without
+from declared.parsing import Item
+from declared.secrets import Secret
+from declared.things import Entry, Place, Present, Shape
+from monitors import drafts
+from monitors.drafts import DEFAULT_METHODS, Draft, MonitorType
+from monitors.models import Monitor
+from monitors.services import permits_host
+from projects import access
+
+_PLAIN = tuple(
+    name for name in drafts.FIELDS if name not in {"type", "name", "content_rules", "request_headers"}
+)
+# In the order of a file that is written. An interval is always said: its default is the plan's.
+_DEFAULTS: dict[str, Any] = {
+    "enabled": True,
+    "type": MonitorType.HTTP.value,
+    "url": "",
+    "method": "HEAD",
+    "interval_sec": None,
+    **{
+        name: Draft.__dataclass_fields__[name].default
+        for name in (
+            "grace_sec",
+            "slow_ms",
+            "timeout_ms",
+            "expect_status",
+            "follow_redirects",
+            "check_ssl",
+            "check_domain",
+            "fail_threshold",
+            "recover_threshold",
+            "request_body",
+        )
+    },
+    "content_rules": [],
+    "request_headers": [],
+}
+
+
+class Monitors(Kind):
+    section, noun = "monitors", "monitor"
+
+    def __init__(self, *, own_floor_sec: int) -> None:
+        """The shortest interval of what is in no project, by the account's own plan."""
+        self.own_floor_sec = own_floor_sec
+
+    def read(self, account: Account, *, now: datetime) -> list[Present]:
+        rows = access.accessible(account.caller, Monitor.objects.all()).order_by("pk")
+        return [self._present(row, account) for row in rows]
+
+    def _present(self, row: Monitor, account: Account) -> Present:
+        place = account.place(row.project_id)
+        shape = shape_of(row.draft, place=place, enabled=row.enabled)
+        return Present("monitors", row.public_id, row.pk, row.name, place, shape)
+
+    def want(self, item: Item, entry: Entry, names: Names) -> Shape:
+        floor_sec = entry.place.floor_sec if entry.place else self.own_floor_sec
+        given = {**item.given, "request_headers": self._headers(item, entry)}
+        if not given["request_headers"]:
+            del given["request_headers"]
+        draft = drafts.complete(given, floor_sec=floor_sec, permits_host=permits_host)
+        if entry.present is not None:
+            drafts.check_type(MonitorType(entry.present.shape["type"]), draft.type)
+        entry.draft = draft
+        return shape_of(draft, place=entry.place, enabled=item.given.get("enabled", True))
+
+    def _headers(self, item: Item, entry: Entry) -> list[dict[str, Any]]:
+        stored: dict[str, str] = {}
+        if entry.present is not None:
+            for header in entry.present.shape["request_headers"]:
+                stored[header["name"].lower()] = header["value"].value
+        headers = []
+        for index, header in enumerate(item.given.get("request_headers", [])):
+            path = (*item.path, "request_headers", index, "value")
+            if path in item.keeps:
+                header = {**header, "value": kept(item.keeps[path], stored.get(header["name"].lower()), path)}
+            headers.append(header)
+        return headers
+
+    def write(self, present: Present, writing: Writing) -> dict[str, Any]:
+        shape = present.shape
+        method = DEFAULT_METHODS.get(MonitorType(shape["type"]), "HEAD")
+        if shape["content_rules"] and method == "HEAD":
+            method = "GET"
+        found = {
+            "name": present.name,
+            "project": writing.place(present.place),
+            **without(shape, {**_DEFAULTS, "method": method}),
+        }
+        if "request_headers" in found:
+            found["request_headers"] = [
+                {
+                    **{name: value for name, value in header.items() if name != "value"},
+                    "value": writing.variables.keep("monitor", present.name, header["name"]),
+                }
+                for header in shape["request_headers"]
+            ]
+        return {name: value for name, value in found.items() if name != "project" or value is not None}
+
+
+def shape_of(draft: Draft, *, place: Place | None, enabled: bool) -> Shape:
+    """Of a settled draft."""
+    return {
+        "name": draft.name,
+        "project": place,
+        "enabled": enabled,
+        "type": draft.type.value,
+        **{name: getattr(draft, name) for name in _PLAIN},
+        "content_rules": [
+            {name: str(value) for name, value in asdict(rule).items() if value is not None}
+            for rule in draft.content_rules
+        ],
+        "request_headers": [
+            {
+                "name": header.name,
+                **({"type": header.type} if header.type else {}),
+                "value": Secret(header.value),
+            }
+            for header in draft.request_headers
+        ],
+    }
