@@ -13,7 +13,7 @@ from django.core.management.base import CommandError, CommandParser
 from core.clock import utc_now
 from declared.applying import apply
 from declared.changes import Report
-from declared.commands import EXIT_CHANGES, EXIT_REFUSED, EXIT_USAGE, PipelineCommand, account_of
+from declared.commands import EXIT_CHANGES, EXIT_REFUSED, PipelineCommand, account_of
 from declared.parsing import parse
 from declared.problems import Refused
 from declared.reading import MAX_BYTES, read
@@ -32,10 +32,9 @@ unless --prune is given: then what the file is in charge of goes (docs/configura
 
 exit codes:
   0  done, or nothing to do
-  1  the database does not answer; nothing is changed
-  2  the file is refused, with every reason and its line; nothing is changed
-  3  bad usage, no such account, no such file
-  4  with --detailed-exitcode: done, and there were changes
+  2  nothing is changed: the file is refused, with every reason and its line, or no such option, account or file
+  3  with --detailed-exitcode: done, and there were changes (with --dry-run: there would be)
+  4  nothing is changed: the database cannot be reached
 """
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -116,4 +115,4 @@ def _bytes_of(file: str) -> bytes:
         with Path(file).open("rb") as opened:
             return opened.read(MAX_BYTES + 1)
     except OSError as error:
-        raise CommandError(f"{file}: {error.strerror}", returncode=EXIT_USAGE) from None
+        raise CommandError(f"{file}: {error.strerror}", returncode=EXIT_REFUSED) from None

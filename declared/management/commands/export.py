@@ -9,7 +9,7 @@ from django.core.management.base import CommandError, CommandParser
 
 from core.clock import utc_now
 from core.errors import NotFound
-from declared.commands import EXIT_FAILED, EXIT_USAGE, PipelineCommand, account_of
+from declared.commands import EXIT_REFUSED, PipelineCommand, account_of
 from declared.exporting import export
 from declared.writing import write
 
@@ -23,8 +23,8 @@ examples:
 
 exit codes:
   0  written
-  1  the database does not answer, or the file cannot be written
-  3  bad usage, no such account, no such project
+  2  wrong use: no such option, account or project, or a file that cannot be written
+  4  the database cannot be reached
 """
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -42,7 +42,7 @@ exit codes:
                 account_of(account), project_id=options["project"], with_ids=options["ids"], now=utc_now()
             )
         except NotFound as error:
-            raise CommandError(str(error), returncode=EXIT_USAGE) from None
+            raise CommandError(str(error), returncode=EXIT_REFUSED) from None
         text = write(document, as_json=options["as_json"])
         if options["output"] is None:
             self.stdout.write(text, ending="")
@@ -50,4 +50,4 @@ exit codes:
         try:
             Path(options["output"]).write_text(text, encoding="utf-8")
         except OSError as error:
-            raise CommandError(f"{options['output']}: {error.strerror}", returncode=EXIT_FAILED) from None
+            raise CommandError(f"{options['output']}: {error.strerror}", returncode=EXIT_REFUSED) from None
