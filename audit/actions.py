@@ -61,3 +61,5 @@ class Action(StrEnum):
 
 FAILURES = (Action.SIGN_IN_FAILED, Action.SECOND_FACTOR_FAILED)
 """What anybody can cause who is not let in, and as often as he likes: only so many are kept."""
+
+MEANINGS = {action.value: action.meaning for action in Action}

@@ -3,13 +3,14 @@
 from django.urls import path
 
 import core.api.converters  # noqa: F401  (registers <id:…>)
-from dashboard import monitor_editing, projects, tokens
+from dashboard import monitor_editing, projects, security_log, tokens
 
 urlpatterns = [
     path("monitors/new", monitor_editing.new, name="monitor_new"),
     path("monitors/<id:monitor_id>/edit", monitor_editing.edit, name="monitor_edit"),
     path("projects", projects.index, name="projects"),
     path("projects/<id:project_id>", projects.show, name="project"),
+    path("projects/<id:project_id>/log", security_log.of_project, name="project_log"),
     path("projects/<id:project_id>/rename", projects.rename, name="project_rename"),
     path("projects/<id:project_id>/delete", projects.delete, name="project_delete"),
     path("projects/<id:project_id>/members", projects.add_member, name="project_members"),

@@ -15,6 +15,7 @@ import audit.services
 from accounts.models import User
 from audit.actions import Action
 from core.outcomes import Outcome
+from core.user_agents import name_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,32 +85,3 @@ def _end(rows: QuerySet[UserSession]) -> list[UserSession]:
     Session.objects.filter(session_key__in=[row.session_key for row in ended]).delete()
     UserSession.objects.filter(pk__in=[row.pk for row in ended]).delete()
     return ended
-
-
-# The first that is named wins: Edge and Opera call themselves Chrome too, and Chrome Safari.
-_BROWSERS = {
-    "Edg": "Edge",
-    "OPR": "Opera",
-    "Firefox": "Firefox",
-    "Chrome": "Chrome",
-    "Safari": "Safari",
-    "curl": "curl",
-}
-_SYSTEMS = {
-    "iPhone": "iPhone",
-    "iPad": "iPad",
-    "Android": "Android",
-    "Windows": "Windows",
-    "Mac OS": "macOS",
-    "CrOS": "ChromeOS",
-    "Linux": "Linux",
-}
-
-
-def name_of(user_agent: str) -> str:
-    """As people would call it; the words of what calls itself nothing that is known."""
-    browser = next((name for word, name in _BROWSERS.items() if word in user_agent), "")
-    system = next((name for word, name in _SYSTEMS.items() if word in user_agent), "")
-    if browser and system:
-        return f"{browser} on {system}"
-    return browser or system or user_agent[:60] or "An unknown browser"

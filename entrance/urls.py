@@ -63,6 +63,8 @@ urlpatterns = [
     path("sessions/", views.sessions, name="account_sessions"),
     path("sessions/end-others/", views.end_other_sessions, name="account_end_other_sessions"),
     path("sessions/<id:session_id>/end/", views.end_session, name="account_end_session"),
+    path("log/", views.security_log, name="account_log"),
+    path("export/", limited(views.export, export=by_person), name="account_export"),
     path("delete/", views.delete, name="account_delete"),
     path("with/<id:provider>/", social.begin, name="social_begin"),
     path("with/<id:provider>/callback", social.callback, name="social_callback"),

@@ -11,18 +11,23 @@ from django import forms
 from django.contrib import messages
 from django.contrib.auth import logout
 from django.http import Http404, HttpResponse
+from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 import accounts.services
+import projects.log
 import tokens.services
 from accounts.models import User
 from core.clock import utc_now
 from core.forms import ServiceForm
 from dashboard.pages import PageRequest, page
+from dashboard.security_log import shown_log
 from entrance.browsers import end_browser, end_browsers, list_browsers
 from entrance.social.backends import BACKENDS
 from entrance.social.views import linked_providers
+from privacy.sections import NOT_INCLUDED
+from privacy.views import download
 
 
 @require_GET
@@ -85,6 +90,24 @@ def end_other_sessions(request: PageRequest) -> HttpResponse:
     tokens.services.end_sessions(request.caller.user)
     messages.success(request, "You are signed in here only.")
     return redirect("account_sessions")
+
+
+@require_GET
+@page
+def security_log(request: PageRequest) -> HttpResponse:
+    entries = projects.log.of_account(request.caller)
+    return render(request, "entrance/log.html", {"section": "account", **shown_log(request, entries)})
+
+
+@require_http_methods(["GET", "POST"])
+@page
+@reauthentication_required(app="allauth.account")  # type: ignore[untyped-decorator]
+def export(request: PageRequest) -> HttpResponseBase:
+    """A page that says what comes, and the file at the push of its button."""
+    if request.method == "POST":
+        return download(request.caller.user)
+    context = {"section": "account", "not_included": NOT_INCLUDED.values()}
+    return render(request, "entrance/export.html", context)
 
 
 class DeletionForm(ServiceForm):

@@ -55,7 +55,7 @@ NOT_INCLUDED = {
     "checks": "Single checks and hourly roll-ups are many; GET /v1/monitors/<id>/checks tells them while they are "
     "kept. Here are each change of status and each day's uptime.",
     "subscribers": "Addresses of a status page's subscribers are those people's; here is what its owner sees.",
-    "projects_of_others": "What belongs to them is theirs, but for what you did and wrote there.",
+    "projects_of_others": "What lies in projects of others is theirs, but for what you did and wrote there.",
 }
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.db.models import F
 from PIL import Image, ImageDraw
@@ -16,6 +17,8 @@ from accounts.models import User
 from accounts.services import create_account
 from alerts.channels import create_channel
 from alerts.models import Delivery
+from audit.actions import Action
+from audit.models import Entry
 from checks.evidence import Evidence
 from checks.spec import CheckOutcome, ReasonCode, Verdict
 from core.clock import utc_now
@@ -89,6 +92,7 @@ def build() -> Scene:
     incident = _incidents(anna, monitors, now=now)
     shop = projects["Web shop"]
     _people(anna, shop, now=now)
+    _entries(owner, shop, now=now)
     return Scene(
         owner,
         {
@@ -102,6 +106,35 @@ def build() -> Scene:
             **_status_pages(anna, monitors, incident, now=now),
         },
     )
+
+
+def _entries(owner: User, shop: Project, *, now: datetime) -> None:
+    """Of the security log, as browsers and programs would have left them."""
+    firefox = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
+    her = {"actor_id": owner.pk, "actor_public_id": owner.public_id, "actor_email": owner.email}
+    here = {"address": "192.0.2.7", "user_agent": firefox}
+    kinds = Entry.ActorType
+    failed = {"subject_id": owner.pk, "address": "2001:db8::7f", "user_agent": "curl/8.14.1"}
+    of_shop = {"project_id": shop.pk, "project_public_id": shop.public_id}
+    door = {"door": "web", "ways": ["password", "mfa"]}
+    channel: dict[str, Any] = {"target_id": "chn_a", "target_name": "On call", **of_shop}
+    rows: list[tuple[Action, str, dict[str, Any]]] = [
+        (Action.SIGN_IN_FAILED, kinds.ANONYMOUS, {**failed, "details": {"door": "api"}}),
+        (
+            Action.PLAN_CHANGED,
+            kinds.STAFF,
+            {"subject_id": owner.pk, "details": {"before": "free", "plan": "pro"}},
+        ),
+        (Action.CHANNEL_UPDATED, kinds.TOKEN, {**her, **channel, "details": {"fields": ["name", "secret"]}}),
+        (
+            Action.SIGN_IN_SUCCEEDED,
+            kinds.USER,
+            {**her, **here, "details": door},
+        ),
+    ]
+    for minutes, (action, kind, columns) in enumerate(rows):
+        at = now - timedelta(minutes=40 - 7 * minutes)
+        Entry.objects.create(at=at, action=action, actor_type=kind, **columns)
 
 
 def _with_a_past(owner: User, projects: dict[str, Project], *, now: datetime) -> dict[str, Monitor]:

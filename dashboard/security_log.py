@@ -1,0 +1,118 @@
+"""The audit log as pages show it: a project's, and the account's of `entrance`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+from django.db.models import QuerySet
+from django.http import HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_GET
+
+from audit.actions import MEANINGS
+from audit.models import Entry
+from core.user_agents import name_of
+from dashboard.pages import PageRequest, page
+from projects import access, log
+from projects.log import SeenEntry
+from projects.models import Project
+
+PAGE = 50
+MOST_DIGITS = 18
+
+_NOBODY = {
+    Entry.ActorType.STAFF: "Staff",
+    Entry.ActorType.OPERATOR: "The operator",
+    Entry.ActorType.ANONYMOUS: "Somebody who was not signed in",
+}
+_BESIDE = {Entry.ActorType.TOKEN: "by a project token", Entry.ActorType.OPERATOR: "by a command"}
+_WORDS = {
+    "web": "on the web",
+    "api": "over the API",
+    "mfa": "second factor",
+    "totp": "app",
+    "recovery_codes": "recovery code",
+}
+_LABELS = {"door": "", "ways": "by ", "type": "by ", "before": "was "}
+
+
+@dataclass(frozen=True, slots=True)
+class ShownEntry:
+    seen: SeenEntry
+    project: Project | None
+
+    @property
+    def what(self) -> str:
+        return MEANINGS[self.seen.entry.action]
+
+    @property
+    def is_failure(self) -> bool:
+        return self.seen.entry.action.endswith(".failed")
+
+    @property
+    def details(self) -> str:
+        """`on the web · by password, second factor`."""
+        parts = []
+        for name, value in self.seen.entry.details.items():
+            values = value if isinstance(value, list) else [value]
+            told = ", ".join(_WORDS.get(str(one), str(one)) for one in values)
+            parts.append(_LABELS.get(name, f"{name}: ") + told)
+        return " · ".join(parts)
+
+    @property
+    def target(self) -> str:
+        """Its name, where that is not the project's, which is told before it."""
+        entry = self.seen.entry
+        is_project = self.project is not None and entry.target_id == entry.project_public_id
+        return "" if is_project else entry.target_name
+
+    @property
+    def who(self) -> str:
+        kind = Entry.ActorType(self.seen.entry.actor_type)
+        return self.seen.actor_email or _NOBODY.get(kind, "A deleted account")
+
+    @property
+    def beside(self) -> str:
+        return _BESIDE.get(Entry.ActorType(self.seen.entry.actor_type), "")
+
+    @property
+    def browser(self) -> str:
+        return name_of(self.seen.user_agent) if self.seen.user_agent else ""
+
+
+def shown_log(request: PageRequest, entries: QuerySet[Entry]) -> dict[str, Any]:
+    """What the template needs of a page of it, by `action` and `before` of the query; odd ones are ignored."""
+    action = request.GET.get("action", "")
+    wanted = action if action in MEANINGS else ""
+    before = request.GET.get("before", "")
+    if wanted:
+        entries = entries.filter(action=wanted)
+    if before.isascii() and before.isdigit() and len(before) <= MOST_DIGITS:
+        entries = entries.filter(pk__lt=int(before))
+    rows = list(entries.order_by("-pk")[: PAGE + 1])
+    places = Project.objects.in_bulk({row.project_id for row in rows if row.project_id})
+    query = {"action": wanted} if wanted else {}
+    return {
+        "entries": [
+            ShownEntry(seen, places.get(seen.entry.project_id or 0))
+            for seen in log.seen_by(request.caller.user, rows[:PAGE])
+        ],
+        "actions": list(MEANINGS.items()),
+        "action": wanted,
+        "first": f"?{urlencode(query)}" if before else None,
+        "next": f"?{urlencode(query | {'before': rows[PAGE - 1].pk})}" if len(rows) > PAGE else None,
+    }
+
+
+@require_GET
+@page
+def of_project(request: PageRequest, project_id: str) -> HttpResponse:
+    entries = log.of_project(request.caller, project_id)
+    context = {
+        "section": "projects",
+        "project": access.get_project(request.caller, project_id),
+        **shown_log(request, entries),
+    }
+    return render(request, "dashboard/projects/log.html", context)
