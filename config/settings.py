@@ -7,17 +7,13 @@ from typing import Any
 import dj_database_url
 from csp.constants import NONCE, NONE, SELF
 from django.core.exceptions import ImproperlyConfigured
-from pydantic import ValidationError
-from pydantic_settings import SettingsError
 
-from config.env import BASE_DIR, Env, connectors_of, mail_settings
+from config.env import BASE_DIR, connectors_of, mail_settings, read_env
+from config.variables import InvalidEnvironment
 
 try:
-    ENV = Env()
-except ValidationError as error:
-    wrong = "; ".join(f"{str(e['loc'][0]).upper()}: {e['msg']}" for e in error.errors())
-    raise ImproperlyConfigured(wrong) from None
-except SettingsError as error:
+    ENV = read_env()
+except InvalidEnvironment as error:
     raise ImproperlyConfigured(str(error)) from None
 
 SERVERLESS = ENV.database_url is None  # `manage.py probe` and --help: no database, so no secrets either

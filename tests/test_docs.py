@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import re
+from dataclasses import Field
 from pathlib import Path
+from typing import Any
 
 from config.env import FROM_FILES, Env
+from config.variables import variables
 
 ROOT = Path(__file__).parents[1]
 
 
 def test_every_setting_is_in_the_one_table() -> None:
     table = [
-        f"| `{name.upper()}` | {_default(name)} | {field.description} |"
-        for name, field in Env.model_fields.items()
+        f"| `{each.name.upper()}` | {_default(each)} | {each.metadata['description']} |"
+        for each in variables(Env)
     ]
     written = [
         line for line in (ROOT / "docs" / "settings.md").read_text().splitlines() if line.startswith("| `")
@@ -26,11 +29,10 @@ def test_every_secret_that_may_be_a_file_is_named() -> None:
     assert re.findall("`([A-Z_]+)`", said) == [name.upper() for name in FROM_FILES]
 
 
-def _default(name: str) -> str:
-    field = Env.model_fields[name]
-    if name == "data_dir":
+def _default(each: Field[Any]) -> str:
+    if each.name == "data_dir":
         return "`.data` beside `manage.py`"
-    value = field.default
+    value = each.default
     if value in (None, ()):
         return "none"
     return f"`{','.join(map(str, value)) if isinstance(value, tuple) else value}`"

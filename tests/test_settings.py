@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from pydantic import ValidationError
-from pydantic_settings import SettingsError
 
-from config.env import BACKENDS, Env, connectors_of, mail_settings
+from config.env import BACKENDS, connectors_of, mail_settings, read_env
+from config.variables import InvalidEnvironment
 from connectors import providers
 
 
@@ -29,22 +28,23 @@ def test_mail_servers(url: str, expected: tuple[object, ...]) -> None:
 
 
 @pytest.mark.parametrize("url", ["mail.example.com", "http://x", "smtp://", "smtp://h:port", "smtp://h/path"])
-def test_what_is_no_mail_server(url: str) -> None:
-    with pytest.raises(ValidationError):
-        Env(email_url=url)
+def test_what_is_no_mail_server(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    monkeypatch.setenv("EMAIL_URL", url)
+    with pytest.raises(InvalidEnvironment, match=r"^EMAIL_URL: "):
+        read_env()
 
 
 @pytest.mark.parametrize("networks", ["10.0.0.1/8", "proxy"])
 def test_what_is_no_network(monkeypatch: pytest.MonkeyPatch, networks: str) -> None:
     monkeypatch.setenv("TRUSTED_PROXIES", networks)
-    with pytest.raises(ValidationError):
-        Env()
+    with pytest.raises(InvalidEnvironment):
+        read_env()
 
 
 def test_name_servers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DNS_SERVERS", "192.0.2.1, 192.0.2.1:5353,2001:db8::1,[2001:DB8::1],[::1]:5353,")
     expected = ("192.0.2.1", "192.0.2.1:5353", "[2001:db8::1]", "[2001:db8::1]", "[::1]:5353")
-    assert Env().dns_servers == expected
+    assert read_env().dns_servers == expected
 
 
 @pytest.mark.parametrize(
@@ -65,16 +65,16 @@ def test_name_servers(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_what_is_no_name_server(monkeypatch: pytest.MonkeyPatch, server: str) -> None:
     monkeypatch.setenv("DNS_SERVERS", f"192.0.2.1,{server}")
-    with pytest.raises(ValidationError, match="is no address of a name server") as caught:
-        Env()
+    with pytest.raises(InvalidEnvironment, match="is no address of a name server") as caught:
+        read_env()
     assert repr(server) in str(caught.value)
 
 
 def test_words_for_providers(monkeypatch: pytest.MonkeyPatch) -> None:
     assert set(BACKENDS) == set(providers.BACKENDS)
-    assert connectors_of(Env().connectors) == {"vercel": "vercel", "netlify": "netlify"}
+    assert connectors_of(read_env().connectors) == {"vercel": "vercel", "netlify": "netlify"}
     monkeypatch.setenv("CONNECTORS", "provider_a=vercel, provider-b = netlify,")
-    assert connectors_of(Env().connectors) == {"provider_a": "vercel", "provider-b": "netlify"}
+    assert connectors_of(read_env().connectors) == {"provider_a": "vercel", "provider-b": "netlify"}
 
 
 @pytest.mark.parametrize(
@@ -95,15 +95,16 @@ def test_words_for_providers(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_what_is_no_word_for_a_provider(monkeypatch: pytest.MonkeyPatch, pairs: str) -> None:
     monkeypatch.setenv("CONNECTORS", pairs)
-    with pytest.raises(ValidationError) as caught:
-        Env()
+    with pytest.raises(InvalidEnvironment) as caught:
+        read_env()
     assert repr(pairs.rpartition(",")[2]) in str(caught.value)
 
 
 @pytest.mark.parametrize("url", ["data.iana.org/rdap/", "ftp://data.iana.org/", "https://", "https://x/?y"])
-def test_what_is_no_list_of_registries(url: str) -> None:
-    with pytest.raises(ValidationError):
-        Env(rdap_bootstrap_url=url)
+def test_what_is_no_list_of_registries(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    monkeypatch.setenv("RDAP_BOOTSTRAP_URL", url)
+    with pytest.raises(InvalidEnvironment, match=r"^RDAP_BOOTSTRAP_URL: "):
+        read_env()
 
 
 def test_secrets_out_of_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -113,7 +114,7 @@ def test_secrets_out_of_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("SECRET_KEY_FILE", str(tmp_path / "key"))
     monkeypatch.setenv("ENCRYPTION_KEYS_FILE", str(tmp_path / "keys"))
-    env = Env()
+    env = read_env()
     assert (env.secret_key, env.encryption_keys) == (" a long key, with blanks about it ", ("one", "two"))
 
 
@@ -134,8 +135,8 @@ def test_what_is_no_file_of_a_secret(
         path.write_bytes(content)
     monkeypatch.setenv("EMAIL_URL_FILE", str(path))
     monkeypatch.setenv("EMAIL_URL", also)
-    with pytest.raises(SettingsError) as caught:
-        Env()
+    with pytest.raises(InvalidEnvironment) as caught:
+        read_env()
     assert str(caught.value) == wrong.format(path=path)
 
 
@@ -144,5 +145,46 @@ def test_a_secret_out_of_a_file_is_looked_at_like_any_other(
 ) -> None:
     (tmp_path / "secret").write_text("http://mail.example.com\n")
     monkeypatch.setenv("EMAIL_URL_FILE", str(tmp_path / "secret"))
-    with pytest.raises(ValidationError):
-        Env()
+    with pytest.raises(InvalidEnvironment):
+        read_env()
+
+
+def test_all_that_is_wrong_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, text in {
+        "PORT": "65536",
+        "DEBUG": "perhaps",
+        "THROTTLE_SCALE": "nan",
+        "LOG_FORMAT": "xml",
+    }.items():
+        monkeypatch.setenv(name, text)
+    with pytest.raises(InvalidEnvironment) as caught:
+        read_env()
+    assert str(caught.value).split("; ") == [
+        "DEBUG: must be true or false",
+        "THROTTLE_SCALE: must be a number, 0 at least",
+        "LOG_FORMAT: must be one of text, json",
+        "PORT: must be a whole number, 1 to 65535",
+    ]
+
+
+def test_what_variables_are_read_as(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = {"PORT": "65535", "DEBUG": "Yes", "THROTTLE_SCALE": "0.5", "LOG_LEVEL": "debug", "SIGN_UP": "0"}
+    for name, text in given.items():
+        monkeypatch.setenv(name, text)
+    monkeypatch.setenv("BASE_URL", "")  # as good as not given
+    env = read_env()
+    assert (env.port, env.debug, env.throttle_scale, env.log_level, env.sign_up) == (
+        65535,
+        True,
+        0.5,
+        "DEBUG",
+        False,
+    )
+    assert env.base_url == "http://localhost:8000"
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "1.5", "١", "8000x"])
+def test_what_is_no_port(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv("PORT", text)
+    with pytest.raises(InvalidEnvironment):
+        read_env()
