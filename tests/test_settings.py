@@ -183,7 +183,7 @@ def test_what_variables_are_read_as(monkeypatch: pytest.MonkeyPatch) -> None:
     assert env.base_url == "http://localhost:8000"
 
 
-@pytest.mark.parametrize("text", ["0", "-1", "1.5", "١", "8000x"])
+@pytest.mark.parametrize("text", ["0", "-1", "1.5", "\u0661", "8000x"])
 def test_what_is_no_port(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setenv("PORT", text)
     with pytest.raises(InvalidEnvironment):
