@@ -23,6 +23,7 @@ from cryptography.fernet import Fernet
 
 from tests.faults.command import command
 from tests.faults.hosts import SERVER_ADDRESS, NamespaceHost, Server, as_user, isolated, postgres, redis
+from tests.faults.script import MANY_STARTING_SEC
 from tests.faults.system import COMMON, System, migrate
 from tests.faults.versions import ROOT, programs_for
 from tests.processes.tree import Place, Tree
@@ -30,8 +31,6 @@ from tests.processes.tree import Place, Tree
 PORT = 8000
 USER = "nobody"
 COUNTS = {"worker": 2}  # in each place; one of everything else
-# More processes start at once than on one machine of the same size.
-STARTING_SEC = 30.0
 
 
 class TwoHosts(System):
@@ -102,4 +101,4 @@ def _secrets() -> dict[str, str]:
 if __name__ == "__main__":
     programs_for(ROOT, before=as_user(USER))  # now: there is no package index inside
     isolated("tests.faults.rehearsal")
-    sys.exit(command(two_hosts, seconds=60, starting_sec=STARTING_SEC))
+    sys.exit(command(two_hosts, seconds=60, starting_sec=MANY_STARTING_SEC))

@@ -22,6 +22,7 @@ LEASE_SEC = 30 + TIMEOUT_MS / 1000
 SLACK_SEC = 4.0  # a tick, a probe, and a busy machine
 WITHIN_SEC = INTERVAL_SEC + LEASE_SEC + SLACK_SEC  # after a recovery every monitor is checked by then
 STARTING_SEC = 14.0  # what the processes of one machine have to start in, after the last kill of a bout
+MANY_STARTING_SEC = 30.0  # and those of several trees
 BOUT_SEC = 20.0
 STOP_SEC = 36.0  # a stop of ours by decision 36 is longer than 30 s
 

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from config import readiness
 from tests.faults.command import command
+from tests.faults.script import MANY_STARTING_SEC
 from tests.faults.system import LOOPBACK, PrivateServers, migrate, serve_privately
 from tests.faults.versions import ROOT, previous_release, programs_for, unpack
 from tests.processes.tree import Place, Tree
@@ -25,7 +26,7 @@ from tests.processes.waiting import until
 
 START_SECONDS = 60
 # Two bouts for the replacing, and one of this version alone.
-SECONDS = 180
+SECONDS = 200
 
 
 class Upgrade(PrivateServers):
@@ -68,4 +69,4 @@ def _web(web: str) -> Callable[[], bool]:
 
 
 if __name__ == "__main__":
-    sys.exit(command(upgrade, seconds=SECONDS))
+    sys.exit(command(upgrade, seconds=SECONDS, starting_sec=MANY_STARTING_SEC))
