@@ -26,7 +26,7 @@ from tests.processes.waiting import until
 
 START_SECONDS = 60
 # Two bouts for the replacing, and one of this version alone.
-SECONDS = 200
+SECONDS = 230
 
 
 class Upgrade(PrivateServers):
