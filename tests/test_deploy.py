@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -63,12 +66,33 @@ def test_secrets_are_files() -> None:
 
 def test_the_image_holds_all_apps_and_nothing_private() -> None:
     apps = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["root_packages"]
+    files = {"Procfile", "deploy", "manage.py", "pyproject.toml", "requirements", "static", "templates"}
+    assert {*apps, *files} == _in_the_image()
     lines = (ROOT / ".dockerignore").read_text().splitlines()
-    first, *rest = [line for line in lines if line and not line.startswith("#")]
-    taken = {line[1:] for line in rest if line.startswith("!")}
-    assert first == "*"
-    assert {*apps, "Procfile", "deploy", "manage.py", "requirements", "static", "templates"} == taken
-    assert "deploy/secrets" in rest
+    assert next(line for line in lines if not line.startswith("#")) == "*"
+    assert "deploy/secrets" in lines
+
+
+def test_the_files_of_the_image_make_a_check(tmp_path: Path) -> None:
+    for name in _in_the_image():
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+        copy(ROOT / name, tmp_path / name)
+    environment = {
+        name: value for name, value in os.environ.items() if not name.endswith(("_URL", "_KEYS", "_KEY"))
+    }
+    done = subprocess.run(
+        [sys.executable, "manage.py", "probe", "http://127.0.0.1:9/"],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (2, ""), "down, and said so"
+
+
+def _in_the_image() -> set[str]:
+    return {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
 
 
 def test_the_image_is_not_run_by_root() -> None:
