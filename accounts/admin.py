@@ -6,6 +6,7 @@ from typing import Any
 from django import forms
 from django.contrib import admin, messages
 from django.contrib.auth.admin import UserAdmin
+from django.contrib.auth.forms import AdminPasswordChangeForm
 from django.db.models import Count, F, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
@@ -13,7 +14,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from accounts.models import Plan, SocialAccount, User
-from accounts.services import change_plan, welcome
+from accounts.services import change_plan, record_changes, set_password, welcome
 from accounts.verification import set_address
 from core.staff import AutocompleteFilter, ReadOnlyAdmin, Section, StaffAdmin, act, ask
 
@@ -42,6 +43,15 @@ class PlanForm(forms.Form):
     )
 
 
+class PasswordForm(AdminPasswordChangeForm[User]):
+    """Sets it as a reset does, with an entry in the audit log."""
+
+    def set_password_and_save(self, user: Any, **options: Any) -> Any:
+        is_usable = self.cleaned_data["set_usable_password"]
+        set_password(user, self.cleaned_data["password1"] if is_usable else None)
+        return user
+
+
 @admin.register(User)
 class AccountAdmin(StaffAdmin[User], UserAdmin[User]):
     """Rights are for superusers alone, as is everything about accounts that have any: else staff could take them.
@@ -62,6 +72,7 @@ class AccountAdmin(StaffAdmin[User], UserAdmin[User]):
     )
     add_fieldsets = ((None, {"fields": ("email", "plan", "usable_password", "password1", "password2")}),)
     actions = ("put_on_plan",)
+    change_password_form = PasswordForm
 
     def has_change_permission(self, request: HttpRequest, obj: User | None = None) -> bool:
         if obj is not None and (obj.is_staff or obj.is_superuser) and not _is_superuser(request):
@@ -91,6 +102,7 @@ class AccountAdmin(StaffAdmin[User], UserAdmin[User]):
             welcome(obj)
             return
         changed = set(form.changed_data)
+        before = User.objects.get(pk=obj.pk)
         columns = [each.name for each in User._meta.concrete_fields if each.name in changed - {"plan"}]
         if columns:
             obj.save(update_fields=columns)  # what else was written meanwhile stays
@@ -98,6 +110,7 @@ class AccountAdmin(StaffAdmin[User], UserAdmin[User]):
             set_address(obj, verified=True)
         if "plan" in changed:
             change_plan([obj.pk], obj.plan)
+        record_changes(before, obj, rights=sorted(changed & set(_RIGHTS)))
 
     @admin.action(description="Change the plan", permissions=["change"])
     def put_on_plan(self, request: HttpRequest, queryset: QuerySet[User]) -> HttpResponse | None:

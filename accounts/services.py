@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from typing import Any
 
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
@@ -148,6 +149,17 @@ def change_plan(ids: Collection[int], plan: Plan) -> Outcome[User]:
             follow(changed, plan)
     there = len(users) - len(changed)
     return Outcome(changed, {f"on plan {plan} already": there} if there else {})
+
+
+def record_changes(before: User, after: User, *, rights: Sequence[str]) -> None:
+    """What staff has changed in an account's form: its address, and what `rights` names."""
+    about: dict[str, Any] = {"target_id": after.public_id, "target_name": after.email}
+    if before.email != after.email:
+        details: dict[str, Any] = {"before": before.email, "after": after.email}
+        audit.services.record(Action.EMAIL_CHANGED, actor=after, details=details, **about)
+    if rights:
+        details = {"fields": list(rights), "is_active": after.is_active, "is_staff": after.is_staff}
+        audit.services.record(Action.ACCOUNT_UPDATED, actor=after, details=details, **about)
 
 
 def delete_account(user: User) -> None:

@@ -12,6 +12,8 @@ from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
+import audit.services
+from audit.actions import Action
 from core.staff import AutocompleteFilter, ReadOnlyAdmin, act
 from entrance.browsers import end_browsers_by_key
 
@@ -43,6 +45,17 @@ class AuthenticatorAdmin(ReadOnlyAdmin[Authenticator]):
         if obj is None:  # one by one, so that each is looked at
             return False
         return self.has_revoke_permission(request) and (request.user.is_superuser or not obj.user.is_staff)
+
+    def delete_model(self, request: HttpRequest, obj: Authenticator) -> None:
+        """In the transaction that the admin opens for it."""
+        audit.services.record(
+            Action.SECOND_FACTOR_DISABLED,
+            actor=obj.user,
+            target_id=obj.user.public_id,
+            target_name=obj.user.email,
+            details={"type": obj.type},
+        )
+        super().delete_model(request, obj)
 
 
 @admin.register(UserSession)

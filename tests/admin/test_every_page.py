@@ -47,7 +47,6 @@ NOT_REGISTERED = {
     "statuspages.Badge",
     "account.EmailConfirmation",
     "sessions.Session",
-    "audit.Entry",
     # Django's own.
     "auth.Permission",
     "contenttypes.ContentType",

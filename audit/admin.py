@@ -1,0 +1,110 @@
+"""The log for staff: read, filtered and searched as fast on a million entries as on ten."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from ipaddress import ip_address
+from typing import Any
+
+from django.apps import apps
+from django.contrib import admin
+from django.db.models import Q, QuerySet
+from django.http import HttpRequest
+
+from audit.actions import MEANINGS
+from audit.models import Entry
+from core.clock import utc_now
+from core.staff import ReadOnlyAdmin
+
+_SPANS = {
+    "hour": timedelta(hours=1),
+    "day": timedelta(days=1),
+    "week": timedelta(days=7),
+    "month": timedelta(days=30),
+}
+
+
+class ActionFilter(admin.SimpleListFilter):
+    """Of the vocabulary: Django would ask the table for all the values there are."""
+
+    title = "action"
+    parameter_name = "action"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        return [(action, action) for action in MEANINGS]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Entry]) -> QuerySet[Entry]:
+        wanted = self.value()
+        return queryset if wanted is None else queryset.filter(action=wanted)
+
+
+class SpanFilter(admin.SimpleListFilter):
+    title = "time"
+    parameter_name = "within"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        return [(name, f"The last {name}") for name in _SPANS]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Entry]) -> QuerySet[Entry]:
+        span = _SPANS.get(self.value() or "")
+        return queryset if span is None else queryset.filter(at__gte=utc_now() - span)
+
+
+@admin.register(Entry)
+class EntryAdmin(ReadOnlyAdmin[Entry]):
+    list_display = (
+        "at",
+        "action",
+        "actor_email",
+        "actor_type",
+        "target_name",
+        "project_public_id",
+        "address",
+    )
+    list_filter = (ActionFilter, "actor_type", SpanFilter)
+    search_fields = ("actor_email", "target_name", "action", "address")
+    search_help_text = (
+        "An e-mail address, an IP address, an action, or the id of an account or a project: whole"
+    )
+    fields = (
+        "public_id",
+        "at",
+        "action",
+        "actor_type",
+        "actor_email",
+        "actor_public_id",
+        "target_id",
+        "target_name",
+        "project_public_id",
+        "address",
+        "user_agent",
+        "details",
+    )
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Entry], search_term: str
+    ) -> tuple[QuerySet[Entry], bool]:
+        term = search_term.strip().lower()
+        return (queryset.filter(_matching(term)) if term else queryset), False
+
+
+def _matching(term: str) -> Q:
+    """By what has an index, and the whole of it: a part of an address would be looked for in every row."""
+    try:
+        return Q(address=str(ip_address(term)))
+    except ValueError:
+        pass
+    if term.startswith("usr_"):
+        key = _key_of("accounts.User", term)
+        return Q(actor_id=key) | Q(subject_id=key)
+    if term.startswith("prj_"):
+        return Q(project_id=_key_of("projects.Project", term))
+    if term in MEANINGS:
+        return Q(action=term)
+    return Q(actor_email=term) | Q(target_name=term)
+
+
+def _key_of(model: str, public_id: str) -> int:
+    """Of a row of a floor above, by its name; 0, which no row has, where there is none."""
+    keys = apps.get_model(model)._default_manager.filter(public_id=public_id).values_list("pk", flat=True)
+    return keys.first() or 0
