@@ -97,9 +97,8 @@ def _own_notes(mapped: Mapped, monitor: Monitor) -> list[Note]:
     wanted = (mapped.given or {}).get("interval_sec")
     notes = [] if mapped.enabled else [Note("paused", "it is paused here too")]
     if wanted is not None and monitor.interval_sec != wanted:
-        notes.append(
-            Note("interval", f"{wanted} s becomes {monitor.interval_sec} s, the least that the plan has")
-        )
+        why = "the least that the plan has" if monitor.interval_sec > wanted else "the most that is kept"
+        notes.append(Note("interval", f"{wanted} s becomes {monitor.interval_sec} s, {why}"))
     return notes
 
 

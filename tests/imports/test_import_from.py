@@ -153,7 +153,7 @@ def test_what_the_api_would_refuse_is_left_out(
         (KUMA, "--account"),
         (("pingdom", KUMA[1], "--account", "OWN"), "invalid choice"),
     ],
-    ids=str,
+    ids=lambda given: given if isinstance(given, str) else given[0],
 )
 def test_wrong_use_is_2(
     import_from: Callable[..., Ran], user: User, arguments: tuple[str, ...], words: str

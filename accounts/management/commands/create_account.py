@@ -1,21 +1,34 @@
 from __future__ import annotations
 
+import json
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 from accounts.services import create_account
+from core.commands import OurCommand
 from core.errors import ValidationFailed
 
 
-class Command(BaseCommand):
-    help = "Create an account. Example: manage.py create_account --email me@example.com --password ... --plan pro"
+class Command(OurCommand):
+    help = "Creates an account."
+    epilog = """\
+example:
+  manage.py create_account --email me@example.com --password "$PASSWORD" --plan pro
+
+exit codes:
+  0  the account is there now
+  1  refused: the address is taken, the password too weak, or there is no such plan
+  2  wrong use
+  4  the database cannot be reached
+"""
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--email", required=True, help="login name of the account")
         parser.add_argument("--password", required=True, help="at least 8 characters, not a common one")
         parser.add_argument("--plan", default="free", help="name of a plan: free (default) or pro")
         parser.add_argument("--staff", action="store_true", help="may sign in to the admin, with every right")
+        parser.add_argument("--json", action="store_true", dest="as_json", help="print one JSON object")
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
@@ -28,4 +41,9 @@ class Command(BaseCommand):
             )
         except ValidationFailed as error:
             raise CommandError(str(error.reason)) from None
-        self.stdout.write(f"created {user.email} on plan {user.plan.name}")
+        if options["as_json"]:
+            self.stdout.write(
+                json.dumps({"email": user.email, "plan": user.plan.name, "staff": user.is_staff})
+            )
+        else:
+            self.stdout.write(f"created {user.email} on plan {user.plan.name}")

@@ -1,7 +1,7 @@
 """`manage.py up`: the whole of Pulsekeeper on one machine. `make up` calls it.
 
 manage.py has claimed the data folder and the port and joined the servers by now (config/local.py): Django's
-settings need their addresses when they load. Exit code 0 after Ctrl-C or SIGTERM, 1 when something failed.
+settings need their addresses when they load.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.core.management import call_command
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 from django.db import connections
 from django.utils import timezone
 
@@ -25,13 +25,23 @@ from config.embedded.session import server_pids
 from config.instance import address
 from config.local import uses_embedded_servers
 from config.supervisor import Supervisor
+from core.commands import OurCommand
 from core.errors import ValidationFailed
 
 LOOK_SECONDS = 0.5
 
 
-class Command(BaseCommand):
-    help = "Migrate, make the first account, and run web, workers and beat until Ctrl-C."
+class Command(OurCommand):
+    help = "Migrates, makes the first account, and runs web, workers and beat until Ctrl-C."
+    epilog = """\
+The environment says where: PORT, DATA_DIR, and ADMIN_EMAIL and ADMIN_PASSWORD for the first account.
+
+exit codes:
+  0  ended by Ctrl-C or SIGTERM
+  1  something failed, or did not begin
+  2  wrong use
+  4  the database cannot be reached
+"""
 
     def handle(self, *_args: Any, **_options: Any) -> None:
         from honcho.environ import parse_procfile

@@ -3,24 +3,32 @@ from __future__ import annotations
 from typing import Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
+from core.commands import OurCommand
 from core.crypto import sealed_columns
 from core.rotation import BATCH, rotate
 
 
-class Command(BaseCommand):
+class Command(OurCommand):
     help = (
-        "Re-encrypt everything stored encrypted under the first of ENCRYPTION_KEYS. Safe while Pulsekeeper runs, "
-        "and to be run again. Exit code 1 when some rows can be opened by none of the keys. See docs/operations.md."
+        "Re-encrypts everything stored encrypted under the first of ENCRYPTION_KEYS. Safe while Pulsekeeper runs, "
+        "and to be run again. See docs/operations.md."
     )
+    epilog = """\
+exit codes:
+  0  everything is encrypted under the first key
+  1  some rows can be opened by none of the keys
+  2  wrong use
+  4  the database cannot be reached
+"""
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--batch", type=int, default=BATCH, help=f"rows a transaction (default {BATCH})")
 
     def handle(self, *args: Any, **options: Any) -> None:
         if options["batch"] < 1:
-            raise CommandError("--batch must be 1 or more")
+            raise CommandError("--batch must be 1 or more", returncode=2)
         unreadable = 0
         self.stdout.write(f"{len(settings.ENCRYPTION_KEYS)} keys are known")
         for column in sealed_columns():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Callable, Sequence
@@ -10,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.db import InterfaceError, OperationalError, ProgrammingError
+from django.core.management.base import CommandError, CommandParser
 
 from accounts.models import User
 from checks.evidence import Mask, shown_url
 from checks.wording import printable
 from core.clock import utc_now
+from core.commands import OurCommand
 from core.errors import MonitorLimit, ValidationFailed
 from monitors.drafts import MonitorType
 from monitors.imports import gatus, healthchecks, uptime_kuma, uptimerobot
@@ -25,7 +24,7 @@ from monitors.imports.mapped import Mapped, UnreadableFileError
 from monitors.models import Monitor
 from projects.access import Caller
 
-EXIT_LEFT_OUT, EXIT_USAGE, EXIT_NO_ROOM, EXIT_UNREACHABLE = 1, 2, 3, 4
+EXIT_LEFT_OUT, EXIT_USAGE, EXIT_NO_ROOM = 1, 2, 3
 MAX_FILE = 20 * 1024 * 1024
 
 SOURCES: dict[str, Callable[[str], list[Mapped]]] = {
@@ -57,13 +56,10 @@ exit codes:
 """
 
 
-class Command(BaseCommand):
+class Command(OurCommand):
     help = "Creates monitors from what another service exports, and says what could not be taken over."
+    epilog = _EPILOG
     requires_system_checks = ()
-
-    def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
-        kwargs |= {"epilog": _EPILOG, "formatter_class": argparse.RawDescriptionHelpFormatter}
-        return super().create_parser(prog_name, subcommand, **kwargs)
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("source", choices=SOURCES, help="where the file is from")
@@ -90,11 +86,6 @@ class Command(BaseCommand):
             raise CommandError(
                 f"nothing was created: the plan has room for {error.limit} monitors, and these are more",
                 returncode=EXIT_NO_ROOM,
-            ) from None
-        except (OperationalError, InterfaceError, ProgrammingError) as error:
-            first_line = (str(error).splitlines() or [""])[0]
-            raise CommandError(
-                f"the database does not answer: {first_line}", returncode=EXIT_UNREACHABLE
             ) from None
         tell = _as_json if options["as_json"] else _as_text
         self.stdout.write(tell(imported, dry_run=options["dry_run"]))

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 from checks.spec import Verdict
+from core.commands import OurCommand
 from monitors.pipelines import reports
 from monitors.pipelines.findings import (
     Exit,
@@ -46,13 +46,10 @@ exit codes:
 """
 
 
-class Command(BaseCommand):
+class Command(OurCommand):
     help = "Checks monitors now, waits for the results, and says whether any of them is down."
+    epilog = _EPILOG
     requires_system_checks = ()  # they would ask for a database
-
-    def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
-        kwargs |= {"epilog": _EPILOG, "formatter_class": argparse.RawDescriptionHelpFormatter}
-        return super().create_parser(prog_name, subcommand, **kwargs)
 
     def add_arguments(self, parser: CommandParser) -> None:
         which = parser.add_argument_group("which monitors", "at least one of these, or --url")

@@ -3,18 +3,26 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 from accounts.models import User
 from core.clock import utc_now
+from core.commands import OurCommand
 from privacy.export import export
 
 
-class Command(BaseCommand):
-    help = (
-        "Write all that is kept of an account as one JSON file, as GET /v1/account/export does. "
-        "Exit codes: 0 written, 1 no such account, or the file exists or cannot be written."
-    )
+class Command(OurCommand):
+    help = "Writes all that is kept of an account as one JSON file, as GET /v1/account/export does."
+    epilog = """\
+example:
+  manage.py export_account me@example.com --output me.json
+
+exit codes:
+  0  written
+  1  no such account, or the file exists or cannot be written
+  2  wrong use
+  4  the database cannot be reached
+"""
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("email", help="e-mail address of the account")

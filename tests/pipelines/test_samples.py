@@ -1,0 +1,78 @@
+"""The pipelines under docs/samples: what GitHub and GitLab say they may be, and each of their commands run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from junitparser import JUnitXml
+from pytest_django.live_server_helper import LiveServer
+from ruamel.yaml import YAML
+
+from accounts.models import User
+from checks.spec import Verdict
+from core.clock import utc_now
+from projects.models import Project
+from tests.makers import make_monitor
+from tests.targets.server import TargetServer, answer
+
+ROOT = Path(__file__).parents[2]
+SAMPLES = ROOT / "docs" / "samples"
+
+
+@pytest.mark.parametrize(
+    ("schema", "sample"), [("github-workflows", "github-actions.yml"), ("gitlab-ci", "gitlab-ci.yml")]
+)
+def test_a_sample_is_what_its_server_takes(schema: str, sample: str) -> None:
+    checked = subprocess.run(
+        [sys.executable, "-m", "check_jsonschema", "--builtin-schema", f"vendor.{schema}", SAMPLES / sample],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert checked.returncode == 0, checked.stdout
+
+
+def commands() -> set[str]:
+    """What the two run of ours."""
+    github: Any = YAML(typ="safe").load(SAMPLES / "github-actions.yml")
+    gitlab: Any = YAML(typ="safe").load(SAMPLES / "gitlab-ci.yml")
+    runs = [step["run"] for step in github["jobs"]["check"]["steps"] if "run" in step]
+    runs += gitlab["monitors"]["before_script"] + gitlab["monitors"]["script"]
+    assert any("pulsekeeper/requirements/production.txt" in run for run in runs)
+    assert (ROOT / "requirements" / "production.txt").exists()
+    return {run for run in runs if "manage.py" in run}
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.usefixtures("worker")
+def test_their_commands_run(
+    user: User, project: Project, token: str, live_server: LiveServer, targets: TargetServer, tmp_path: Path
+) -> None:
+    """On a machine with neither database nor broker, as theirs are."""
+    site = targets.serve([answer(200, b'{"status": "ok"}')])
+    make_monitor(user, first=Verdict.UP, now=utc_now(), url=site.url(), project_id=project.public_id)
+    (tmp_path / "pulsekeeper").symlink_to(ROOT)
+    (tmp_path / "python").symlink_to(sys.executable)
+    environment = {
+        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        "PULSEKEEPER_TOKEN": token,
+        "ALLOWED_PRIVATE_NETWORKS": "127.0.0.0/8",
+    }
+    ran = []
+    for command in sorted(commands()):
+        here = command.replace("https://shop.example.com", site.url().rstrip("/"))
+        here = here.replace("https://pulsekeeper.example.com", live_server.url)
+        assert "example.com" not in here
+        done = subprocess.run(
+            here, shell=True, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        ran.append(command.split()[2])
+    assert ran == ["probe", "run_checks"]
+    assert JUnitXml.fromfile(str(tmp_path / "report.xml")).tests == 1

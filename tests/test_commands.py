@@ -1,0 +1,48 @@
+"""docs/commands.md against the commands: each has a section, with its options and its exit codes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from django.core.management import get_commands, load_command_class
+
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs" / "commands.md").read_text()
+# What Django gives each command.
+_GIVEN = {"--help", "--version", "--verbosity", "--settings", "--pythonpath", "--traceback", "--no-color"}
+_GIVEN |= {"--force-color", "--skip-checks"}
+
+
+def ours() -> Iterator[str]:
+    for name, app in get_commands().items():
+        if isinstance(app, str) and (ROOT / app / "management" / "commands" / f"{name}.py").exists():
+            yield name
+
+
+def section(name: str) -> str:
+    found = re.search(rf"^## `{name}`\n(.*?)(?=^## |\Z)", PAGE, re.DOTALL | re.MULTILINE)
+    assert found is not None, f"docs/commands.md has no section of {name}"
+    return found[1]
+
+
+@pytest.mark.parametrize("name", sorted(ours()))
+def test_the_page_says_what_help_says(name: str) -> None:
+    command = load_command_class(get_commands()[name], name)
+    parser = command.create_parser("manage.py", name)
+    text = section(name)
+    codes = re.findall(r"^  (\d+) +(.+)$", (parser.epilog or "").partition("exit codes:\n")[2], re.MULTILINE)
+    assert codes, "its help has no exit codes"
+    assert re.findall(r"^\| (\d+) \| (.+) \|$", text, re.MULTILINE) == codes
+    options = {option for action in parser._actions for option in action.option_strings if "--" in option}
+    assert set(re.findall(r"`(--[a-z][a-z-]+)`", text)) >= options - _GIVEN
+    assert set(re.findall(r"(?<![\w-])(--[a-z][a-z-]+)", text)) <= options
+    assert command.help
+    assert f"manage.py {name}" in text
+    assert f"[`{name}`](#{name})" in PAGE
+
+
+def test_there_are_such_commands() -> None:
+    assert {"probe", "run_checks", "import_from", "create_account"} <= set(ours())
