@@ -91,7 +91,8 @@ exit codes:
         counts = [report.count(action) for action in ("create", "update", "delete")]
         self.stdout.write(("{} " + verb + ".").format(*counts) if report.changes else "Nothing to change.")
         if report.first_checks and not dry_run:
-            self.stdout.write(f"{report.first_checks} first checks come with the scheduler's next tick.")
+            come = "first check comes" if report.first_checks == 1 else "first checks come"
+            self.stdout.write(f"{report.first_checks} {come} with the scheduler's next tick.")
 
     def _show_json(self, report: Report, *, dry_run: bool) -> None:
         found = {
