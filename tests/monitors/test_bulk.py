@@ -1,0 +1,158 @@
+"""What is done to many monitors at once comes out as what `monitors.services` does to each."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.forms.models import model_to_dict
+
+from accounts.models import User
+from checks.spec import RuleType, Verdict
+from core.errors import MonitorLimit
+from monitors import bulk
+from monitors.bulk import Change, New
+from monitors.drafts import Draft, Header, MonitorType, Rule
+from monitors.models import DomainRegistration, Monitor, MonitorState, StatusChange
+from monitors.services import update_monitor
+from projects.access import Caller
+from tests.makers import NOON, make_monitor, make_plan, make_project, make_user
+
+pytestmark = pytest.mark.django_db
+
+LATER = NOON + timedelta(hours=1)
+DRAFT = Draft(
+    interval_sec=300,
+    name='It\'s "a" \\ name, {x} NULL',
+    url="https://www.example.com/",
+    method="POST",
+    check_domain=True,
+    content_rules=(Rule(RuleType.TEXT_CONTAINS, value='{"a": "\\"}\n'),),
+    request_headers=(Header("X-Key", "sécret", "custom"),),
+    request_body="",
+    expect_status=204,
+)
+
+
+def columns(monitor: Monitor) -> dict[str, Any]:
+    found = model_to_dict(monitor)
+    return {name: value for name, value in found.items() if name not in {"id", "sealed_header_values"}}
+
+
+def state(monitor: Monitor) -> dict[str, Any]:
+    found = model_to_dict(MonitorState.objects.get(pk=monitor.pk))
+    return {name: value for name, value in found.items() if name != "monitor"}
+
+
+CHANGES: list[dict[str, Any]] = [
+    {"name": "Another"},
+    {"url": "https://www.example.org/", "check_domain": True},
+    {"interval_sec": 60},
+    {"slow_ms": 1},
+    {"enabled": False},
+    {"enabled": False, "url": "https://www.example.org/"},
+    {"request_headers": [{"name": "X-Key", "value": "new"}]},
+    {"content_rules": [{"type": "text_absent", "value": "\\N"}]},
+    {"type": "keyword", "content_rules": [{"type": "text_absent", "value": "x"}]},
+]
+
+
+@pytest.mark.parametrize("given", CHANGES, ids=lambda given: ",".join(given))
+@pytest.mark.parametrize("kind", ["http", "heartbeat", "scheduler"])
+def test_a_change_is_the_same_as_one_by_one(kind: str, given: dict[str, Any]) -> None:
+    user = make_user()
+    if kind != "http" and "type" in given:
+        given = {"name": "Another"}
+    url = "" if kind == "heartbeat" else "https://www.example.com/"
+    one, many = (
+        make_monitor(
+            user, type=kind, url=url, interval_sec=300, first=None if kind == "heartbeat" else Verdict.UP
+        )
+        for _ in range(2)
+    )
+    update_monitor(Caller(user), one.public_id, given, now=LATER)
+    one.refresh_from_db()
+    bulk.update_monitors([Change(many.pk, user, None, one.draft, one.enabled)], now=LATER)
+    many.refresh_from_db()
+    assert columns(many) == columns(one)
+    assert many.draft == one.draft
+    assert state(many) == state(one)
+    turns = [
+        list(
+            StatusChange.objects.filter(monitor=monitor)
+            .values_list("kind", "at", "before", "after")
+            .order_by("pk")
+        )
+        for monitor in (one, many)
+    ]
+    assert turns[0] == turns[1]
+
+
+def test_what_is_made_is_stored_to_the_letter() -> None:
+    user = make_user()
+    project = make_project(user)
+    heartbeat = Draft(interval_sec=60, type=MonitorType.HEARTBEAT)
+    made = bulk.create_monitors(
+        [New(user, project, DRAFT), New(user, None, heartbeat), New(user, None, DRAFT, enabled=False)],
+        now=NOON,
+    )
+    stored = [Monitor.objects.get(pk=monitor.pk) for monitor in made]
+    assert [monitor.draft for monitor in stored] == [DRAFT, heartbeat, DRAFT]
+    assert [(monitor.project, monitor.enabled) for monitor in stored] == [
+        (project, True),
+        (None, True),
+        (None, False),
+    ]
+    assert [monitor.state.next_due_at for monitor in stored] == [NOON, None, None]
+    assert {monitor.registration for monitor in stored} == {None, DomainRegistration.objects.get()}
+    bulk.update_monitors([Change(one.pk, user, None, one.draft, enabled=True) for one in stored], now=LATER)
+    assert [Monitor.objects.get(pk=monitor.pk).draft for monitor in made] == [DRAFT, heartbeat, DRAFT]
+    assert not Monitor.objects.exclude(project=None).exists()
+
+
+def test_one_too_many_makes_none() -> None:
+    user = user_with_room(for_monitors=2)
+    with pytest.raises(MonitorLimit) as refused:
+        bulk.create_monitors([New(user, None, DRAFT)] * 3, now=NOON)
+    assert refused.value.limit == 2
+    assert not Monitor.objects.exists()
+    assert len(bulk.create_monitors([New(user, None, DRAFT)] * 2, now=NOON)) == 2
+
+
+def test_moving_to_another_owner_takes_room_there() -> None:
+    user, other = make_user(), user_with_room(for_monitors=1)
+    project = make_project(other)
+    monitors = [make_monitor(user) for _ in range(2)]
+    changes = [Change(one.pk, other, project, one.draft, enabled=True) for one in monitors]
+    with pytest.raises(MonitorLimit):
+        bulk.update_monitors(changes, now=NOON)
+    bulk.update_monitors(changes[:1], now=NOON)
+    assert Monitor.objects.get(owner=other).project == project
+
+
+def test_the_plan_under_the_lock_has_the_last_word() -> None:
+    user = make_user()
+    monitor = make_monitor(user)
+    quick = replace(DRAFT, interval_sec=1)
+    bulk.update_monitors([Change(monitor.pk, user, None, quick, enabled=True)], now=NOON)
+    bulk.create_monitors([New(user, None, quick)], now=NOON)
+    assert set(Monitor.objects.values_list("interval_sec", flat=True)) == {60}
+
+
+def test_what_is_gone_is_left_out() -> None:
+    user = make_user()
+    monitor = make_monitor(user)
+    bulk.update_monitors(
+        [Change(key, user, None, DRAFT, enabled=True) for key in (monitor.pk, monitor.pk + 1)], now=NOON
+    )
+    bulk.delete_monitors([monitor.pk, monitor.pk + 1])
+    assert not Monitor.objects.exists()
+
+
+def user_with_room(*, for_monitors: int) -> User:
+    user = make_user()
+    user.plan = make_plan(monitor_limit=for_monitors)
+    user.save(update_fields=["plan"])
+    return user
