@@ -7,6 +7,7 @@ from dataclasses import Field
 from pathlib import Path
 from typing import Any
 
+from audit.actions import MEANINGS
 from config.env import FROM_FILES, Env
 from config.variables import variables
 
@@ -36,3 +37,10 @@ def _default(each: Field[Any]) -> str:
     if value in (None, ()):
         return "none"
     return f"`{','.join(map(str, value)) if isinstance(value, tuple) else value}`"
+
+
+def test_every_action_of_the_audit_log_is_in_its_table() -> None:
+    table = [f"| `{action}` | {meaning} |" for action, meaning in MEANINGS.items()]
+    lines = (ROOT / "docs" / "audit.md").read_text().splitlines()
+    assert [line for line in lines if re.match(r"\| `\w+\.\w+` \|", line)] == table
+    assert all(re.fullmatch("[a-z]+(_[a-z]+)?[.][a-z]+", action) for action in MEANINGS)
