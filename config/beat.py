@@ -9,10 +9,11 @@ import os
 
 from celery import Celery
 
-from config import task_logs
+from config import reporting, task_logs
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 
 app = Celery("pulsekeeper", fixups=[])
 app.config_from_object("config.celeryconfig")
 task_logs.connect()
+reporting.connect()

@@ -6,7 +6,7 @@ import os
 
 from celery import Celery
 
-from config import task_logs
+from config import reporting, task_logs
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 
@@ -27,3 +27,4 @@ app = Celery("pulsekeeper", include=TASK_MODULES)
 # By name: read when it is first needed, after `manage.py` has found out where the broker is.
 app.config_from_object("config.celeryconfig")
 task_logs.connect()
+reporting.connect()

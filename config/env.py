@@ -318,6 +318,28 @@ class Env:
         "(`docs/observability.md`). Production gives `json`.",
         read=one_of("text", "json"),
     )
+    sentry_dsn: str | None = variable(
+        None,
+        "Where errors are told to Sentry, or to what understands its protocol "
+        "(`docs/observability.md`). Without it to nobody.",
+        read=http_address,
+        from_file=True,
+    )
+    sentry_environment: str = variable("production", "Environment that those errors are filed under.")
+    sentry_release: str | None = variable(
+        None, "Release that they are filed under, such as a version or a commit."
+    )
+    sentry_traces_sample_rate: float = variable(
+        0.0,
+        "Share of requests and tasks of which Sentry gets a trace, 0 to 1. Pings are never among them.",
+        read=decimal(0, 1),
+    )
+    otel_exporter_otlp_endpoint: str | None = variable(
+        None,
+        "Address of an OpenTelemetry collector that takes OTLP by HTTP, like `http://localhost:4318`. "
+        "With it requests and tasks are traced; the SDK reads the other `OTEL_` variables, too.",
+        read=http_address,
+    )
     port: int = variable(8000, "Port of the web server under `make up`.", read=whole(1, 65535))
     admin_email: str = variable(
         "admin@example.com", "E-mail address of the first account that `make up` creates."

@@ -83,6 +83,11 @@ STAGING_URL = ENV.staging_url.rstrip("/")
 TRUSTED_PROXIES = ENV.trusted_proxies
 STATUS_PAGE_DOMAINS = [domain.lower() for domain in ENV.status_page_domains]
 METRICS_ALLOWED = ENV.metrics_allowed
+SENTRY_DSN = ENV.sentry_dsn
+SENTRY_ENVIRONMENT = ENV.sentry_environment
+SENTRY_RELEASE = ENV.sentry_release
+SENTRY_TRACES_SAMPLE_RATE = ENV.sentry_traces_sample_rate
+OTEL_EXPORTER_OTLP_ENDPOINT = ENV.otel_exporter_otlp_endpoint
 
 # Scope: at most so many requests in so many seconds. `core.throttles` says whose requests are counted together.
 THROTTLES = {
@@ -365,5 +370,9 @@ LOGGING = {
         )
     }
     # What crashed. That an answer was 4xx or 5xx is told by `config.access`, of every request.
-    | {"django.request": {"level": "ERROR", "filters": ["crashes"]}},
+    | {"django.request": {"level": "ERROR", "filters": ["crashes"]}}
+    # Its warnings name the addresses of webhooks. Whoever calls says what came of it.
+    | {"urllib3": {"level": "ERROR"}}
+    # Each try to reach a collector that is away; that all have failed is an error.
+    | {"opentelemetry": {"level": "ERROR"}},
 }

@@ -8,8 +8,11 @@ from importlib import import_module
 
 from django.core.wsgi import get_wsgi_application
 
+from config import reporting
+
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 
+reporting.begin("web")
 application = get_wsgi_application()
 
 # Whatever every request needs is loaded now, and left out of garbage collection from here on: going through all of it

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from typing import Any
 
+from core.hiding import hidden
 from core.masking import mask_all
 
 _bound: ContextVar[dict[str, Any] | None] = ContextVar("bound", default=None)
@@ -63,7 +64,7 @@ class Formatter(logging.Formatter):
 
     def __init__(self, *, json: bool | None = None) -> None:
         super().__init__()
-        self._json = os.environ.get("LOG_FORMAT") == "json" if json is None else json
+        self._json = os.environ.get("LOG_FORMAT", "").lower() == "json" if json is None else json
         self._lock = threading.Lock()
         self._made: logging.Formatter | None = None
 
@@ -75,15 +76,8 @@ class Formatter(logging.Formatter):
 
 
 def _structured(*, json: bool) -> logging.Formatter:
-    # structlog.dev takes rich along where that is installed, which no line of ours is made by: 5 MiB of a worker.
-    spared = "rich" not in sys.modules
-    if spared:
-        sys.modules["rich"] = None  # type: ignore[assignment]  # has the import fail, as if it were not installed
-    try:
+    with hidden("rich"):  # 5 MiB that structlog.dev takes along, and no line of ours is made by
         import structlog
-    finally:
-        if spared:
-            del sys.modules["rich"]
     meta = structlog.stdlib.ProcessorFormatter.remove_processors_meta
     return structlog.stdlib.ProcessorFormatter(
         foreign_pre_chain=[structlog.stdlib.ExtraAdder()],

@@ -95,6 +95,7 @@ def _of_settings() -> tuple[str, ...]:
         database.get("PASSWORD"),
         urlsplit(settings.REDIS_URL or "").password,
         getattr(settings, "EMAIL_HOST_PASSWORD", None),
+        settings.SENTRY_DSN,
         *(getattr(settings, name) for name in dir(settings) if name.endswith("_CLIENT_SECRET")),
     }
     return tuple(sorted((each for each in found if each and len(each) >= _SHORTEST), key=len, reverse=True))
