@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from django.db import connection
 
 from accounts.models import User
 from core.clock import utc_now
@@ -78,6 +79,15 @@ def test_what_mappers_make_is_taken(import_from: Callable[..., Ran], user: User,
     again = import_from(*arguments)
     assert again.last == f"0 created, {len(wanted)} there already, {told['counts']['left_out']} left out"
     assert Monitor.objects.count() == len(wanted)
+
+
+def test_a_file_of_which_nothing_is_lost_is_0(
+    import_from: Callable[..., Ran], user: User, tmp_path: Path
+) -> None:
+    file = tmp_path / "checks.json"
+    file.write_text(json.dumps({"checks": [{"name": "Backup", "timeout": 3600, "grace": 60}]}))
+    ran = import_from("healthchecks", str(file), "--account", user.email)
+    assert (ran.code, ran.last) == (0, "1 created, 0 there already, 0 left out")
 
 
 def test_what_is_created(import_from: Callable[..., Ran], user: User) -> None:
@@ -163,6 +173,18 @@ def test_wrong_use_is_2(
     assert (ran.code, ran.out) == (2, "")
     assert words in ran.err
     assert not Monitor.objects.exists()
+
+
+def test_a_database_that_is_not_there_is_4(import_from: Callable[..., Ran]) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("ALTER TABLE accounts_user RENAME TO away")
+    try:
+        ran = import_from(*KUMA, "--account", "me@example.com")
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("ALTER TABLE away RENAME TO accounts_user")
+    assert (ran.code, ran.out) == (4, "")
+    assert "the database is not migrated" in ran.err
 
 
 def test_two_imports_at_once_create_everything_once(user: User) -> None:
