@@ -22,6 +22,7 @@ from core.masking import mask_all
 _bound: ContextVar[dict[str, Any] | None] = ContextVar("bound", default=None)
 _META = frozenset({"_record", "_from_structlog", "exc_info", "stack_info"})
 _OF_OTHERS = frozenset({"message", "asctime"})  # other formatters leave them in a record
+_FIRST = ("timestamp", "level", "logger", "event")
 _PLAIN = (str, int, float, bool, type(None))
 
 
@@ -121,7 +122,9 @@ def trace_ids() -> Mapping[str, str]:
 
 
 def _without_secrets(_logger: object, _method: str, event: Event) -> Event:
-    return {name: mask_all(value, name=name) for name, value in event.items()}
+    """Last, and with what every line has at its beginning."""
+    names = (*_FIRST, *(name for name in event if name not in _FIRST))
+    return {name: mask_all(event[name], name=name) for name in names}
 
 
 def _as_text(_logger: object, _method: str, event: Event) -> str:
