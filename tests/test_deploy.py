@@ -70,7 +70,7 @@ def test_the_image_holds_all_apps_and_nothing_private() -> None:
     assert {*apps, *files} == _in_the_image()
     lines = (ROOT / ".dockerignore").read_text().splitlines()
     assert next(line for line in lines if not line.startswith("#")) == "*"
-    assert "deploy/secrets" in lines
+    assert {"deploy/secrets", "deploy/settings.env"} <= set(lines)
 
 
 def test_the_files_of_the_image_make_a_check(tmp_path: Path) -> None:
