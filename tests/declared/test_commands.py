@@ -9,11 +9,14 @@ import subprocess
 import sys
 from pathlib import Path
 from unittest import mock
+from urllib.parse import urlencode
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.db import connection
 
-from monitors.models import Monitor
+from core.clock import utc_now
+from monitors.models import Monitor, MonitorState
 from tests.makers import make_project, make_user
 
 ROOT = Path(__file__).parents[2]
@@ -127,22 +130,43 @@ def test_secrets_come_from_the_environment_and_are_printed_nowhere(email: str) -
     assert (code, "hunter4" in out + err) == (2, False)
 
 
-def test_without_a_database_and_with_wrong_options() -> None:
-    def process(*arguments: str) -> subprocess.CompletedProcess[str]:
-        nowhere = {"DATABASE_URL": "postgresql://127.0.0.1:1/x", "REDIS_URL": "redis://127.0.0.1:1"}
-        return subprocess.run(
-            [sys.executable, "manage.py", *arguments],
-            cwd=ROOT,
-            env={**os.environ, **nowhere},
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
+def process(stdin: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "manage.py", *arguments],
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
 
-    ran = process("apply", "docs/samples/pulsekeeper.yaml", "--account", "me@example.com")
+
+def test_without_a_database() -> None:
+    ran = process(
+        GOOD, "apply", "-", "--account", "me@example.com", DATABASE_URL="postgresql://127.0.0.1:1/x"
+    )
     assert (ran.returncode, ran.stdout) == (4, "")
-    assert "the database cannot be reached; nothing is changed" in ran.stderr
+    assert "the database does not answer" in ran.stderr
     assert "Traceback" not in ran.stderr
-    ran = process("apply", "docs/samples/pulsekeeper.yaml", "--acount", "me@example.com")
-    assert ran.returncode == 2
+
+
+@pytest.mark.django_db(transaction=True)
+def test_without_a_broker_all_is_done_and_checks_come_with_the_next_tick(email: str) -> None:
+    """The page is one that a cache may hold."""
+    text = GOOD + "status_pages: [{slug: s, name: S}]\n"
+    given = connection.settings_dict
+    url = f"postgresql:///{given['NAME']}?" + urlencode(
+        {
+            "host": given["HOST"],
+            "port": given["PORT"] or "5432",
+            "user": given["USER"],
+            "password": given["PASSWORD"],
+        }
+    )
+    ran = process(text, "apply", "-", "--account", email, DATABASE_URL=url, REDIS_URL="redis://127.0.0.1:1")
+    assert ran.returncode == 0, ran.stderr
+    assert "2 created" in ran.stdout
+    assert "1 first check comes with the scheduler's next tick" in ran.stdout
+    assert MonitorState.objects.filter(next_due_at__lte=utc_now()).count() == 1
