@@ -17,14 +17,14 @@ from typing import Any
 from django.db import transaction
 from rest_framework.exceptions import ValidationError
 
-from accounts.models import User
 from core.api.errors import first_reason
 from core.errors import ValidationFailed
-from monitors.drafts import HTTP_TYPES
+from monitors import bulk, drafts
+from monitors.drafts import HTTP_TYPES, Draft
 from monitors.imports.mapped import Mapped, Note
 from monitors.models import Monitor
 from monitors.serializers import MonitorInputSerializer
-from monitors.services import create_monitor, release_first_claim, update_monitor
+from monitors.services import hold_owner, permits_host
 from projects import places
 from projects.access import Caller
 
@@ -63,32 +63,40 @@ def import_monitors(
     with transaction.atomic():
         project, owner = places.place(caller, place)
         # Two imports of the same file go one after the other, and the second finds what the first made.
-        User.objects.select_for_update(no_key=True).get(pk=owner.pk)
+        owner = hold_owner(owner)
         monitors = Monitor.objects.filter(owner=owner, project=project)
         there = Counter(_key(*row) for row in monitors.values_list("type", "name", "url"))
-        imported = [_import(caller, each, there, place=place, now=now) for each in mapped]
+        judged = [_judged(each, there, floor_sec=owner.plan.min_interval_sec) for each in mapped]
+        news = [
+            bulk.New(owner, project, draft, enabled=each.enabled)
+            for each, draft in zip(mapped, judged, strict=True)
+            if isinstance(draft, Draft)
+        ]
+        made = iter(bulk.create_monitors(news, now=now))
+        imported = [
+            _created(each, next(made)) if isinstance(judgement, Draft) else judgement
+            for each, judgement in zip(mapped, judged, strict=True)
+        ]
         transaction.set_rollback(dry_run)
     return imported
 
 
-def _import(
-    caller: Caller, mapped: Mapped, there: Counter[_Key], *, place: Mapping[str, Any], now: datetime
-) -> Imported:
+def _judged(mapped: Mapped, there: Counter[_Key], *, floor_sec: int) -> Draft | Imported:
+    """The draft of what is to be created, or what becomes of it instead."""
     if mapped.given is None:
         return Imported(mapped.name, Fate.LEFT_OUT, mapped.notes)
     try:
-        given = _validated(mapped.given)
-        key = _key(given["type"], given["name"], given.get("url", ""))
-        if there[key] > 0:
-            there[key] -= 1
-            return Imported(mapped.name, Fate.THERE)
-        monitor = create_monitor(caller, {**place, **given}, now=now)
+        draft = drafts.complete(_validated(mapped.given), floor_sec=floor_sec, permits_host=permits_host)
     except ValidationFailed as error:
         return Imported(mapped.name, Fate.LEFT_OUT, (Note("here", str(error)),))
-    if not mapped.enabled:
-        update_monitor(caller, monitor.public_id, {"enabled": False}, now=now)
-    elif monitor.type in HTTP_TYPES:
-        release_first_claim(monitor, now=now)
+    key = _key(draft.type, draft.name, draft.url)
+    if there[key] > 0:
+        there[key] -= 1
+        return Imported(mapped.name, Fate.THERE)
+    return draft
+
+
+def _created(mapped: Mapped, monitor: Monitor) -> Imported:
     return Imported(mapped.name, Fate.CREATED, (*mapped.notes, *_own_notes(mapped, monitor)), monitor)
 
 
