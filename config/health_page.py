@@ -35,9 +35,7 @@ def health(request: HttpRequest) -> HttpResponse:
         "tick_age": None if stored is None else _since(stored.backlog.last_tick_at, now),
         "alert_lag": None if stored is None else _since(stored.alert_since, now),
     }
-    answer = render(request, "staff/health.html", context)
-    answer["Cache-Control"] = "no-store"
-    return answer
+    return render(request, "staff/health.html", context)
 
 
 def troubles(found: Standing, *, now: datetime) -> Iterator[str]:
@@ -54,9 +52,9 @@ def troubles(found: Standing, *, now: datetime) -> Iterator[str]:
 def _of_database(stored: Stored, *, now: datetime) -> Iterator[str]:
     lag, alert_lag = _since(stored.backlog.oldest_due_at, now), _since(stored.alert_since, now)
     if lag > MOST_LAG:
-        yield f"The oldest due monitor waits since {duration(lag)}: workers do not keep up, or none runs."
+        yield f"The oldest due monitor has waited for {duration(lag)}: workers do not keep up, or none runs."
     if alert_lag > MOST_ALERT_LAG:
-        yield f"The oldest alert waits since {duration(alert_lag)}: does `interactive` run, and what does its log say?"
+        yield f"The oldest alert has waited for {duration(alert_lag)}: look whether `interactive` runs, and at its log."
     if stored.dead_deliveries:
         yield "Alerts were given up: look at the dead deliveries, and replay them when their cause is gone."
     for table, ahead in stored.ahead.items():

@@ -38,12 +38,12 @@ TABLES = 12
 
 # Each count reads the beginning of a partial index.
 _COUNTS = """
-    SELECT (SELECT count(*) FROM (SELECT FROM alerts_delivery WHERE state = 'dead' LIMIT %(most)s) AS some),
-           (SELECT count(*) FROM (SELECT FROM statuspages_pagemail WHERE state = 'dead' LIMIT %(most)s) AS some),
-           (SELECT count(*) FROM (SELECT FROM statuspages_pagemail WHERE state = 'waiting' LIMIT %(most)s) AS some),
+    SELECT (SELECT count(*) FROM (SELECT FROM alerts_delivery WHERE state = 'dead' LIMIT %(most)s) AS found),
+           (SELECT count(*) FROM (SELECT FROM statuspages_pagemail WHERE state = 'dead' LIMIT %(most)s) AS found),
+           (SELECT count(*) FROM (SELECT FROM statuspages_pagemail WHERE state = 'waiting' LIMIT %(most)s) AS found),
            (SELECT count(*) FROM (
-               SELECT FROM alerts_delivery WHERE state IN ('gathering', 'waiting') LIMIT %(most)s) AS some),
-           (SELECT count(*) FROM (SELECT FROM checks_deletedmonitor LIMIT %(most)s) AS some),
+               SELECT FROM alerts_delivery WHERE state IN ('gathering', 'waiting') LIMIT %(most)s) AS found),
+           (SELECT count(*) FROM (SELECT FROM checks_deletedmonitor LIMIT %(most)s) AS found),
            (SELECT rolled_until FROM checks_rollupprogress)
 """
 # Partitions are counted in with the table that they are of; rows are what the planner takes them for.

@@ -23,7 +23,8 @@ def _content_types_of_this_test() -> Iterator[None]:
 
 @pytest.fixture
 def staff(db: None) -> Client:
-    make_user()  # brings the plans back, which a test of transactions takes away behind itself
+    for plan in ("free", "pro"):  # which a test of transactions takes away behind itself
+        make_user(plan=plan)
     client = Client()
     client.force_login(
         create_account(email="staff@example.com", password=PASSWORD, is_staff=True, is_superuser=True)

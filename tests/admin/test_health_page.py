@@ -1,0 +1,118 @@
+"""`/admin/health/`: how everything stands, also where parts are away."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from html import unescape
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+from pytest_django.fixtures import Settings
+
+from alerts.models import Delivery
+from config import health as readiness
+from config import health_page, standing
+from core.clock import utc_now
+from monitors.models import Monitor, MonitorState
+from monitors.scheduling import tick
+from statuspages.models import PageEvent, PageMail, StatusPage, Subscriber
+from tests.makers import empty_broker, make_channel, make_delivery, make_monitor, make_user
+from tests.processes.up import free_port
+
+# Asked over a connection of its own, which sees what is committed.
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture(autouse=True)
+def _asked_anew(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(readiness, "FRESH_SEC", -1)
+    empty_broker()
+    tick(utc_now())
+    yield
+    empty_broker()
+
+
+def words(client: Client) -> str:
+    answer = client.get(reverse("admin-health"))
+    assert answer.status_code == 200
+    assert "no-store" in answer["Cache-Control"]
+    main = answer.content.decode().partition('id="content-main"')[2]
+    return " ".join(unescape(re.sub(r"<[^>]*>", " ", main)).split())
+
+
+def test_what_there_is_to_look_at(staff: Client) -> None:
+    monitor = make_monitor(make_user())
+    MonitorState.objects.filter(pk=monitor.pk).update(next_due_at=utc_now() - timedelta(hours=3, minutes=20))
+    make_delivery(make_channel(monitor.owner), state=Delivery.State.DEAD)
+    page = StatusPage.objects.create(owner=monitor.owner, created_at=utc_now(), name="Shop", slug="shop")
+    event = PageEvent.objects.create(page=page, kind="note", source="n", title="", text="", at=utc_now())
+    subscriber = Subscriber.objects.create(page=page, created_at=utc_now(), address_digest=b"d", hint="a…")
+    PageMail.objects.create(event=event, subscriber=subscriber, next_try_at=utc_now())
+    shown = words(staff)
+    for line in (
+        "Lag of the oldest due monitor 3 h 20 min",
+        "Monitors that are due 1",
+        "The oldest due monitor has waited for 3 h 20 min: workers do not keep up, or none runs.",
+        "Dead deliveries 1 Look at them",
+        "Alerts were given up",
+        "Mails to subscribers on their way 1",
+        "Workers that answer none",
+        "No worker answers as dispatcher, probes, interactive.",
+        "Messages in queue probes 0",
+        "Partitions ahead of checks_checkresult",
+        "checks_hourlyrollup",
+    ):
+        assert line in shown, line
+    assert re.search(r"Last dispatch \d+ s ago", shown)
+    assert re.search(r"Database \d+\.\d MB", shown)
+
+
+def test_it_asks_little(staff: Client) -> None:
+    words(staff)
+    with CaptureQueriesContext(connection) as captured:
+        words(staff)
+    assert len(captured) <= 5, "of the session and the person; the rest goes over a connection of its own"
+
+
+def test_without_the_broker(staff: Client, settings: Settings) -> None:
+    settings.REDIS_URL = f"redis://:secret@127.0.0.1:{free_port()}/0"
+    shown = words(staff)
+    assert "Broker: does not answer." in shown
+    assert "nothing is known of queues and workers" in shown
+    assert "Monitors that are due 0" in shown
+    assert "secret" not in shown
+
+
+def test_a_database_that_answers_too_slowly_leaves_the_rest(
+    staff: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(standing, "_COUNTS", "SELECT pg_sleep(30)")
+    monkeypatch.setattr(standing, "PATIENCE_SEC", 1)
+    shown = words(staff)
+    assert "The database does not answer." in shown
+    assert "Messages in queue probes 0" in shown
+
+
+def test_trouble_is_only_what_is_over_the_bound() -> None:
+    now = utc_now()
+    found = standing.standing(now=now)
+    assert found.stored is not None
+    assert found.brokered is not None
+    troubles = list(health_page.troubles(found, now=now))
+    assert [line for line in troubles if not line.startswith("No worker answers")] == []
+    assert not Monitor.objects.exists()
+
+
+def test_it_is_for_staff_and_linked(staff: Client, with_rights: Callable[..., Client]) -> None:
+    address = reverse("admin-health")
+    assert address in staff.get(reverse("admin:index")).content.decode()
+    assert with_rights().get(address).status_code == 200
+    somebody = Client()
+    assert somebody.get(address).status_code == 302
+    somebody.force_login(make_user())
+    assert somebody.get(address).status_code == 302
