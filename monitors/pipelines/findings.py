@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Protocol
 
 from checks.spec import Verdict
-from monitors.drafts import HTTP_TYPES
+from monitors.drafts import HTTP_TYPES, MonitorType
 
 
 class Exit(IntEnum):
@@ -57,6 +57,11 @@ class Target:
     timeout_ms: int
     last_latency_ms: int | None = None
     last_checked_at: int | None = None
+
+    @property
+    def shown_id(self) -> str | None:
+        """None of a heartbeat, whose id is the secret of its ping address: logs of pipelines have many readers."""
+        return None if self.type == MonitorType.HEARTBEAT else self.id
 
     @property
     def checkable(self) -> bool:

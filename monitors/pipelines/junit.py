@@ -33,7 +33,8 @@ def report(findings: Sequence[Finding], *, fail_on: Verdict) -> bytes:
 def _case(finding: Finding, *, failed: bool) -> TestCase:
     seconds = 0.0 if finding.latency_ms is None else finding.latency_ms / 1000
     # Names need not be unique; the id is, and keeps a monitor's history together when it is renamed.
-    case = TestCase(_text(finding.target.name), f"monitors.{_text(finding.target.id)}", seconds)
+    unique = finding.target.shown_id or finding.target.type
+    case = TestCase(_text(finding.target.name), f"monitors.{_text(unique)}", seconds)
     told = _text(finding.detail or "")
     if failed:
         failure = Failure(told, finding.reason_code or finding.standing.value)

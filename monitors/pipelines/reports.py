@@ -25,7 +25,7 @@ _NO_SECRETS = Mask(())
 
 
 def address(finding: Finding) -> str:
-    """The URL without the values of its query, which may be secrets: logs of pipelines have many readers."""
+    """The URL without the values of its query, which may be secrets."""
     return shown_url(finding.target.url, _NO_SECRETS)
 
 
@@ -132,7 +132,7 @@ def as_json(findings: Sequence[Finding], *, code: Exit) -> str:
 def _as_dict(finding: Finding) -> dict[str, Any]:
     target = finding.target
     about = {
-        "id": target.id,
+        "id": target.shown_id,
         "name": target.name,
         "type": target.type,
         "url": address(finding),

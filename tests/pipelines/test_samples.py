@@ -63,6 +63,7 @@ def test_their_commands_run(
         "PYTHONPATH": os.pathsep.join(sys.path),
         "PULSEKEEPER_TOKEN": token,
         "ALLOWED_PRIVATE_NETWORKS": "127.0.0.0/8",
+        "DATA_DIR": str(tmp_path / "data"),
     }
     ran = []
     for command in sorted(commands()):
@@ -75,4 +76,5 @@ def test_their_commands_run(
         assert done.returncode == 0, done.stdout + done.stderr
         ran.append(command.split()[2])
     assert ran == ["probe", "run_checks"]
+    assert not (tmp_path / "data").exists(), "private servers were started"
     assert JUnitXml.fromfile(str(tmp_path / "report.xml")).tests == 1
