@@ -44,3 +44,15 @@ def test_every_action_of_the_audit_log_is_in_its_table() -> None:
     lines = (ROOT / "docs" / "audit.md").read_text().splitlines()
     assert [line for line in lines if re.match(r"\| `\w+\.\w+` \|", line)] == table
     assert all(re.fullmatch("[a-z]+(_[a-z]+)?[.][a-z]+", action) for action in MEANINGS)
+
+
+def test_code_and_tests_that_the_threat_model_names_are_there() -> None:
+    text = (ROOT / "docs" / "threat-model.md").read_text() + (ROOT / "SECURITY.md").read_text()
+    named = re.findall(r"`([a-z_]+/[a-z_./]*)(?:::(\w+))?`", text)
+    assert len(named) > 100
+    missing = [
+        f"{path}::{function}"
+        for path, function in named
+        if not (ROOT / path).exists() or (function and f"def {function}(" not in (ROOT / path).read_text())
+    ]
+    assert missing == []

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
+from base64 import b64decode
+
 import pytest
+import redis
+from django.conf import settings
 
 from checks import mailbox
 from core.clock import utc_now
+from core.crypto import unseal
 from monitors import interactive
 from monitors.models import Monitor
 from monitors.services import FIRST_CLAIM
 from monitors.tasks import first_check
 from tests.api.client import Api
-from tests.makers import make_monitor, make_user, state_of
+from tests.makers import empty_broker, make_monitor, make_user, state_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -34,6 +40,23 @@ def test_a_test_run_answers_503() -> None:
         "/v1/monitors/test", {"url": "http://127.0.0.1:9/", "timeout_ms": 1000}
     )
     assert (answer.status, answer.json["error"]) == (503, "no_worker")
+
+
+def test_a_draft_is_sealed_in_its_message() -> None:
+    empty_broker()
+    draft = {
+        "url": "http://127.0.0.1:9/of-a-draft",
+        "timeout_ms": 1000,
+        "request_headers": [{"name": "X-Key", "value": "hunter2"}],
+    }
+    Api.signed_in(make_user()).post("/v1/monitors/test", draft)
+    with redis.Redis.from_url(settings.REDIS_URL or "") as broker:
+        (message,) = broker.lrange("interactive", 0, -1)
+    arguments = b64decode(json.loads(message)["body"])
+    assert b"hunter2" not in arguments
+    assert b"of-a-draft" not in arguments
+    assert "hunter2" in unseal(json.loads(arguments)[0][0])
+    empty_broker()
 
 
 def test_a_worker_that_made_no_check_says_so() -> None:
