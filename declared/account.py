@@ -22,8 +22,11 @@ class Account:
     present: dict[str, list[Present]] = field(default_factory=dict)
 
     def place(self, project_id: int | None) -> Place | None:
-        """None too for a project in which the person has no role any more."""
         return None if project_id is None else self.places.get(project_id)
+
+    def knows(self, project_id: int | None) -> bool:
+        """Whether a file can say where this is: its person may have no role in the project any more."""
+        return project_id is None or project_id in self.places
 
     def handles(self) -> dict[int, Handle]:
         """Of all monitors, by their keys."""

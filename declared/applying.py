@@ -32,16 +32,24 @@ from projects.models import Project
 from projects.services import create_project, rename_project
 
 
+class _GoneError(Exception):
+    """What was to be changed has been deleted since the plan was made."""
+
+
 def apply(declaration: Declaration, user: User, *, prune: bool, dry_run: bool, now: datetime) -> Report:
     """What was done, or would be. Raises Refused, with every problem that was found, and then nothing was done."""
-    with transaction.atomic():
-        # Two applies of one account: the second plans on what the first has left.
-        hold(f"declared {user.pk}")
-        kinds = all_kinds(user)
-        planned = plan(declaration, open_account(user), kinds, now=now)
-        report = _Applying(planned, kinds, prune=prune, now=now).run()
-        transaction.set_rollback(dry_run)
-    return report
+    while True:
+        try:
+            with transaction.atomic():
+                # Two applies of one account: the second plans on what the first has left.
+                hold(f"declared {user.pk}")
+                kinds = all_kinds(user)
+                planned = plan(declaration, open_account(user), kinds, now=now)
+                report = _Applying(planned, kinds, prune=prune, now=now).run()
+                transaction.set_rollback(dry_run)
+                return report
+        except _GoneError:
+            continue
 
 
 class _Applying:
@@ -76,13 +84,12 @@ class _Applying:
 
     def _hold(self) -> None:
         named = [*self.new, *(entry for entry, _ in self.changed)]
-        touched = {
-            entry.present.id for entry, _ in self.changed if entry.present and entry.kind == "monitors"
-        }
-        touched |= {one.id for one in self.gone if one.kind == "monitors"}
-        touched |= {handle.key for entry in named for handle in _handles(entry)}
-        there = Monitor.objects.filter(public_id__in=touched).values_list("pk", flat=True)
-        bulk.hold_monitors(list(there))
+        changed = {one.present.pk for one, _ in self.changed if one.present and one.kind == "monitors"}
+        others = Monitor.objects.filter(public_id__in={one.key for entry in named for one in _handles(entry)})
+        gone = {one.pk for one in self.gone if one.kind == "monitors"}
+        held = bulk.hold_monitors({*changed, *gone, *others.values_list("pk", flat=True)})
+        if not changed <= held.keys():
+            raise _GoneError
         places = {place.id: place for _, place in self.plan.places if place.id is not None}
         for public_id in sorted(places, key=self._project_key):
             self.projects[public_id] = access.hold_project(self.caller, public_id)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from declared.problems import Problem
+from declared.problems import Problem, printable
 from declared.secrets import Secret
 from declared.things import Shape
 
@@ -42,10 +42,8 @@ class Change:
 
     def lines(self) -> list[str]:
         where = f" in {self.project}" if self.project else ""
-        return [
-            f"{_SIGNS[self.action]} {self.noun} {self.name!r}{where}",
-            *(f"    {change}" for change in self.fields),
-        ]
+        head = f"{_SIGNS[self.action]} {self.noun} {self.name!r}{where}"
+        return [printable(line) for line in (head, *(f"    {change}" for change in self.fields))]
 
     def as_json(self) -> dict[str, Any]:
         return {

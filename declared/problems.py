@@ -27,7 +27,8 @@ class Problem:
 
     def told(self, file: str) -> str:
         """For a person, in the form that editors and pipelines make a link of."""
-        return f"{file}:{self.mark.line}:{self.mark.column}: {self.path + ': ' if self.path else ''}{self.message}"
+        where = f"{self.path}: " if self.path else ""
+        return printable(f"{file}:{self.mark.line}:{self.mark.column}: {where}{self.message}")
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -44,6 +45,11 @@ class Refused(Exception):
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = sorted(problems, key=lambda one: (one.mark, one.path, one.message))
         super().__init__(f"{len(self.problems)} problems")
+
+
+def printable(text: str) -> str:
+    """One line without what would move a terminal's cursor: a file may come from anybody."""
+    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
 
 
 def spelled(path: Path) -> str:

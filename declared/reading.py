@@ -19,7 +19,7 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from declared.problems import Mark, Path, Problem, Refused, spelled
 
 MAX_BYTES = 4 * 1024 * 1024
-MAX_VALUES = 500_000
+MAX_VALUES = 200_000
 MAX_DEPTH = 30
 
 _CORE = "tag:yaml.org,2002:"

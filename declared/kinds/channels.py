@@ -43,6 +43,8 @@ class Channels(Single):
         handles = account.handles()
         found = []
         for row in selectors.list_channels(account.caller).order_by("pk"):
+            if not account.knows(row.project_id):
+                continue
             place = account.place(row.project_id)
             scope: Scope = "all"
             if row.scope == AlertChannel.Scope.PROJECT:

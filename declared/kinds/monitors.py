@@ -56,7 +56,7 @@ class Monitors(Kind):
 
     def read(self, account: Account, *, now: datetime) -> list[Present]:
         rows = access.accessible(account.caller, Monitor.objects.all()).order_by("pk")
-        return [self._present(row, account) for row in rows]
+        return [self._present(row, account) for row in rows if account.knows(row.project_id)]
 
     def _present(self, row: Monitor, account: Account) -> Present:
         place = account.place(row.project_id)

@@ -58,6 +58,8 @@ class Pages(Single):
         handles = account.handles()
         found = []
         for row in selectors.list_pages(account.caller).order_by("pk"):
+            if not account.knows(row.project_id):
+                continue
             place = account.place(row.project_id)
             shape = {
                 "slug": row.slug,

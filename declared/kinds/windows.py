@@ -25,6 +25,8 @@ class Windows(Single):
         handles = account.handles()
         found = []
         for row in selectors.list_windows(account.caller).order_by("pk"):
+            if not account.knows(row.project_id):
+                continue
             place = account.place(row.project_id)
             scope: Scope = "all"
             if not row.all_monitors:

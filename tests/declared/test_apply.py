@@ -327,6 +327,21 @@ status_pages:
     assert Monitor.objects.count() == 2
 
 
+def test_what_a_monitor_cannot_become() -> None:
+    user = make_user()
+    make_monitor(user, name="M", type="heartbeat", url="")
+    text = "version: 1\nmonitors:\n  - name: M\n    type: scheduler\n    url: https://example.com/\n"
+    assert refusal(user, text) == ["4:11: monitors[0].type: a heartbeat monitor cannot become scheduler."]
+
+
+def test_nothing_that_is_told_moves_a_terminals_cursor() -> None:
+    user = make_user()
+    text = 'version: 1\nmonitors: [{name: "\\e[2J", url: "https://example.com/", "\\e[1A": 1}]\n'
+    assert not any("\x1b" in line for line in refusal(user, text))
+    text = text.replace(', "\\e[1A": 1', "")
+    assert not any("\x1b" in line for line in told(apply_text(user, text)))
+
+
 def test_limits_of_others_are_said_too() -> None:
     user = make_user()
     channels = "".join(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from declared.problems import Mark, Refused, parsed, spelled
@@ -65,8 +65,8 @@ BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
         ("1: x", ["f.yaml:1:1: a key has to be text; put it in quotes."]),
         ("a: 0x10", ["f.yaml:1:4: a: is no plain whole number; write it in decimal, or quote a text."]),
         ("%YAML 1.1\n---\na: yes", ["f.yaml:3:4: a: write true or false, or quote a text."]),
-        (BOMB, ["f.yaml:1:1: the file holds more than 500000 values, its aliases unfolded."]),
-        ("[" * 5_000, ["f.yaml:1:1: is nested too deeply."]),
+        (BOMB, ["f.yaml:1:1: the file holds more than 200000 values, its aliases unfolded."]),
+        ("[" * 1_000, ["f.yaml:1:1: is nested too deeply."]),
         ("- " * 500 + "x", ["f.yaml:1:1: is nested too deeply."]),
         (b"a" * (MAX_BYTES + 1), ["f.yaml:1:1: the file is larger than 4 MiB."]),
     ],
@@ -94,6 +94,7 @@ def test_a_path_is_spelled_as_services_spell_it() -> None:
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=40)
 
 
+@settings(max_examples=50)
 @given(st.lists(TEXT | st.from_regex(r"[-:#&*!|>'\"%@`?\[\]{}, \n0-9.~a-z]{1,20}", fullmatch=True)))
 def test_what_is_written_is_read_back(texts: list[str]) -> None:
     document = {"monitors": [{"name": text, "request_body": text} for text in texts]}
