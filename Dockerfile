@@ -27,6 +27,6 @@ ENV PATH=/opt/venv/bin:$PATH \
 USER 10001:10001
 EXPOSE 8000
 # Of the web process; docker-compose.yml has those of the others.
-HEALTHCHECK --interval=10s --timeout=5s --start-period=30s CMD ["deploy/healthy", "web"]
-ENTRYPOINT ["deploy/process"]
+HEALTHCHECK --interval=10s --timeout=5s --start-period=30s CMD ["/srv/pulsekeeper/deploy/healthy", "web"]
+ENTRYPOINT ["/srv/pulsekeeper/deploy/process"]
 CMD ["web"]
