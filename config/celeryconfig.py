@@ -35,6 +35,9 @@ task_routes = {
 
 worker_prefetch_multiplier = 1
 worker_hijack_root_logger = False
+worker_redirect_stdouts = (
+    False  # what is printed is e-mails, where no mail server is set: with their links to press
+)
 worker_send_task_events = False
 
 timezone = "UTC"

@@ -32,6 +32,7 @@ def _set_up(**_: object) -> None:
 
     if not logging.getLogger().handlers:
         logging.config.dictConfig(settings.LOGGING)
+        logging.captureWarnings(True)  # noqa: FBT003
 
 
 def _send_along(headers: dict[str, Any], **_: object) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
 from importlib import import_module
 
@@ -12,6 +13,7 @@ from config import reporting
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 
+logging.captureWarnings(True)  # noqa: FBT003
 reporting.begin("web")
 application = get_wsgi_application()
 
