@@ -65,8 +65,8 @@ def _of_database(stored: Stored, *, now: datetime) -> Iterator[str]:
 
 
 def _of_broker(brokered: Brokered) -> Iterator[str]:
-    if brokered.missing:
-        yield f"No worker answers as {', '.join(brokered.missing)}."
+    if brokered.unserved:
+        yield f"No worker answers that takes from queue {', '.join(brokered.unserved)}."
 
 
 def _since(moment: datetime | None, now: datetime) -> timedelta:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import psycopg
@@ -31,8 +31,6 @@ logger = logging.getLogger(__name__)
 PATIENCE_SEC = 2
 WORKERS_SEC = 0.5
 """Those that have not answered by then are taken for gone, or for hopelessly busy."""
-NODES = ("dispatcher", "probes", "interactive")
-"""What the Procfile calls its workers, before the @."""
 MOST_COUNTED = 10_000
 TABLES = 12
 
@@ -89,12 +87,19 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Brokered:
-    """Of the broker: messages that wait, by queue, checks that workers hold, and workers that answer, by name."""
+    """Of the broker: messages that wait, by queue, checks that workers hold, and the queues of workers that answer,
+    by name.
+    """
 
     queues: Mapping[str, int]
     in_flight: int
-    workers: Sequence[str]
-    missing: Sequence[str] = field(default_factory=list)
+    workers: Mapping[str, Sequence[str]]
+
+    @property
+    def unserved(self) -> Sequence[str]:
+        """Queues that no worker takes from."""
+        served = {queue for queues in self.workers.values() for queue in queues}
+        return [queue for queue in self.queues if queue not in served]
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,21 +160,20 @@ def _brokered() -> Brokered | None:
     try:
         queues = {queue: queued(queue) for queue in QUEUES}
         in_flight = read_levels().get(metrics.IN_FLIGHT.name, 0)
-        workers = _workers()
+        return Brokered(queues, int(in_flight), _workers())
     except (redis.RedisError, OperationalError, OSError) as error:
         logger.warning("the health page shows nothing of the broker: %s", error)
         return None
-    kinds = {name.partition("@")[0] for name in workers}
-    return Brokered(queues, int(in_flight), workers, [node for node in NODES if node not in kinds])
 
 
-def _workers() -> list[str]:
-    """Names of those that answer. All are waited for as long as there are, so no longer than the slowest takes."""
+def _workers() -> dict[str, list[str]]:
+    """The queues of those that answer. As many are waited for as there are, and no longer than the slowest takes."""
     there = _listening()
     if not there:
-        return []
-    replies = celery_app.control.ping(timeout=WORKERS_SEC, limit=there)
-    return sorted(name for reply in replies or [] for name in reply)
+        return {}
+    replies = celery_app.control.broadcast("active_queues", reply=True, timeout=WORKERS_SEC, limit=there)
+    found = {name: queues for reply in replies or [] for name, queues in reply.items()}
+    return {name: [queue["name"] for queue in queues] for name, queues in sorted(found.items())}
 
 
 def _listening() -> int:

@@ -62,7 +62,7 @@ def test_what_there_is_to_look_at(staff: Client) -> None:
         "Alerts were given up",
         "Mails to subscribers on their way 1",
         "Workers that answer none",
-        "No worker answers as dispatcher, probes, interactive.",
+        "No worker answers that takes from queue probes, interactive, dispatch, alerts.",
         "Messages in queue probes 0",
         "Partitions ahead of checks_checkresult",
         "checks_hourlyrollup",
