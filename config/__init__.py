@@ -1,7 +1,7 @@
 from core.hiding import hidden
 
 with hidden("opentelemetry"):
-    # 2.6 MiB of every process that redis takes along for metrics that nobody asks it for. So it is loaded here, first.
+    # 2.5 MiB of every process that redis takes along for metrics that nobody asks it for. So it is loaded here, first.
     import redis  # noqa: F401
 
 from config.celery import app as celery_app

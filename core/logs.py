@@ -77,7 +77,7 @@ class Formatter(logging.Formatter):
 
 
 def _structured(*, json: bool) -> logging.Formatter:
-    with hidden("rich"):  # 5 MiB that structlog.dev takes along, and no line of ours is made by
+    with hidden("rich"):  # 4 MiB that structlog.dev takes along, and no line of ours is made by
         import structlog
     meta = structlog.stdlib.ProcessorFormatter.remove_processors_meta
     return structlog.stdlib.ProcessorFormatter(
