@@ -27,6 +27,10 @@ PATIENCE_SEC = 15.0  # what the API may take on top of a check's timeout
 _Answer = Finding | UsageError | UnreachableError
 
 
+class _SilentError(UnreachableError):
+    """It was reached, and did not answer in time."""
+
+
 class Bearer(requests.auth.AuthBase):
     """As `auth`, or `requests` would put a `.netrc`'s credentials in its place."""
 
@@ -100,7 +104,10 @@ class Afar:
             seconds = min(target.timeout_ms / 1000 + PATIENCE_SEC, deadline - time.monotonic())
             if seconds <= 0:
                 return _not_checked(target, "It was not checked in time.")
-            answer = self._send("POST", f"/v1/monitors/{target.id}/checks", seconds=seconds)
+            try:
+                answer = self._send("POST", f"/v1/monitors/{target.id}/checks", seconds=seconds)
+            except _SilentError:
+                return _not_checked(target, "The API did not answer in time.")
             if answer.status_code == 429:
                 time.sleep(max(0.1, min(_retry_after(answer), deadline - time.monotonic())))
                 continue
@@ -133,6 +140,8 @@ class Afar:
                 timeout=(min(CONNECT_SEC, seconds), seconds),
                 allow_redirects=False,  # a token goes where it was meant to go
             )
+        except requests.ReadTimeout:
+            raise _SilentError(f"{self._base} does not answer in time") from None
         except requests.RequestException as error:
             raise UnreachableError(f"{self._base} cannot be reached: {_reason(error)}") from None
 
@@ -199,7 +208,7 @@ def _retry_after(answer: requests.Response) -> float:
 
 def _reason(error: requests.RequestException) -> str:
     if isinstance(error, requests.Timeout):
-        return "it does not answer in time"
+        return "it takes too long to connect"
     if isinstance(error, requests.exceptions.SSLError):
         return "its certificate is not trusted, or TLS fails"
     return "nothing answers there" if isinstance(error, requests.ConnectionError) else "the request failed"

@@ -20,7 +20,7 @@ from monitors.scheduling import claim_due
 from projects.models import Project
 from tests.makers import empty_broker, make_monitor, make_project, make_user, state_of
 from tests.pipelines.conftest import Ran
-from tests.targets.server import TargetServer, answer
+from tests.targets.server import Hang, TargetServer, answer
 
 pytestmark = pytest.mark.django_db(transaction=True)
 NOWHERE = "http://127.0.0.1:1"
@@ -139,6 +139,19 @@ def test_a_redirect_is_told_and_not_followed(
     ran = run_checks("--url", site.url().rstrip("/"))
     assert ran.code == 2
     assert "redirects to https://other.example/" in ran.err
+
+
+def test_an_api_that_falls_silent_is_3(
+    run_checks: Callable[..., Ran], targets: TargetServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PULSEKEEPER_TOKEN", "svc_x")
+    listed = (
+        '[{"id": "mon_1", "name": "Shop", "type": "http", "url": "https://shop.example/", "project_id": null, '
+        '"enabled": true, "status": null, "timeout_ms": 1000, "last_latency_ms": null, "last_checked_at": null}]'
+    )
+    site = targets.serve(lambda seen: [answer(200, listed.encode()) if seen.method == "GET" else Hang()])
+    ran = run_checks("--url", site.url().rstrip("/"), "--timeout", "0.5")
+    assert (ran.code, ran.out.splitlines()[-1]) == (3, "1 monitor: 1 not checked")
 
 
 def test_ctrl_c_is_130_and_leaves_nothing_claimed(
