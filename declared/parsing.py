@@ -33,6 +33,10 @@ class Item:
     def take(self, name: str) -> Any:
         return self.given.get(name)
 
+    def words(self, identity: str) -> list[str]:
+        """By which others may refer to it."""
+        return [self.given[name] for name in (identity, "id") if name in self.given]
+
 
 @dataclass(slots=True)
 class Declaration:

@@ -188,6 +188,25 @@ def test_renaming_and_moving_by_id() -> None:
     assert (monitor.name, monitor.project) == ("New", project)
 
 
+def test_a_name_that_is_given_up_can_be_taken_at_once() -> None:
+    user = make_user()
+    project, monitor = make_project(user, name="A"), make_monitor(user, name="A")
+    text = f"""
+        version: 1
+        projects: [{{name: A}}, {{id: {project.public_id}, name: B}}]
+        monitors:
+          - {{name: A, url: "https://example.com/"}}
+          - {{id: {monitor.public_id}, name: B, project: B, url: "http://127.0.0.1:9/"}}
+        """
+    assert [line for line in told(apply_text(user, text)) if not line.startswith(" ")] == [
+        "+ project 'A'",
+        "~ project 'B'",
+        "+ monitor 'A'",
+        "~ monitor 'B' in B",
+    ]
+    assert apply_text(user, text).changes == []
+
+
 def test_pruning_ends_where_the_file_is_not_in_charge() -> None:
     user = make_user()
     ours, theirs = make_project(user, name="Ours"), make_project(user, name="Theirs")
