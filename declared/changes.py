@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from declared.problems import Problem, printable
 from declared.secrets import Secret
@@ -13,6 +13,13 @@ from declared.things import Shape
 
 _SIGNS = {"create": "+", "update": "~", "delete": "-"}
 LONGEST = 100
+
+
+@runtime_checkable
+class HasParts(Protocol):
+    """A value that is many: what each of its parts is, by a name to tell it by."""
+
+    def parts(self) -> dict[str, str]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,30 +80,39 @@ class Report:
 
 
 def compared(before: Shape, after: Shape, names: Sequence[str]) -> tuple[FieldChange, ...]:
+    """What differs in these fields; of a field that is many, only those of its parts that differ."""
     found: list[FieldChange] = []
     for name in names:
-        if name == "request_headers":
-            found += _headers(before[name], after[name])
-        else:
-            found.append(FieldChange(name, word(before[name]), word(after[name])))
+        same = type(before[name]) is type(
+            after[name]
+        )  # some monitors and all monitors have no parts in common
+        old, new = (_parts(shape[name]) if same else {} for shape in (before, after))
+        parts = [
+            FieldChange(f"{name}[{part}]", old.get(part, (None, None))[0], new.get(part, (None, None))[0])
+            for part in dict.fromkeys([*old, *new])
+            if old.get(part) != new.get(part)
+        ]
+        # Without parts, or with the same ones in another order.
+        found += parts or [FieldChange(name, word(before[name]), word(after[name]))]
     return tuple(found)
 
 
-def _headers(before: Sequence[Shape], after: Sequence[Shape]) -> list[FieldChange]:
-    """By header: their values are secrets, and which one changes has to be seen."""
-    old, new = ({one["name"]: one for one in headers} for headers in (before, after))
-    found = []
-    for name in dict.fromkeys([*old, *new]):
-        if old.get(name) != new.get(name):
-            label = f"request_headers[{name}]"
-            found.append(FieldChange(label, _header(old.get(name)), _header(new.get(name))))
-    return found or [FieldChange("request_headers", ", ".join(old), ", ".join(new))]  # another order
+def _parts(value: Any) -> dict[str, tuple[str | None, Any]]:
+    """Of each part its words, and what is compared: secrets look alike, and which one changes has to be seen."""
+    if isinstance(value, list):
+        found: dict[str, tuple[str | None, Any]] = {}
+        for one in value:
+            found |= _parts(one)
+        return found
+    if isinstance(value, dict) and "name" in value:  # a header
+        return {value["name"]: (_header(value), value)}
+    if isinstance(value, HasParts):
+        return {name: (text, text) for name, text in value.parts().items()}
+    return {}
 
 
-def _header(header: Shape | None) -> str | None:
-    if header is None:
-        return None
-    return word(header["value"]) if "type" not in header else f"{header['type']} {word(header['value'])}"
+def _header(header: Shape) -> str:
+    return " ".join(filter(None, [header.get("type"), str(header["value"])]))
 
 
 def word(value: Any) -> str | None:

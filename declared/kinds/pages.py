@@ -45,6 +45,10 @@ class Group:
     name: str
     monitors: tuple[tuple[Handle, str], ...]
 
+    def parts(self) -> dict[str, str]:
+        heading = f"{self.name}: " if self.name else ""
+        return {heading + handle.label: name for handle, name in self.monitors}
+
     def __str__(self) -> str:
         shown = ", ".join(f"{handle.label} as {name!r}" for handle, name in self.monitors)
         return f"{self.name or 'without a heading'} ({shown})"

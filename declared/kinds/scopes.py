@@ -24,6 +24,9 @@ class OfProject:
 class Chosen:
     handles: frozenset[Handle]
 
+    def parts(self) -> dict[str, str]:
+        return {handle.label: "chosen" for handle in sorted(self.handles, key=str)}
+
     def __str__(self) -> str:
         return ", ".join(sorted(handle.label for handle in self.handles)) or "none"
 

@@ -108,14 +108,16 @@ def test_changes_are_told_field_by_field_and_secrets_masked() -> None:
         "    slow_ms: 1500 → 300",
         "    request_headers[X-Key]: (secret), another than before",
         "~ alert channel 'On call'",
-        "    monitors: Backup, Checkout → Backup",
+        "    monitors[Checkout]: chosen → none",
         "    url: (secret), another than before",
         "~ status page 'shop' in Shop",
-        "    groups: without a heading (Checkout as 'Buying') → without a heading (Checkout as 'Buy')",
+        "    groups[Checkout]: Buying → Buy",
     ]
     assert Monitor.objects.get(name="Checkout").draft.request_headers[0].value == "k-456"
     assert AlertChannel.objects.get(name="On call").monitors.get().name == "Backup"
     assert apply_text(user, text, environment={"PK_KEY": "k-456"}).changes == []
+    report = apply_text(user, text.replace("[Backup]", "all"), environment={"PK_KEY": "k-456"})
+    assert told(report) == ["~ alert channel 'On call'", "    monitors: Backup → all"]
 
 
 def test_what_a_file_leaves_out_is_the_default() -> None:
