@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from django.contrib.admin.models import LogEntry
@@ -11,5 +12,6 @@ from django.db.models import Q
 def forget_in_admin(addresses: Iterable[str], *, instead: str) -> None:
     """That something was done by staff stays, not to whom."""
     for address in addresses:
-        named = Q(object_repr__icontains=address) | Q(change_message__icontains=address)
+        whole = rf"(^|[^[:alnum:]._%+-]){re.escape(address)}($|[^[:alnum:].-])"  # not of another address that ends so
+        named = Q(object_repr__iregex=whole) | Q(change_message__iregex=whole)
         LogEntry.objects.filter(named).update(object_repr=instead, change_message="")

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
+from django.contrib.contenttypes.models import ContentType
 from django.urls import reverse
 from pytest_django.fixtures import Settings
 
@@ -29,6 +30,14 @@ def github(settings: Settings) -> Iterator[FakeGitHub]:
     with FakeGitHub() as door:
         door.configure(settings)
         yield door
+
+
+@pytest.fixture
+def _own_content_types() -> Iterator[None]:
+    """They go with the test, and Django would remember them."""
+    ContentType.objects.clear_cache()
+    yield
+    ContentType.objects.clear_cache()
 
 
 def test_signing_up_in_and_failing_to(browser: Browser) -> None:
@@ -124,6 +133,7 @@ def test_github_linked_and_unlinked(user: User, github: FakeGitHub) -> None:
     assert last().details == {"provider": "github"}
 
 
+@pytest.mark.usefixtures("_own_content_types")
 def test_in_the_admin_it_is_the_staff_s_hand(user: User) -> None:
     staff = create_account(email="staff@example.com", password=PASSWORD, is_staff=True, is_superuser=True)
     browser = signed_in(staff)

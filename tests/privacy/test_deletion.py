@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -56,6 +57,15 @@ def mentions(*words: str) -> dict[str, list[str]]:
     return {table: texts for table, texts in hits.items() if texts}
 
 
+@pytest.fixture
+def _own_content_types() -> Iterator[None]:
+    """They go with the test, and Django would remember them."""
+    ContentType.objects.clear_cache()
+    yield
+    ContentType.objects.clear_cache()
+
+
+@pytest.mark.usefixtures("_own_content_types")
 @pytest.mark.django_db(transaction=True)
 def test_nothing_is_left_of_an_account(settings: Any) -> None:
     settings.THROTTLE_SCALE = 0
@@ -120,6 +130,33 @@ def test_nothing_is_left_of_an_account(settings: Any) -> None:
     ]
     rows = Api.signed_in(friend).get(f"/v1/projects/{shared.public_id}/audit-log").json
     assert {row["actor_email"] for row in rows if row["actor_id"] == ada.public_id} == {None}
+
+
+@pytest.mark.usefixtures("_own_content_types")
+@pytest.mark.django_db
+def test_the_admin_s_history_of_somebody_else_stays() -> None:
+    user = make_user(email="ada+1@example.com")
+    user_type = ContentType.objects.get_for_model(User)
+    notes = {
+        "ada+1@example.com": accounts.services.GONE,
+        "x.ada+1@example.com": "x.ada+1@example.com",
+        "ada+1@example.com.au": "ada+1@example.com.au",
+        "adaa1@example.com": "adaa1@example.com",
+    }
+    for name in notes:
+        LogEntry.objects.create(
+            user=make_user(),
+            content_type=user_type,
+            object_repr=name,
+            action_flag=CHANGE,
+            change_message=f'"{name}"',
+        )
+    accounts.services.delete_account(user)
+    assert list(LogEntry.objects.order_by("pk").values_list("object_repr", flat=True)) == list(notes.values())
+    assert list(LogEntry.objects.order_by("pk").values_list("change_message", flat=True))[:2] == [
+        "",
+        '"x.ada+1@example.com"',
+    ]
 
 
 @pytest.mark.django_db
