@@ -113,6 +113,7 @@ class Delivery(models.Model):
     done_at = models.DateTimeField(null=True, help_text="When it was sent, or given up.")
 
     class Meta:
+        verbose_name_plural = "deliveries"
         indexes: ClassVar = [
             models.Index(
                 fields=["next_try_at"],

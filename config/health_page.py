@@ -54,14 +54,14 @@ def _of_database(stored: Stored, *, now: datetime) -> Iterator[str]:
     if lag > MOST_LAG:
         yield f"The oldest due monitor has waited for {duration(lag)}: workers do not keep up, or none runs."
     if alert_lag > MOST_ALERT_LAG:
-        yield f"The oldest alert has waited for {duration(alert_lag)}: look whether `interactive` runs, and at its log."
+        yield f"The oldest alert has waited for {duration(alert_lag)}: does the process “interactive” run?"
     if stored.dead_deliveries:
         yield "Alerts were given up: look at the dead deliveries, and replay them when their cause is gone."
     for table, ahead in stored.ahead.items():
         if ahead is None or ahead < LEAST_AHEAD:
-            yield f"{table} has no partitions for the coming days: `checks.tasks.keep_partitions` does not run."
+            yield f"{table} has no partitions for the coming days: the task checks.tasks.keep_partitions does not run."
     if stored.rolled_until is not None and now - stored.rolled_until > MOST_ROLLUP_AGE:
-        yield "The hourly roll-ups are behind: `checks.tasks.roll_up` does not run."
+        yield "The hourly roll-ups are behind: the task checks.tasks.roll_up does not run."
 
 
 def _of_broker(brokered: Brokered) -> Iterator[str]:

@@ -5,6 +5,7 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin
+from django.contrib.admin.utils import display_for_value
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 
@@ -39,7 +40,7 @@ def _of_state(column: str) -> Any:
 
     @admin.display(description=column.replace("_", " "))
     def shown(page: admin.ModelAdmin[Monitor], monitor: Monitor) -> Any:
-        return getattr(monitor.state, column)
+        return display_for_value(getattr(monitor.state, column), "-")
 
     return shown
 

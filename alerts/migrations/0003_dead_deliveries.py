@@ -8,6 +8,7 @@ class Migration(migrations.Migration):
     dependencies = [("alerts", "0002_own_addresses")]
 
     operations = [
+        migrations.AlterModelOptions(name="delivery", options={"verbose_name_plural": "deliveries"}),
         AddIndexConcurrently(
             model_name="delivery",
             index=models.Index(condition=models.Q(("state", "dead")), fields=["id"], name="delivery_dead"),

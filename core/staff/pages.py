@@ -51,7 +51,7 @@ class StaffAdmin(admin.ModelAdmin[M]):
 
     @property
     def media(self) -> Media:
-        return super().media + media_of(self.list_filter)
+        return super().media + Media(css={"all": ["pulsekeeper/staff.css"]}) + media_of(self.list_filter)
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> Any:
         return StaffChangeList
