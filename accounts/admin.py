@@ -5,8 +5,9 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin, messages
-from django.contrib.auth.admin import UserAdmin
+from django.contrib.auth.admin import GroupAdmin, UserAdmin
 from django.contrib.auth.forms import AdminPasswordChangeForm
+from django.contrib.auth.models import Group
 from django.db.models import Count, F, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
@@ -143,6 +144,25 @@ def _is_superuser(request: HttpRequest) -> bool:
 def _over_limit(users: Sequence[User]) -> int:
     counted = User.objects.filter(pk__in=[user.pk for user in users]).annotate(used=Count("monitors"))
     return counted.filter(used__gt=F("plan__monitor_limit")).count()
+
+
+admin.site.unregister(Group)
+
+
+@admin.register(Group)
+class RightsAdmin(StaffAdmin[Group], GroupAdmin):
+    """For superusers: who can change a group he is in can give himself any right."""
+
+    search_fields = ("name",)
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return _is_superuser(request)
+
+    def has_change_permission(self, request: HttpRequest, obj: Group | None = None) -> bool:
+        return _is_superuser(request)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Group | None = None) -> bool:
+        return _is_superuser(request)
 
 
 @admin.register(SocialAccount)
