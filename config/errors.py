@@ -7,6 +7,7 @@ from django.shortcuts import render
 from django.template.loader import render_to_string
 
 from core.api import errors
+from core.logs import context
 
 
 def _of_the_api(request: HttpRequest) -> bool:
@@ -21,13 +22,15 @@ def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
     if _of_the_api(request):
         return errors.json_not_found(request, exception)
-    context = {"title": "Not found", "reason": "There is no such page, or it is not yours."}
-    return render(request, "problem.html", context, status=404)
+    shown = {"title": "Not found", "reason": "There is no such page, or it is not yours."}
+    return render(request, "problem.html", shown, status=404)
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
     if _of_the_api(request):
         return errors.json_server_error(request)
     # Without the request: what broke may be what its context processors ask.
-    context = {"title": "Something broke on our side", "reason": "It has been logged. Try again in a moment."}
-    return HttpResponse(render_to_string("problem.html", context), status=500)
+    number = context().get("request_id", "")
+    said = f"It has been logged as {number}." if number else "It has been logged."
+    shown = {"title": "Something broke on our side", "reason": f"{said} Try again in a moment."}
+    return HttpResponse(render_to_string("problem.html", shown), status=500)

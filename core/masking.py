@@ -27,7 +27,7 @@ _SECRET_NAME = re.compile(rf"(?:.*[-_.])?(?:{_NAMES})\d?", re.IGNORECASE)
 _SECRET = re.compile(
     r"""
     (?P<token>\b(?:ses|svc)_[0-9A-Za-z_-]{6,})
-    | (?P<monitor>\bmon_[a-z2-7]{6})[a-z2-7]{20}            # of a heartbeat it is the secret of its pings
+    | (?P<monitor>\bmon_[a-z2-7]{6})[a-z2-7]+               # of a heartbeat it is the secret of its pings
     | (?P<scheme>\b(?:bearer|basic)\s+)[^\s"',;]+
     | (?P<other>\b(?!https?:)[a-z][a-z0-9+]{1,19}://)[^\s"'<>]+     # of databases, brokers, mail servers, chats
     | (?P<chat>://(?:hooks\.slack\.com|discord(?:app)?\.com/api/webhooks|api\.telegram\.org)/)[^\s"'<>]+
@@ -35,7 +35,7 @@ _SECRET = re.compile(
     | (?P<user>://)[^\s/@:"']*:[^\s/@"']+@
     | (?P<link>/(?:v1/heartbeats|invitations|alert-channels/confirm|status-subscriptions/(?:confirm|unsubscribe)
         |account/confirm-email|account/password/reset)/)[^\s/?"']+
-    | (?P<query>\?)[^\s"'<>]*=[^\s"'<>]*                      # of any address: where keys of others are
+    | (?P<query>\?)[^\s"'<>=?]*=[^\s"'<>]*                    # of any address: where keys of others are
     | (?P<field>\b(?:[a-z0-9]+[-_.])?(?:"""
     + _NAMES
     + r""")\d?["']?\s*[=:]\s*["']?)(?!\[masked\])(?:(?:bearer|basic)\s+)?[^\s"',;&]+

@@ -9,8 +9,10 @@ from io import StringIO
 from typing import Any
 
 import pytest
-from django.test import Client
+from django.test import Client, RequestFactory
 
+from config.errors import server_error
+from core import logs
 from core.logs import Formatter
 from monitors import views
 from tests.api.client import Api
@@ -112,6 +114,12 @@ def test_tls_is_believed_of_our_own_proxies(settings: Any, trusted: str, secure:
     response = Client(headers={"X-Forwarded-Proto": "https"}).get("/healthz")
     assert response.wsgi_request.is_secure() is secure
     assert ("Strict-Transport-Security" in response.headers) is secure
+
+
+def test_a_page_that_broke_tells_its_number() -> None:
+    with logs.bound(request_id="abc-123.DEF_4"):
+        assert b"logged as abc-123.DEF_4." in server_error(RequestFactory().get("/monitors")).content
+    assert b"It has been logged. Try" in server_error(RequestFactory().get("/monitors")).content
 
 
 SECRETS = {
