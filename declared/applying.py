@@ -6,14 +6,14 @@ A dry run is the same, rolled back: what it lets pass is what apply lets pass.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 
 from django.db import transaction
 
 from accounts.models import User
 from core.db import hold
-from core.errors import ApiError, MonitorLimit, ValidationFailed
+from core.errors import ApiError, MonitorLimit, NotFound, ValidationFailed
 from declared.account import open_account
 from declared.changes import Change, Report, compared
 from declared.kinds import all_kinds
@@ -31,14 +31,16 @@ from projects import access
 from projects.models import Project
 from projects.services import create_project, rename_project
 
+TRIES = 5
+
 
 class _GoneError(Exception):
-    """What was to be changed has been deleted since the plan was made."""
+    """What was to be changed has been deleted since the plan was made: there has to be another plan."""
 
 
 def apply(declaration: Declaration, user: User, *, prune: bool, dry_run: bool, now: datetime) -> Report:
     """What was done, or would be. Raises Refused, with every problem that was found, and then nothing was done."""
-    while True:
+    for _ in range(TRIES):
         try:
             with transaction.atomic():
                 # Two applies of one account: the second plans on what the first has left.
@@ -50,6 +52,7 @@ def apply(declaration: Declaration, user: User, *, prune: bool, dry_run: bool, n
                 return report
         except _GoneError:
             continue
+    raise Refused([declaration.document.problem((), "the account kept changing meanwhile; apply again.")])
 
 
 class _Applying:
@@ -92,7 +95,10 @@ class _Applying:
             raise _GoneError
         places = {place.id: place for _, place in self.plan.places if place.id is not None}
         for public_id in sorted(places, key=self._project_key):
-            self.projects[public_id] = access.hold_project(self.caller, public_id)
+            try:
+                self.projects[public_id] = access.hold_project(self.caller, public_id)
+            except NotFound:
+                raise _GoneError from None
         owners = {place.owner for place in places.values()} | {self.caller.user.pk}
         list(User.objects.select_for_update(no_key=True, of=["self"]).filter(pk__in=owners).order_by("pk"))
 
@@ -113,7 +119,8 @@ class _Applying:
             gone = [one for one in self.gone if one.kind == section]
             if isinstance(kind, Single):
                 for one in gone:
-                    kind.delete(self._making(), one)
+                    with suppress(NotFound):  # somebody else has deleted it meanwhile
+                        kind.delete(self._making(), one)
             else:
                 bulk.delete_monitors([one.pk for one in gone])
 
@@ -123,17 +130,19 @@ class _Applying:
             bulk.update_monitors(changes, now=self.now)
 
     def _make_others(self) -> None:
-        # Those that change first: one may give up the slug that a new one takes.
-        for entry, names in self.changed:
-            kind = self.kinds[entry.kind]
-            if isinstance(kind, Single) and entry.present and entry.shape:
-                with self._blaming(entry.path, kind):
-                    kind.update(self._making(), entry.present, entry.shape, set(names))
-        for entry in self.new:
-            kind = self.kinds[entry.kind]
-            if isinstance(kind, Single) and entry.shape:
-                with self._blaming(entry.path, kind):
-                    kind.create(self._making(), entry.shape)
+        """Those that change first: one may give up the slug that a new one takes. Where monitors had no room, what
+        refers to them has nothing to say of its own."""
+        new = {entry.handle for entry in self.new if entry.kind == "monitors"}
+        unmade = {handle for handle in new if handle.key not in self.monitor_ids}
+        for entry, names in [*self.changed, *((entry, list[str]()) for entry in self.new)]:
+            kind, shape = self.kinds[entry.kind], entry.shape
+            if not isinstance(kind, Single) or shape is None or not unmade.isdisjoint(_handles(entry)):
+                continue
+            with self._blaming(entry.path, kind):
+                if entry.present is None:
+                    kind.create(self._making(), shape)
+                else:
+                    kind.update(self._making(), entry.present, shape, set(names))
 
     def _create_monitors(self) -> None:
         entries = [entry for entry in self.new if entry.kind == "monitors"]
@@ -167,6 +176,8 @@ class _Applying:
         try:
             with transaction.atomic():
                 yield
+        except NotFound:
+            raise _GoneError from None
         except MonitorLimit as error:
             self.plan.problem(path, f"are more than the plan's {error.limit} with what else there is.")
         except ValidationFailed as error:

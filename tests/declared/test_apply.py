@@ -240,7 +240,10 @@ def test_pruning_makes_room() -> None:
     user.save()
     make_monitor(user, name="Old")
     text = "version: 1\nungrouped: true\nmonitors: [{name: New, url: 'https://example.com/'}]\n"
-    assert refusal(user, text) == ["3:11: monitors: are more than the plan's 1 with what else there is."]
+    channel = "channels: [{name: C, kind: webhook, url: 'https://example.com/', monitors: [New]}]\n"
+    assert refusal(user, text + channel) == [
+        "3:11: monitors: are more than the plan's 1 with what else there is."
+    ]
     apply_text(user, text, prune=True)
     assert Monitor.objects.get().name == "New"
 

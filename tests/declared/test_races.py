@@ -11,6 +11,7 @@ import pytest
 from django.db import OperationalError, connection, transaction
 
 from accounts.models import Plan, User
+from alerts.channels import delete_channel
 from alerts.models import AlertChannel
 from core.clock import utc_now
 from declared.changes import Report
@@ -61,12 +62,16 @@ def test_beside_changes_and_deletions_of_the_same_monitors(user: User) -> None:
         a, b = (Monitor.objects.get(name=name).public_id for name in "AB")
         changed = FILE.replace("check_domain: true", f"slow_ms: {100 + number}")
         caller = Caller(user)
-        other = (
-            partial(update_monitor, caller, a, {"fail_threshold": 9}, now=utc_now())
-            if number % 2
-            else partial(delete_monitor, caller, b)
+        channel = AlertChannel.objects.get().public_id
+        others = (
+            partial(update_monitor, caller, a, {"fail_threshold": 9}, now=utc_now()),
+            partial(delete_monitor, caller, b),
+            partial(delete_channel, caller, channel),
         )
-        at_once(partial(apply_or_refused, user, changed), other)
+        at_once(
+            partial(apply_or_refused, user, changed.replace("monitors: [B]", "monitors: all")),
+            others[number % 3],
+        )
         assert apply_or_refused(user, changed) is not None
         assert apply_text(user, changed, prune=True).changes == []
         assert set(Monitor.objects.values_list("slow_ms", flat=True)) == {100 + number}
