@@ -12,8 +12,10 @@ from django.db.models import Count, F, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.html import format_html
+from django.utils.http import urlencode
 from django.utils.safestring import SafeString
 
+import audit.selectors
 from accounts.models import Plan, SocialAccount, User
 from accounts.services import change_plan, record_changes, set_password, welcome
 from accounts.verification import set_address
@@ -21,6 +23,7 @@ from core.staff import AutocompleteFilter, ReadOnlyAdmin, Section, StaffAdmin, a
 
 _RIGHTS = ("is_active", "is_staff", "is_superuser", "groups", "user_permissions")
 MOST_PLACES = 50
+MOST_ENTRIES = 10
 
 
 @admin.register(Plan)
@@ -134,6 +137,15 @@ class AccountAdmin(StaffAdmin[User], UserAdmin[User]):
         return (
             Section("Usage", ("Monitors", "Limit"), [(row.monitors.count(), row.plan.monitor_limit)]),
             Section("Projects", ("Project", "Role"), [(place.project.name, place.role) for place in places]),
+            Section(
+                "Audit log",
+                ("At", "Action", "By", "What"),
+                [
+                    (entry.at, entry.action, entry.actor_email or entry.actor_type, entry.target_name)
+                    for entry in audit.selectors.of_person(row.pk).order_by("-pk")[:MOST_ENTRIES]
+                ],
+                more=f"{reverse('admin:audit_entry_changelist')}?{urlencode({'q': row.public_id})}",
+            ),
         )
 
 

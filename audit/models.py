@@ -14,7 +14,7 @@ from django.db.models import Q
 from core import ids
 
 MAX_USER_AGENT = 200
-MAX_NAME = 200
+MAX_NAME = 254  # of an e-mail address, which has to be found again
 
 
 class Entry(models.Model):
@@ -42,7 +42,7 @@ class Entry(models.Model):
     project_id = models.BigIntegerField(null=True)
     project_public_id = models.CharField(max_length=40, default="")
     target_id = models.CharField(max_length=40, default="", help_text="Public id of what it was done to.")
-    target_name = models.CharField(max_length=254, default="", help_text="As it was then.")
+    target_name = models.CharField(max_length=MAX_NAME, default="", help_text="As it was then.")
     address = models.GenericIPAddressField(null=True)
     user_agent = models.CharField(max_length=MAX_USER_AGENT, default="")
     details: Any = models.JSONField(default=dict, help_text="A few words more; never a secret.")

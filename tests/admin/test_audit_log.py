@@ -54,6 +54,8 @@ def test_searching_and_filtering(staff: Client) -> None:
         assert shown == entries, query
     page = staff.get(f"{LIST}{one.pk}/change/").content.decode()
     assert ("2001:db8::1" in page, "CI" in page) == (True, True)
+    account = staff.get(reverse("admin:accounts_user_change", args=[ada.pk])).content.decode()
+    assert ("token.created" in account, f"{LIST}?q={ada.public_id}" in account) == (True, True)
     for path in (f"{LIST}add/", f"{LIST}{one.pk}/delete/"):
         assert staff.get(path).status_code == 403
     staff.post(f"{LIST}{one.pk}/change/", {"action": "token.revoked"})
