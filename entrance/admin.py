@@ -69,4 +69,7 @@ class BrowserAdmin(ReadOnlyAdmin[UserSession]):
 
     @admin.action(description="End", permissions=["revoke"])
     def end(self, request: HttpRequest, queryset: QuerySet[UserSession]) -> None:
-        act(self, request, queryset, end_browsers_by_key, done="ended", gone=True)
+        act(
+            self, request, queryset, end_browsers_by_key, done="ended", gone=True,
+            named=lambda row: f"a browser of {row.user.public_id}",
+        )  # fmt: skip

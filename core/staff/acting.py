@@ -9,6 +9,7 @@ from django import forms
 from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.models import CHANGE, DELETION, LogEntry
+from django.contrib.contenttypes.models import ContentType
 from django.db import transaction
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest
@@ -30,8 +31,10 @@ def act(
     *,
     done: str,
     gone: bool = False,
+    named: Callable[[Any], str] = str,
 ) -> Outcome[Any] | None:
-    """Do it to the chosen rows, by their keys. `done` is what a row was then: "paused". `gone`: it is no more.
+    """Do it to the chosen rows, by their keys. `done` is what a row was then: "paused". `gone`: it is no more. `named`
+    is what the log calls it, which is kept for longer than the row.
 
     What was done and the note of it are one transaction: neither is without the other. None where a service refused.
     """
@@ -39,7 +42,7 @@ def act(
     try:
         with transaction.atomic():
             outcome = do(keys)
-            _note(request, outcome.done, f"{done.capitalize()}.", flag=DELETION if gone else CHANGE)
+            _note(request, page.model, [(row.pk, named(row)) for row in outcome.done], done=done, gone=gone)
     except ApiError as error:
         page.message_user(request, f"Nothing was done: {error.reason}", messages.ERROR)
         return None
@@ -47,9 +50,21 @@ def act(
     return outcome
 
 
-def _note(request: HttpRequest, rows: Sequence[Model], text: str, *, flag: int) -> None:
-    if rows:
-        LogEntry.objects.log_actions(request.user.pk or 0, rows, flag, change_message=text)
+def _note(
+    request: HttpRequest, model: type[Model], rows: Sequence[tuple[Any, str]], *, done: str, gone: bool
+) -> None:
+    kind = ContentType.objects.get_for_model(model, for_concrete_model=False)
+    LogEntry.objects.bulk_create(
+        LogEntry(
+            user_id=request.user.pk or 0,  # somebody of the staff: the stubs do not know
+            content_type=kind,
+            object_id=str(key),
+            object_repr=name[:200],
+            action_flag=DELETION if gone else CHANGE,
+            change_message=f"{done.capitalize()}.",
+        )
+        for key, name in rows
+    )
 
 
 def _tell(

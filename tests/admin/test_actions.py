@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from allauth.usersessions.models import UserSession
+from celery import current_app
 from django.contrib.admin.models import CHANGE, DELETION, LogEntry
 from django.contrib.messages import get_messages
 from django.contrib.sessions.models import Session as BrowserSession
@@ -24,7 +25,6 @@ from accounts.services import create_account
 from alerts.models import Delivery
 from audit.models import Entry
 from checks.spec import Verdict
-from config import celery_app
 from core.clock import utc_now
 from monitors.backlog import queued
 from monitors.models import Monitor, MonitorState, StatusChange
@@ -126,7 +126,7 @@ def test_checks_that_no_broker_takes_are_due(
     def gone(*args: Any, **options: Any) -> None:
         raise OperationalError("gone")
 
-    monkeypatch.setattr(celery_app, "send_task", gone)
+    monkeypatch.setattr(current_app, "send_task", gone)
     monitor = make_monitor(make_user(), first=Verdict.UP)
     with django_capture_on_commit_callbacks(execute=True):
         act(staff, Monitor, "check_now", monitor)
@@ -185,6 +185,7 @@ def test_a_browser_is_signed_out(staff: Client) -> None:
     assert act(staff, UserSession, "end", row) == "1 user session was ended."
     assert not UserSession.objects.filter(pk=row.pk).exists()
     assert not BrowserSession.objects.filter(session_key=row.session_key).exists()
+    assert LogEntry.objects.get().object_repr == f"a browser of {owner.public_id}", "without its address"
 
 
 def test_dead_deliveries_go_out_again_once(staff: Client) -> None:
