@@ -52,15 +52,7 @@ class SpanFilter(admin.SimpleListFilter):
 
 @admin.register(Entry)
 class EntryAdmin(ReadOnlyAdmin[Entry]):
-    list_display = (
-        "at",
-        "action",
-        "actor_email",
-        "actor_type",
-        "target_name",
-        "project_public_id",
-        "address",
-    )
+    list_display = ("at", "action", "who", "target_name", "address")
     list_filter = (ActionFilter, "actor_type", SpanFilter)
     search_fields = ("actor_email", "target_name", "action", "address")
     search_help_text = (
@@ -80,6 +72,12 @@ class EntryAdmin(ReadOnlyAdmin[Entry]):
         "user_agent",
         "details",
     )
+
+    @admin.display(description="by")
+    def who(self, entry: Entry) -> str:
+        """One column of two: an address says that it was a person, unless it says otherwise."""
+        is_plain = entry.actor_email and entry.actor_type == Entry.ActorType.USER
+        return entry.actor_email if is_plain else f"{entry.actor_email} ({entry.actor_type})".strip()
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Entry], search_term: str

@@ -33,7 +33,7 @@ class Entry(models.Model):
     # Without an index: it tells entries apart for whoever copies them elsewhere, and none is looked up by it.
     public_id = models.CharField(max_length=40, default=ids.audit_entry_id, editable=False)
     at = models.DateTimeField()
-    action = models.CharField(max_length=30, help_text="One of `audit.actions.Action`.")
+    action = models.CharField(max_length=30)  # an `audit.actions.Action`
     actor_type = models.CharField(max_length=9, choices=ActorType.choices)
     actor_id = models.BigIntegerField(null=True)
     actor_public_id = models.CharField(max_length=40, default="")
@@ -49,7 +49,7 @@ class Entry(models.Model):
 
     class Meta:
         verbose_name = "audit entry"
-        verbose_name_plural = "audit log"
+        verbose_name_plural = "audit entries"
         # Each list is read from its newest entry on: the id ends every index.
         indexes: ClassVar = [
             models.Index(fields=["actor_id", "id"], name="audit_actor", condition=Q(actor_id__isnull=False)),

@@ -18,7 +18,7 @@ class Migration(migrations.Migration):
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('public_id', models.CharField(default=core.ids.audit_entry_id, editable=False, max_length=40)),
                 ('at', models.DateTimeField()),
-                ('action', models.CharField(help_text='One of `audit.actions.Action`.', max_length=30)),
+                ('action', models.CharField(max_length=30)),
                 ('actor_type', models.CharField(choices=[('user', 'User'), ('token', 'Token'), ('staff', 'Staff'), ('operator', 'Operator'), ('anonymous', 'Anonymous')], max_length=9)),
                 ('actor_id', models.BigIntegerField(null=True)),
                 ('actor_public_id', models.CharField(default='', max_length=40)),
@@ -34,7 +34,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 'verbose_name': 'audit entry',
-                'verbose_name_plural': 'audit log',
+                'verbose_name_plural': 'audit entries',
                 'indexes': [models.Index(condition=models.Q(('actor_id__isnull', False)), fields=['actor_id', 'id'], name='audit_actor'), models.Index(condition=models.Q(('subject_id__isnull', False)), fields=['subject_id', 'id'], name='audit_subject'), models.Index(condition=models.Q(('project_id__isnull', False)), fields=['project_id', 'id'], name='audit_project'), models.Index(fields=['action', 'id'], name='audit_action'), models.Index(fields=['actor_type', 'id'], name='audit_actor_type'), models.Index(fields=['address', 'id'], name='audit_address'), models.Index(fields=['actor_email', 'id'], name='audit_actor_email'), models.Index(fields=['target_name', 'id'], name='audit_target_name'), models.Index(fields=['at'], name='audit_at')],
             },
         ),
