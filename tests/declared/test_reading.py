@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -99,3 +101,10 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00
 def test_what_is_written_is_read_back(texts: list[str]) -> None:
     document = {"monitors": [{"name": text, "request_body": text} for text in texts]}
     assert read(write(document).encode()).root == document
+
+
+@settings(max_examples=60)
+@given(st.text(alphabet="abc:-[]{},&*!|>'\"%#? \n\t0<~\\", max_size=60) | st.text(max_size=30))
+def test_any_text_is_read_or_refused(text: str) -> None:
+    with suppress(Refused):
+        read(text.encode(errors="surrogatepass"))
