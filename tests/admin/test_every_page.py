@@ -12,7 +12,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 import config.urls  # noqa: F401  (finds the admin's pages)
-from core.staff import StaffAdmin
+from core.staff import ReadOnlyAdmin, StaffAdmin
 from tests.admin.addresses import pages_of
 from tests.admin.scene import furnish
 from tests.makers import empty_broker
@@ -85,6 +85,14 @@ def test_every_page_takes_few_queries_and_tells_no_secret(staff: Client) -> None
                 f"{address} shows {secret!r}" for secret in hidden if secret in html and secret not in address
             ]
     assert not wrong, "\n".join(wrong)
+
+
+def test_what_is_for_reading_has_no_form_and_strangers_see_no_list(staff: Client) -> None:
+    for model, page in admin.site._registry.items():
+        name = f"admin:{model._meta.app_label}_{model._meta.model_name}"
+        if isinstance(page, ReadOnlyAdmin):
+            assert staff.get(reverse(f"{name}_add")).status_code == 403
+        assert Client().get(reverse(f"{name}_changelist")).status_code == 302
 
 
 def test_nobody_guesses_what_is_not_shown(staff: Client) -> None:
