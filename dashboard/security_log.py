@@ -63,10 +63,10 @@ class ShownEntry:
 
     @property
     def target(self) -> str:
-        """Its name, where that is not the project's, which is told before it."""
+        """Its name, where that is not the project's, which is told beside it."""
         entry = self.seen.entry
-        is_project = self.project is not None and entry.target_id == entry.project_public_id
-        return "" if is_project else entry.target_name
+        beside = None if self.project is None else (self.project.public_id, self.project.name)
+        return "" if (entry.target_id, entry.target_name) == beside else entry.target_name
 
     @property
     def who(self) -> str:
