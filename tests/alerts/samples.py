@@ -1,4 +1,4 @@
-"""Writes what messages look like into docs/samples: `python -m tests.alerts.samples`."""
+"""Writes what messages look like into docs/samples/alerts: `python -m tests.alerts.samples`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import django
 from alerts.facts import Facts, News
 from alerts.messages import Message, render
 
-FOLDER = Path(__file__).parents[2] / "docs" / "samples"
+FOLDER = Path(__file__).parents[2] / "docs" / "samples" / "alerts"
 BASE_URL = "https://pulsekeeper.example"
 NOW = datetime(2026, 11, 21, 3, 16, 47, tzinfo=UTC)
 
