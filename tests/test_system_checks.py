@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from cryptography.fernet import Fernet
 from django.core.checks import run_checks
-from django.db import connection
+from django.db import connection, connections
 from pytest_django.fixtures import Settings
 
 from config import celeryconfig, system_checks
@@ -96,8 +96,8 @@ def test_a_broker_that_is_away(production: Settings) -> None:
 
 
 def test_a_database_that_is_away(production: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(connection.settings_dict, "HOST", "127.0.0.1")
-    monkeypatch.setitem(connection.settings_dict, "PORT", 1)
+    elsewhere = connection.settings_dict | {"HOST": "127.0.0.1", "PORT": 1}
+    monkeypatch.setattr(connections["default"], "settings_dict", elsewhere)
     assert found(databases=["default"]) == {"pulsekeeper.E021"}
 
 
@@ -105,7 +105,8 @@ def test_a_database_that_is_away(production: Settings, monkeypatch: pytest.Monke
 def test_a_database_without_tables_and_of_another_zone(
     production: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(connection.settings_dict, "NAME", "template1")
+    elsewhere = connection.settings_dict | {"NAME": "template1"}
+    monkeypatch.setattr(connections["default"], "settings_dict", elsewhere)
     assert found(databases=["default"]) == {"pulsekeeper.E022"}
     monkeypatch.setenv("PGTZ", "Asia/Tokyo")  # libpq asks the server for it, as its own setting would be
     assert found(databases=["default"]) == {"pulsekeeper.E022", "pulsekeeper.W023"}
