@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -43,6 +43,8 @@ from tests.targets.stage import Stage
 
 CALLERS = 10  # their CPU time is what this way takes, and more of them would starve targets and name server
 OVERRUN = timedelta(milliseconds=250)
+HELD_UP = timedelta(milliseconds=100)
+ROUNDS = 4
 LONGEST_DETAIL = 300
 
 
@@ -146,12 +148,23 @@ class Metronome:
 
 
 def test_by_the_engine(stage: Stage) -> None:
+    faults, latest = _by_the_engine(stage, CASES)
+    for _ in range(ROUNDS - 1):
+        if latest < HELD_UP:
+            break
+        # While the machine stood still, targets with a second to answer could not: these are asked again.
+        faults, latest = _by_the_engine(stage, [case for case in CASES if case.id in faults])
+    assert faults == {}
+
+
+def _by_the_engine(stage: Stage, cases: Sequence[Case]) -> tuple[dict[str, list[str]], timedelta]:
+    """What came out otherwise than the catalogue says, by case, and how late the machine was meanwhile."""
     engine = ProbeEngine(LOOPBACK, stage.ca_file, resolver=Resolver([stage.names.address]))
     began: dict[str, datetime] = {}
     outcomes: dict[str, CheckOutcome] = {}
 
     def specs() -> Iterator[tuple[Case, CheckSpec]]:
-        for case in CASES:
+        for case in cases:
             spec = spec_for(case, stage)
             began[case.id] = utc_now()
             yield case, spec
@@ -163,19 +176,22 @@ def test_by_the_engine(stage: Stage) -> None:
             lambda case, outcome: outcomes.setdefault(case.id, outcome),
             max_in_flight=len(CASES),
         )
-    found = {
-        name: Found(outcome.verdict, outcome.http_status, outcome.detail, outcome.reason_code)
-        for name, outcome in outcomes.items()
-    }
-    compare(found)
-    assert [case.id for case in CASES if not _timed(case, outcomes[case.id])] == []
-    overrun = {
-        case.id: took
-        for case in CASES
-        if (took := outcomes[case.id].checked_at - began[case.id])
-        > timedelta(milliseconds=case.settings.get("timeout_ms", 10_000)) + OVERRUN + metronome.latest
-    }
-    assert overrun == {}
+
+    def faults_of(case: Case) -> Iterator[str]:
+        outcome = outcomes.get(case.id)
+        if outcome is None:
+            yield "no result"
+            return
+        found = Found(outcome.verdict, outcome.http_status, outcome.detail, outcome.reason_code)
+        yield from _faults(case, found, with_reason=True)
+        if not _timed(case, outcome):
+            yield f"timings {outcome.connect_ms}, {outcome.ttfb_ms}, {outcome.latency_ms}"
+        allowed = timedelta(milliseconds=case.settings.get("timeout_ms", 10_000)) + OVERRUN + metronome.latest
+        if (took := outcome.checked_at - began[case.id]) > allowed:
+            yield f"took {took} of {allowed}"
+
+    faults = {case.id: lines for case in cases if (lines := list(faults_of(case)))}
+    return faults, metronome.latest
 
 
 def test_by_the_api(stage: Stage, worker: None) -> None:
