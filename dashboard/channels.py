@@ -174,7 +174,10 @@ def test(request: PageRequest, channel_id: str) -> HttpResponse:
         result = {"delivered": False, "detail": error.reason or error.code}
     if request.htmx:
         return render(request, "dashboard/channels/_tested.html", result)
-    (messages.success if result["delivered"] else messages.error)(request, result["detail"])
+    if result["delivered"]:
+        messages.success(request, f"It arrived. {result['detail']}")
+    else:
+        messages.error(request, f"It did not arrive. {result['detail']}")
     return redirect("alert_channel", channel_id)
 
 

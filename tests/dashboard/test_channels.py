@@ -232,8 +232,8 @@ def test_a_test_says_why_it_could_not_be_made(web: Client, user: User, settings:
         address = f"/alert-channels/{channel.public_id}/test"
         part = web.post(address, headers={"HX-Request": "true"}).content.decode()
         assert "<html" not in part
-        detail = unescape(re.findall(r"</strong> (.*?)</div>", part)[0])
-        assert detail in unescape(web.post(address, follow=True).content.decode())
+        detail = unescape(re.findall(r"<strong>It did not arrive.</strong> (.*?)</div>", part)[0])
+        assert f"It did not arrive. {detail}" in unescape(web.post(address, follow=True).content.decode())
         return detail
 
     assert "has not agreed yet" in tried(unconfirmed)
