@@ -9,6 +9,7 @@ from django.core.management.base import CommandError, CommandParser
 
 from core.clock import utc_now
 from core.errors import NotFound
+from core.files import replaced
 from declared.commands import EXIT_REFUSED, PipelineCommand, account_of
 from declared.exporting import export
 from declared.writing import write
@@ -48,6 +49,7 @@ exit codes:
             self.stdout.write(text, ending="")
             return
         try:
-            Path(options["output"]).write_text(text, encoding="utf-8")
+            with replaced(Path(options["output"])) as file:
+                file.write(text)
         except OSError as error:
             raise CommandError(f"{options['output']}: {error.strerror}", returncode=EXIT_REFUSED) from None

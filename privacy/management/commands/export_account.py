@@ -8,6 +8,7 @@ from django.core.management.base import CommandError, CommandParser
 from accounts.models import User
 from core.clock import utc_now
 from core.commands import OurCommand
+from core.files import replaced
 from privacy.export import export
 
 
@@ -37,13 +38,12 @@ exit codes:
             for piece in export(user, now=utc_now()):
                 self.stdout.write(piece, ending="")
             return
+        if output.exists() and not overwrite:
+            raise CommandError(f"{output} exists; --overwrite replaces it")
         try:
             # For its reader alone: it holds what is nobody else's business.
-            output.touch(mode=0o600, exist_ok=overwrite)
-            with output.open("w", encoding="utf-8") as file:
+            with replaced(output, mode=0o600) as file:
                 file.writelines(export(user, now=utc_now()))
-        except FileExistsError:
-            raise CommandError(f"{output} exists; --overwrite replaces it") from None
         except OSError as error:
             raise CommandError(f"{output} cannot be written: {error.strerror}") from None
         self.stderr.write(f"{output}: written")
