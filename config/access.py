@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
@@ -32,11 +33,16 @@ def trusted_scheme(get_response: Answer) -> Answer:
     """
 
     def answer(request: HttpRequest) -> HttpResponseBase:
-        if request.META.get("HTTP_X_FORWARDED_PROTO") == "https" and is_from_trusted_proxy(request):
+        if is_forwarded_https(request.META):
             request.META["wsgi.url_scheme"] = "https"
         return get_response(request)
 
     return answer
+
+
+def is_forwarded_https(meta: Mapping[str, Any]) -> bool:
+    """Whether the client spoke TLS with a proxy of ours; `meta` is that of a request, or a WSGI environ."""
+    return meta.get("HTTP_X_FORWARDED_PROTO") == "https" and is_from_trusted_proxy(meta)
 
 
 def told(get_response: Answer) -> Answer:
@@ -60,7 +66,7 @@ def told(get_response: Answer) -> Answer:
 
 def _request_id(request: HttpRequest) -> str:
     given = request.META.get("HTTP_X_REQUEST_ID", "")
-    if given and _SANE.fullmatch(given) and is_from_trusted_proxy(request):
+    if given and _SANE.fullmatch(given) and is_from_trusted_proxy(request.META):
         return str(given)
     return random_text(10)
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.middleware.gzip import GZipMiddleware
 
-from monitors.pings import ping
+from config.pings import ATTEMPT, pinged
+from monitors import pings
 from statuspages import public
 
-_PING = re.compile(r"/v1/heartbeats/([0-9A-Za-z_-]{1,64})/ping")
-_METHODS = frozenset({"GET", "HEAD", "POST"})
 # What gets smaller. Images and fonts are compressed as they are.
 _TEXTS = frozenset(
     {
@@ -30,12 +28,16 @@ _TEXTS = frozenset(
 def pings_first(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
     """Answers pings before DRF and the middleware below, which is for pages and people: sessions, CSRF, messages.
 
-    They would cost more than the ping itself (docs/adr/0013). What is above in the settings counts for all.
+    They would cost more than the ping itself (docs/adr/0013). What is above in the settings counts for all. Nearly all
+    pings do not even come here: `config.pings` has answered them, and passes the others on with what it tried.
     """
 
     def answer(request: HttpRequest) -> HttpResponse:
-        found = _PING.fullmatch(request.path_info) if request.method in _METHODS else None
-        return get_response(request) if found is None else ping(request, found[1])
+        monitor_id = pinged(request.method, request.path_info)
+        if monitor_id is None:
+            return get_response(request)
+        tried = request.META.get(ATTEMPT)
+        return pings.ping(request, monitor_id) if tried is None else pings.answer(monitor_id, tried)
 
     return answer
 

@@ -163,7 +163,8 @@ INSTALLED_APPS = [
 
 MIDDLEWARE = [
     "config.access.trusted_scheme",
-    # For every request: security headers, and the check of the Host header.
+    # For every request: security headers, and the check of the Host header. What stands above pings_first may look at
+    # the Host and the scheme of a request alone: `config.pings` keeps what comes of it.
     "django.middleware.security.SecurityMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "config.middleware.status_pages_first",

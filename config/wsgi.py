@@ -15,7 +15,9 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 
 logging.captureWarnings(True)  # noqa: FBT003
 reporting.begin("web")
-application = get_wsgi_application()
+_django = get_wsgi_application()
+# Pings lead to models, which can be imported from here on.
+application = import_module("config.pings").pings_before(_django)
 
 # Whatever every request needs is loaded now, and left out of garbage collection from here on: going through all of it
 # took a tenth of a second, at a moment that fell into some request or other.

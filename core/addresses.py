@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import lru_cache
 from ipaddress import IPv6Address, IPv6Network, ip_address
+from typing import Any
 
 from django.conf import settings
 from django.http import HttpRequest
@@ -11,6 +14,7 @@ from rest_framework.request import Request
 from core.egress import Address
 
 
+@lru_cache(maxsize=4_096)
 def _parse(text: str) -> Address | None:
     """An address; IPv4 that a dual-stack socket shows as ::ffff:192.0.2.1 is IPv4."""
     try:
@@ -26,13 +30,18 @@ def _is_trusted(address: Address) -> bool:
 
 
 def client_address(request: Request | HttpRequest) -> Address | None:
+    """As `address_of` finds it."""
+    return address_of(request.META)
+
+
+def address_of(meta: Mapping[str, Any]) -> Address | None:
     """The peer of the connection. Only where TRUSTED_PROXIES names the peer, the address that it forwards for.
 
     X-Forwarded-For is read from its right end, where our own proxies write: the first address that is not one of
-    them is the client, whatever the client itself wrote further left.
+    them is the client, whatever the client itself wrote further left. `meta` is that of a request, or a WSGI environ.
     """
-    address = _parse(request.META.get("REMOTE_ADDR", ""))
-    hops = request.META.get("HTTP_X_FORWARDED_FOR", "").split(",")
+    address = _parse(meta.get("REMOTE_ADDR", ""))
+    hops = meta.get("HTTP_X_FORWARDED_FOR", "").split(",")
     while address is not None and hops and _is_trusted(address):
         forwarded = _parse(hops.pop())
         if forwarded is None:
@@ -47,18 +56,23 @@ def is_forwarded_by_a_stranger(request: HttpRequest) -> bool:
     One on this machine would otherwise lend 127.0.0.1 to the whole world.
     """
     forwarded = any(name in request.META for name in ("HTTP_X_FORWARDED_FOR", "HTTP_FORWARDED", "HTTP_VIA"))
-    return forwarded and not is_from_trusted_proxy(request)
+    return forwarded and not is_from_trusted_proxy(request.META)
 
 
-def is_from_trusted_proxy(request: HttpRequest) -> bool:
+def is_from_trusted_proxy(meta: Mapping[str, Any]) -> bool:
     """Whether the peer of the connection is a proxy whose word counts."""
-    peer = _parse(request.META.get("REMOTE_ADDR", ""))
+    peer = _parse(meta.get("REMOTE_ADDR", ""))
     return peer is not None and _is_trusted(peer)
 
 
 def client_network(request: Request | HttpRequest) -> str:
+    """As `network_of` finds it."""
+    return network_of(request.META)
+
+
+def network_of(meta: Mapping[str, Any]) -> str:
     """What is counted as one client: an IPv4 address, or the /64 that one IPv6 subscriber has to himself."""
-    address = client_address(request)
+    address = address_of(meta)
     if isinstance(address, IPv6Address):
         return str(IPv6Network((address, 64), strict=False))
     return str(address)

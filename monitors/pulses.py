@@ -17,7 +17,7 @@ from monitors.ledger import Ledger, Reading, Settings, State, open_ledger
 from monitors.models import Monitor
 
 # All that pings do to heartbeats that are up and stay up, which nearly all of them do. Nothing is waited for: a row
-# that somebody holds is left to `_record_under_lock`. So is one that was changed after this statement had begun: it
+# that somebody holds is left to `record_under_lock`. So is one that was changed after this statement had begun: it
 # would be judged in its new version, but with the configuration as it was before. `seen` is that old version. Whoever
 # changes what is read here of a Monitor writes its state, too.
 _STILL_UP = """
@@ -65,16 +65,22 @@ MOST_AT_ONCE = 100
 
 def record_ping(public_id: str, *, now: datetime) -> bool:
     """Take in a ping; False where there is no such heartbeat. Durable when this returns."""
-    if _pings.ask((public_id, now)):
+    return keep_up(public_id, now=now) or record_under_lock(public_id, now=now)
+
+
+def keep_up(public_id: str, *, now: datetime) -> bool:
+    """Take in a ping of a heartbeat that is up and stays up; False, and nothing done, where it is not so simple.
+
+    Durable when this returns.
+    """
+    kept = _pings.ask((public_id, now))
+    if kept:
         metrics.PINGS.add(1, "unchanged")
-        return True
-    known = _record_under_lock(public_id, now=now)
-    metrics.PINGS.add(1, "full" if known else "unknown")
-    return known
+    return kept
 
 
 def _keep_up(pings: Sequence[tuple[str, datetime]]) -> list[bool]:
-    """Take in the pings of heartbeats that are up and stay up; False, and nothing done, where it is not so simple."""
+    """`keep_up` for all of them."""
     times: dict[str, datetime] = {}
     for public_id, at in pings:
         times.setdefault(public_id, at)  # a second ping of one heartbeat at the same moment is not so simple
@@ -90,8 +96,14 @@ def _keep_up(pings: Sequence[tuple[str, datetime]]) -> list[bool]:
 _pings = Gatherer(_keep_up, most=MOST_AT_ONCE)
 
 
+def record_under_lock(public_id: str, *, now: datetime) -> bool:
+    """Take in any ping: whatever state the heartbeat is in, and whoever is changing it. False where there is none."""
+    known = _record_under_lock(public_id, now=now)
+    metrics.PINGS.add(1, "full" if known else "unknown")
+    return known
+
+
 def _record_under_lock(public_id: str, *, now: datetime) -> bool:
-    """Take in any ping: whatever state the heartbeat is in, and whoever is changing it."""
     monitor_id = (
         Monitor.objects.filter(public_id=public_id, type=MonitorType.HEARTBEAT)
         .values_list("pk", flat=True)

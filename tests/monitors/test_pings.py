@@ -100,7 +100,7 @@ def test_both_ways_leave_the_same(owner: User, difference: str) -> None:
     state, configured, short = DIFFERENCES[difference]
     one, other, third = (heartbeat(owner, configured=configured, **state) for _ in range(3))
     assert record_ping(one.public_id, now=NOW)
-    assert pulses._record_under_lock(other.public_id, now=NOW)
+    assert pulses.record_under_lock(other.public_id, now=NOW)
     assert left(one) == left(other)
     before = left(third)
     assert pulses._keep_up([(third.public_id, NOW)]) == [short]
@@ -141,7 +141,7 @@ def test_both_ways_leave_the_same_whatever_they_find(
     owner: User, state: dict[str, Any], configured: dict[str, Any]
 ) -> None:
     one, other = (heartbeat(owner, configured=configured, **state) for _ in range(2))
-    assert record_ping(one.public_id, now=NOW) is pulses._record_under_lock(other.public_id, now=NOW) is True
+    assert record_ping(one.public_id, now=NOW) is pulses.record_under_lock(other.public_id, now=NOW) is True
     assert left(one) == left(other)
 
 
