@@ -1,7 +1,8 @@
-"""What an operator does to monitors of many tenants at once, by their keys: one transaction, the same few statements
-however many they are. The rules are those of `monitors.services`, which acts for a caller on one.
+"""What is done to many monitors at once, by their keys: one transaction, the same few statements however many they are.
+The rules are those of `monitors.services`, which acts for a caller on one.
 
-Doing it again does nothing more; what was left as it is comes back with the reason.
+`among` are those that may be touched, as of when they are held: all of them for an operator, a caller's own for him.
+Doing it again does nothing more; what was left as it is comes back with the reason, but for what is not there.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Callable, Collection
 from datetime import datetime
 
 from django.db import transaction
+from django.db.models import QuerySet
 
 from accounts.models import Plan, User
 from core.errors import ValidationFailed
@@ -22,15 +24,19 @@ from monitors.transitions import mute, switch, watch
 _STATE_COLUMNS = ["next_due_at", "claimed_at", "armed_at", "fresh", "failures", "passes", "failing_since"]
 
 
-def pause(ids: Collection[int], *, now: datetime) -> Outcome[Monitor]:
-    return _switch(ids, enabled=False, now=now)
+def pause(ids: Collection[int], *, now: datetime, among: QuerySet[Monitor] | None = None) -> Outcome[Monitor]:
+    return _switch(ids, among, enabled=False, now=now)
 
 
-def resume(ids: Collection[int], *, now: datetime) -> Outcome[Monitor]:
-    return _switch(ids, enabled=True, now=now)
+def resume(
+    ids: Collection[int], *, now: datetime, among: QuerySet[Monitor] | None = None
+) -> Outcome[Monitor]:
+    return _switch(ids, among, enabled=True, now=now)
 
 
-def mute_for(ids: Collection[int], *, minutes: int, now: datetime) -> Outcome[Monitor]:
+def mute_for(
+    ids: Collection[int], *, minutes: int, now: datetime, among: QuerySet[Monitor] | None = None
+) -> Outcome[Monitor]:
     """From now on; 0 minutes end mutes."""
     if minutes < 0:
         raise ValidationFailed("must be 0 or more.", field="minutes")
@@ -42,9 +48,17 @@ def mute_for(ids: Collection[int], *, minutes: int, now: datetime) -> Outcome[Mo
         return None
 
     with transaction.atomic():
-        outcome = _each(ids, do)
+        outcome = _each(ids, among, do)
         Monitor.objects.bulk_update(outcome.done, ["muted_until"])
         _write_states(outcome.done, ["next_due_at", "armed_at"])
+    return outcome
+
+
+def delete(ids: Collection[int], *, among: QuerySet[Monitor] | None = None) -> Outcome[Monitor]:
+    """They are gone at once, their results soon after."""
+    with transaction.atomic():
+        outcome = _each(ids, among, lambda *_: None)
+        Monitor.objects.filter(pk__in=[monitor.pk for monitor in outcome.done]).delete()
     return outcome
 
 
@@ -65,7 +79,9 @@ def raise_intervals(owners: Collection[User], plan: Plan) -> None:
     _write_states(heartbeats, ["next_due_at"])
 
 
-def _switch(ids: Collection[int], *, enabled: bool, now: datetime) -> Outcome[Monitor]:
+def _switch(
+    ids: Collection[int], among: QuerySet[Monitor] | None, *, enabled: bool, now: datetime
+) -> Outcome[Monitor]:
     changes: list[StatusChange] = []
 
     def do(monitor: Monitor, state: MonitorState) -> str | None:
@@ -76,14 +92,18 @@ def _switch(ids: Collection[int], *, enabled: bool, now: datetime) -> Outcome[Mo
         return None
 
     with transaction.atomic():
-        outcome = _each(ids, do)
+        outcome = _each(ids, among, do)
         Monitor.objects.bulk_update(outcome.done, ["enabled", "config_version"])
         _write_states(outcome.done, _STATE_COLUMNS)
         StatusChange.objects.bulk_create(changes)
     return outcome
 
 
-def _each(ids: Collection[int], do: Callable[[Monitor, MonitorState], str | None]) -> Outcome[Monitor]:
+def _each(
+    ids: Collection[int],
+    among: QuerySet[Monitor] | None,
+    do: Callable[[Monitor, MonitorState], str | None],
+) -> Outcome[Monitor]:
     """Do it to each monitor, held as everywhere by its state, in the order in which results are recorded. `do` says
     why it leaves one as it is. The configurations are read after the locks.
     """
@@ -93,7 +113,8 @@ def _each(ids: Collection[int], do: Callable[[Monitor, MonitorState], str | None
     }
     done: list[Monitor] = []
     left: Counter[str] = Counter()
-    for monitor in Monitor.objects.filter(pk__in=states).order_by("pk"):
+    monitors = Monitor.objects.all() if among is None else among
+    for monitor in monitors.filter(pk__in=states).order_by("pk"):
         monitor.state = states[monitor.pk]
         reason = do(monitor, monitor.state)
         if reason is None:

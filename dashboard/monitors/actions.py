@@ -1,31 +1,43 @@
-"""What is done to one monitor or to many at once, each by itself through the service that the API calls."""
+"""What is done to one monitor or to many at once."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from typing import Protocol
 
+from django.db.models import QuerySet
+
+from core import outcomes
 from core.api.converters import is_public_id
 from core.errors import ApiError, NotFound, ValidationFailed
-from monitors.services import delete_monitor, mute_monitor, update_monitor
-from projects.access import Caller
+from monitors import operations
+from monitors.models import Monitor
+from monitors.services import update_monitor
+from projects.access import Caller, accessible
 
 PATIENCE_SEC = 25.0
-"""A thousand monitors take about half of it; proxies and people give up soon after."""
+"""Proxies and people give up soon after."""
+AT_ONCE = 500
+"""Monitors whose results wait meanwhile: their states are held."""
 MUTES = {30: "30 minutes", 60: "1 hour", 480: "8 hours", 1_440: "24 hours", 10_080: "7 days"}
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """`past` begins the sentence that tells of it, and `rest` ends it: `Muted` 3 monitors ` for 1 hour`."""
+    """`past` begins the sentence that tells of it, and `rest` ends it: `Muted` 3 monitors ` for 1 hour`.
 
-    run: Callable[[Caller, str, datetime], object]
+    `run` gives, of at most `at_once` monitors, how many it was done to, and why others were left, and how many.
+    """
+
+    run: Callable[[Caller, Sequence[str], datetime], tuple[int, Mapping[str, int]]]
     past: str
     rest: str = ""
+    at_once: int = AT_ONCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +68,11 @@ def named(text: str) -> Action:
         return _PLAIN[name]
     if name == "mute" and argument.isascii() and argument.isdigit() and int(argument) in MUTES:
         minutes = int(argument)
-        return Action(partial(_mute, minutes=minutes), "Muted", f" for {MUTES[minutes]}")
+        return Action(
+            _in_bulk(partial(operations.mute_for, minutes=minutes)), "Muted", f" for {MUTES[minutes]}"
+        )
     if name == "move" and (not argument or is_public_id(argument)):
-        return Action(partial(_update, given={"project_id": argument or None}), "Moved")
+        return Action(partial(_move, project_id=argument or None), "Moved", at_once=1)
     raise ValidationFailed("is no action.", field="action")
 
 
@@ -70,45 +84,69 @@ def apply(
     now: datetime,
     patience_sec: float = PATIENCE_SEC,
 ) -> Outcome:
-    """Each monitor is a transaction of its own: one that cannot be changed keeps none of the others from it.
+    """One that cannot be changed keeps none of the others from it.
 
-    After `patience_sec` no further one is begun, and what is left is told of.
+    After `patience_sec` nothing further is begun, and what is left is told of.
     """
     done, refused = 0, Counter[str]()
     end = time.monotonic() + patience_sec
-    for number, public_id in enumerate(public_ids):
+    for start in range(0, len(public_ids), action.at_once):
         if time.monotonic() >= end:
-            return Outcome(action, done, refused, unreached=len(public_ids) - number)
-        try:
-            action.run(caller, public_id, now)
-        except NotFound:
-            refused["it is not there any more."] += 1
-        except ApiError as error:
-            refused[error.reason or error.code] += 1
-        else:
-            done += 1
+            return Outcome(action, done, refused, unreached=len(public_ids) - start)
+        count, left = action.run(caller, public_ids[start : start + action.at_once], now)
+        done += count
+        refused.update(left)
     return Outcome(action, done, refused)
 
 
-def _update(caller: Caller, public_id: str, now: datetime, *, given: Mapping[str, object]) -> None:
-    update_monitor(caller, public_id, given, now=now)
+class Operation(Protocol):
+    def __call__(
+        self, ids: Collection[int], *, now: datetime, among: QuerySet[Monitor]
+    ) -> outcomes.Outcome[Monitor]: ...
 
 
-def _mute(caller: Caller, public_id: str, now: datetime, *, minutes: int) -> None:
-    mute_monitor(caller, public_id, minutes=minutes, now=now)
+def _in_bulk(
+    operation: Operation,
+) -> Callable[[Caller, Sequence[str], datetime], tuple[int, Mapping[str, int]]]:
+    """An operation on many, of those monitors that are the caller's."""
+
+    def run(caller: Caller, public_ids: Sequence[str], now: datetime) -> tuple[int, Mapping[str, int]]:
+        among = accessible(caller, Monitor.objects.all())
+        ids = list(among.filter(public_id__in=public_ids).values_list("pk", flat=True))
+        outcome = operation(ids, now=now, among=among)
+        left = Counter({f"{reason}.": count for reason, count in outcome.left.items()})
+        left[_GONE] += len(public_ids) - len(outcome.done) - left.total()
+        return len(outcome.done), +left
+
+    return run
 
 
-def _delete(caller: Caller, public_id: str, now: datetime) -> None:
-    delete_monitor(caller, public_id)
+def _move(
+    caller: Caller, public_ids: Sequence[str], now: datetime, *, project_id: str | None
+) -> tuple[int, Mapping[str, int]]:
+    left = Counter[str]()
+    for public_id in public_ids:
+        try:
+            update_monitor(caller, public_id, {"project_id": project_id}, now=now)
+        except NotFound:
+            left[_GONE] += 1
+        except ApiError as error:
+            left[error.reason or error.code] += 1
+    return len(public_ids) - left.total(), left
+
+
+def _delete(ids: Collection[int], *, now: datetime, among: QuerySet[Monitor]) -> outcomes.Outcome[Monitor]:
+    return operations.delete(ids, among=among)
 
 
 def _monitors(count: int) -> str:
     return "1 monitor" if count == 1 else f"{count:,} monitors"
 
 
+_GONE = "not there any more."
 _PLAIN = {
-    "pause": Action(partial(_update, given={"enabled": False}), "Paused"),
-    "resume": Action(partial(_update, given={"enabled": True}), "Resumed"),
-    "unmute": Action(partial(_mute, minutes=0), "Unmuted"),
-    "delete": Action(_delete, "Deleted"),
+    "pause": Action(_in_bulk(operations.pause), "Paused"),
+    "resume": Action(_in_bulk(operations.resume), "Resumed"),
+    "unmute": Action(_in_bulk(partial(operations.mute_for, minutes=0)), "Unmuted"),
+    "delete": Action(_in_bulk(_delete), "Deleted"),
 }

@@ -187,6 +187,29 @@ def test_undoes_it_and_deletes(web: Client, user: User) -> None:
     assert not Monitor.objects.exists()
 
 
+def test_what_was_so_before_is_told(web: Client, user: User) -> None:
+    chosen = [make_monitor(user).public_id for _ in range(3)]
+    act(web, "pause", monitor=chosen[0])
+    html = act(web, "pause", monitor=",".join(chosen)).content.decode()
+    assert "Paused 2 monitors." in html
+    assert "1 monitor left as before: paused already." in html
+    assert not Monitor.objects.filter(enabled=True).exists()
+
+
+@pytest.mark.parametrize("action", ["pause", "mute:60", "delete"])
+def test_many_take_as_many_statements_as_one(user: User, action: str) -> None:
+    def taken(count: int) -> int:
+        make_many(user, count, name=f"Of {count}")
+        chosen = list(
+            Monitor.objects.filter(name__startswith=f"Of {count}").values_list("public_id", flat=True)
+        )
+        with CaptureQueriesContext(connection) as queries:
+            assert actions.apply(Caller(user), actions.named(action), chosen, now=utc_now()).done == count
+        return len(queries)
+
+    assert taken(20) == taken(1)
+
+
 def test_all_is_all_that_the_list_names_also_beyond_its_page(web: Client, user: User) -> None:
     make_many(user, 120, name="Shop")
     make_many(user, 2, name="Other")

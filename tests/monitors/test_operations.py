@@ -1,0 +1,55 @@
+"""What is done to many monitors at once touches those alone that it may."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+
+from checks.spec import Verdict
+from core.clock import utc_now
+from core.outcomes import Outcome
+from monitors import operations
+from monitors.models import Monitor, MonitorState, StatusChange
+from projects.access import Caller, accessible
+from tests.makers import make_monitor, make_user
+
+pytestmark = pytest.mark.django_db
+
+OPERATIONS: dict[str, Callable[..., Outcome[Monitor]]] = {
+    "pause": partial(operations.pause, now=utc_now()),
+    "mute": partial(operations.mute_for, minutes=30, now=utc_now()),
+    "delete": operations.delete,
+}
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_others_are_not_touched_even_if_named(name: str) -> None:
+    """As when a membership ends between choosing and doing."""
+    user = make_user()
+    ours, theirs = make_monitor(user, first=Verdict.UP), make_monitor(make_user(), first=Verdict.UP)
+
+    def all_of(monitor: Monitor) -> list[object]:
+        return [
+            list(Monitor.objects.filter(pk=monitor.pk).values()),
+            list(MonitorState.objects.filter(pk=monitor.pk).values()),
+            list(StatusChange.objects.filter(monitor=monitor).order_by("pk").values()),
+        ]
+
+    before = all_of(theirs)
+    mine = accessible(Caller(user), Monitor.objects.all())
+    outcome = OPERATIONS[name]([ours.pk, theirs.pk], among=mine)
+    assert [monitor.public_id for monitor in outcome.done] == [ours.public_id]
+    assert outcome.left == {}
+    assert all_of(theirs) == before
+    assert [monitor.public_id for monitor in OPERATIONS[name]([theirs.pk]).done] == [theirs.public_id]
+
+
+def test_what_is_deleted_is_gone() -> None:
+    user = make_user()
+    monitors = [make_monitor(user, first=Verdict.DOWN, fail_threshold=1) for _ in range(3)]
+    assert len(operations.delete([monitor.pk for monitor in monitors[:2]]).done) == 2
+    assert list(Monitor.objects.all()) == [monitors[2]]
+    assert not MonitorState.objects.exclude(pk=monitors[2].pk).exists()
+    assert operations.delete([monitors[0].pk]).done == []
