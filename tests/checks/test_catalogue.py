@@ -43,7 +43,7 @@ from tests.targets.stage import Stage
 
 CALLERS = 10  # their CPU time is what this way takes, and more of them would starve targets and name server
 OVERRUN = timedelta(milliseconds=250)
-HELD_UP = timedelta(milliseconds=100)
+HELD_UP = timedelta(milliseconds=20)  # on a quiet machine it is less than 15
 ROUNDS = 4
 LONGEST_DETAIL = 300
 
@@ -152,7 +152,7 @@ def test_by_the_engine(stage: Stage) -> None:
     for _ in range(ROUNDS - 1):
         if latest < HELD_UP:
             break
-        # While the machine stood still, targets with a second to answer could not: these are asked again.
+        # On a busy machine a target with a second to answer may miss it: these are asked again, by themselves.
         faults, latest = _by_the_engine(stage, [case for case in CASES if case.id in faults])
     assert faults == {}
 
