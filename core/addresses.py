@@ -13,10 +13,16 @@ from rest_framework.request import Request
 
 from core.egress import Address
 
+_LONGEST = 100  # an address and its zone; what is longer is none, and not to be remembered
 
-@lru_cache(maxsize=4_096)
+
 def _parse(text: str) -> Address | None:
     """An address; IPv4 that a dual-stack socket shows as ::ffff:192.0.2.1 is IPv4."""
+    return _parse_short(text) if len(text) <= _LONGEST else None
+
+
+@lru_cache(maxsize=4_096)
+def _parse_short(text: str) -> Address | None:
     try:
         address = ip_address(text.strip().strip("[]").partition("%")[0])
     except ValueError:
