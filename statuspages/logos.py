@@ -20,8 +20,6 @@ _FORMATS = ("PNG", "JPEG", "WEBP", "GIF")
 
 # What Pillow's decoders raise for broken and hostile files.
 _BROKEN = (
-    Image.DecompressionBombError,
-    Image.DecompressionBombWarning,
     OSError,
     SyntaxError,
     ValueError,
@@ -50,7 +48,7 @@ def encode(data: bytes) -> Picture:
         found = _decode(data)
         out = io.BytesIO()
         found.save(out, "WEBP", quality=90, method=4, exif=b"", icc_profile=b"", xmp=b"")
-    except _TooLarge:
+    except (_TooLarge, Image.DecompressionBombError, Image.DecompressionBombWarning):
         raise ValueError(f"is more than {MAX_SIDE} pixels wide or high.") from None
     except _BROKEN:
         raise ValueError("is no picture that can be read; send PNG, JPEG, WebP or GIF.") from None

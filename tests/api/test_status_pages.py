@@ -19,7 +19,7 @@ from statuspages.models import PageEvent, StatusPage, Subscriber
 from statuspages.pages import create_page
 from tests.api.client import Api
 from tests.makers import at_once, make_monitor, make_project, make_user
-from tests.statuspages.making import make_page, make_subscriber, picture
+from tests.statuspages.making import bomb, make_page, make_subscriber, picture
 
 NOTE = {"title": "Late", "status": "investigating", "text": "Orders are late."}
 
@@ -190,8 +190,8 @@ class TestLogos:
             (picture()[:40], "is no picture"),
             (b"%PDF-1.4" + picture(), "is no picture"),
             (picture(size=(4_097, 1)), "is more than 4096 pixels"),
-            (picture(size=(9_999, 9_999)), "is"),
-            (picture(size=(20_000, 20_000)), "is"),
+            (bomb(9_999, 9_999), "is more than 4096 pixels"),
+            (bomb(20_000, 20_000), "is more than 4096 pixels"),
             (b"x" * (1024 * 1024 + 1), "is larger than 1 MiB"),
         ],
         ids=["nothing", "svg", "cut", "pdf", "wide", "bomb", "larger bomb", "heavy"],

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import itertools
+import struct
+import zlib
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
@@ -49,6 +51,18 @@ def picture(kind: str = "PNG", *, size: tuple[int, int] = (8, 6), **options: Any
     out = io.BytesIO()
     Image.new("RGB", size, "teal").save(out, kind, **options)
     return out.getvalue()
+
+
+def bomb(width: int, height: int) -> bytes:
+    """A whole PNG of so many black pixels: little to send, and much to unpack."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    packed, row = zlib.compressobj(), bytes(1 + (width + 7) // 8)
+    rows = b"".join(packed.compress(row) for _ in range(height)) + packed.flush()
+    header = struct.pack(">IIBBBBB", width, height, 1, 0, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
 
 
 def look(path: str, *, host: str = "testserver", **headers: str) -> Any:
