@@ -12,6 +12,16 @@ from tests.browser.watching import Watch, without
 PATIENCE_MS = 20_000
 """For whatever a page waits for, on a machine that is busy with other tests."""
 
+_UNHURRIED = """
+const sheet = new CSSStyleSheet();
+sheet.replaceSync("* { pointer-events: none !important }");
+document.adoptedStyleSheets.push(sheet);
+addEventListener("load", () => setTimeout(() => {
+    document.adoptedStyleSheets = document.adoptedStyleSheets.filter(other => other !== sheet);
+}));
+"""
+"""Nobody clicks before a page has loaded its scripts. Without them buttons work as well, but say it elsewhere."""
+
 
 class Browse:
     """Opens pages, each as on a machine of its own."""
@@ -27,6 +37,8 @@ class Browse:
         options = {"reduced_motion": "reduce", "timezone_id": "Europe/Berlin", "locale": "en-GB"} | options
         context = self._browser.new_context(base_url=self._app.address, **options)
         context.set_default_timeout(PATIENCE_MS)
+        if options.get("java_script_enabled", True):
+            context.add_init_script(_UNHURRIED)
         self._watches.append(Watch(context, address=self._app.address))
         if person is not None:
             person.sign_in(context)

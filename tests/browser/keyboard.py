@@ -41,6 +41,7 @@ class Keyboard:
     def press(self, target: Locator, key: str = "Enter") -> None:
         """Reach it and press a key on it: Enter for links and buttons, Space for boxes."""
         self.reach(target)
+        self._page.wait_for_load_state()  # without their scripts buttons work as well, but say it elsewhere
         self._page.keyboard.press(key)
 
     def fill(self, target: Locator, text: str) -> None:
