@@ -24,7 +24,7 @@ from declared.parsing import Declaration
 from declared.planning import Plan, blamed, differing, plan
 from declared.problems import Path, Refused
 from declared.things import Entry, Handle
-from monitors import bulk
+from monitors import bulk, operations
 from monitors.drafts import MonitorType
 from monitors.models import Monitor
 from projects import access
@@ -122,7 +122,7 @@ class _Applying:
                     with suppress(NotFound):  # somebody else has deleted it meanwhile
                         kind.delete(self._making(), one)
             else:
-                bulk.delete_monitors([one.pk for one in gone])
+                operations.delete([one.pk for one in gone])
 
     def _update_monitors(self) -> None:
         changes = [self._change(entry) for entry, _ in self.changed if entry.kind == "monitors"]

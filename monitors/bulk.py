@@ -164,11 +164,6 @@ def update_monitors(changes: Sequence[Change], *, now: datetime) -> None:
     StatusChange.objects.bulk_create(turns)
 
 
-def delete_monitors(monitor_ids: Collection[int]) -> None:
-    """As `delete_monitor` does: gone at once, their results soon after."""
-    Monitor.objects.filter(pk__in=list(hold_monitors(monitor_ids))).delete()
-
-
 def hold_monitors(monitor_ids: Collection[int]) -> dict[int, Monitor]:
     """Those that are there, by their keys, read under the lock of their states, which is held in one order."""
     states = MonitorState.objects.select_for_update().filter(pk__in=monitor_ids)

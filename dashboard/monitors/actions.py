@@ -8,7 +8,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import Protocol
 
 from django.db.models import QuerySet
 
@@ -26,15 +25,19 @@ AT_ONCE = 500
 """Monitors whose results wait meanwhile: their states are held."""
 MUTES = {30: "30 minutes", 60: "1 hour", 480: "8 hours", 1_440: "24 hours", 10_080: "7 days"}
 
+Tried = tuple[int, Mapping[str, int]]
+"""How many it was done to, and why others were left, with their numbers."""
+Run = Callable[[Caller, Sequence[str], datetime], Tried]
+
 
 @dataclass(frozen=True, slots=True)
 class Action:
     """`past` begins the sentence that tells of it, and `rest` ends it: `Muted` 3 monitors ` for 1 hour`.
 
-    `run` gives, of at most `at_once` monitors, how many it was done to, and why others were left, and how many.
+    `run` takes at most `at_once` monitors.
     """
 
-    run: Callable[[Caller, Sequence[str], datetime], tuple[int, Mapping[str, int]]]
+    run: Run
     past: str
     rest: str = ""
     at_once: int = AT_ONCE
@@ -99,18 +102,10 @@ def apply(
     return Outcome(action, done, refused)
 
 
-class Operation(Protocol):
-    def __call__(
-        self, ids: Collection[int], *, now: datetime, among: QuerySet[Monitor]
-    ) -> outcomes.Outcome[Monitor]: ...
+def _in_bulk(operation: Callable[..., outcomes.Outcome[Monitor]]) -> Run:
+    """An operation of `monitors.operations`, on those that are the caller's."""
 
-
-def _in_bulk(
-    operation: Operation,
-) -> Callable[[Caller, Sequence[str], datetime], tuple[int, Mapping[str, int]]]:
-    """An operation on many, of those monitors that are the caller's."""
-
-    def run(caller: Caller, public_ids: Sequence[str], now: datetime) -> tuple[int, Mapping[str, int]]:
+    def run(caller: Caller, public_ids: Sequence[str], now: datetime) -> Tried:
         among = accessible(caller, Monitor.objects.all())
         ids = list(among.filter(public_id__in=public_ids).values_list("pk", flat=True))
         outcome = operation(ids, now=now, among=among)
@@ -121,18 +116,15 @@ def _in_bulk(
     return run
 
 
-def _move(
-    caller: Caller, public_ids: Sequence[str], now: datetime, *, project_id: str | None
-) -> tuple[int, Mapping[str, int]]:
-    left = Counter[str]()
-    for public_id in public_ids:
-        try:
-            update_monitor(caller, public_id, {"project_id": project_id}, now=now)
-        except NotFound:
-            left[_GONE] += 1
-        except ApiError as error:
-            left[error.reason or error.code] += 1
-    return len(public_ids) - left.total(), left
+def _move(caller: Caller, public_ids: Sequence[str], now: datetime, *, project_id: str | None) -> Tried:
+    (public_id,) = public_ids
+    try:
+        update_monitor(caller, public_id, {"project_id": project_id}, now=now)
+    except NotFound:
+        return 0, {_GONE: 1}
+    except ApiError as error:
+        return 0, {error.reason or error.code: 1}
+    return 1, {}
 
 
 def _delete(ids: Collection[int], *, now: datetime, among: QuerySet[Monitor]) -> outcomes.Outcome[Monitor]:

@@ -12,7 +12,7 @@ from django.forms.models import model_to_dict
 from accounts.models import User
 from checks.spec import RuleType, Verdict
 from core.errors import MonitorLimit
-from monitors import bulk
+from monitors import bulk, operations
 from monitors.bulk import Change, New
 from monitors.drafts import Draft, Header, MonitorType, Rule
 from monitors.models import DomainRegistration, Monitor, MonitorState, StatusChange
@@ -147,7 +147,7 @@ def test_what_is_gone_is_left_out() -> None:
     bulk.update_monitors(
         [Change(key, user, None, DRAFT, enabled=True) for key in (monitor.pk, monitor.pk + 1)], now=NOON
     )
-    bulk.delete_monitors([monitor.pk, monitor.pk + 1])
+    operations.delete([monitor.pk, monitor.pk + 1])
     assert not Monitor.objects.exists()
 
 
