@@ -12,11 +12,12 @@ from core.ids import random_text
 
 
 @contextmanager
-def replaced(path: Path, *, mode: int = 0o666) -> Iterator[TextIO]:
+def replaced(path: Path, *, mode: int = 0o666, overwrite: bool = True) -> Iterator[TextIO]:
     """Write what becomes the file at `path` when all of it is on disk; until then there is what there was.
 
     `mode` is that of a new file, less the umask; one that there is keeps its own. Links are followed, and what is no
-    file, like `/dev/stdout` or a pipe, is written to as it is. Raises OSError.
+    file, like `/dev/stdout` or a pipe, is written to as it is. Who is killed half-way leaves a hidden draft beside it.
+    Without `overwrite` of two at once only one has its file there. Raises OSError, FileExistsError among them.
     """
     target = path.resolve()
     if target.exists() and not target.is_file():
@@ -30,6 +31,9 @@ def replaced(path: Path, *, mode: int = 0o666) -> Iterator[TextIO]:
             yield file
             file.flush()
             os.fsync(file.fileno())
+        if not overwrite:
+            target.hardlink_to(draft)
+            return
         if target.exists():
             draft.chmod(target.stat().st_mode & 0o7777)
         draft.replace(target)

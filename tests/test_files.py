@@ -73,3 +73,21 @@ def test_a_pipe_stays_one(tmp_path: Path) -> None:
 def test_what_cannot_be_written(tmp_path: Path, where: str, error: type[OSError]) -> None:
     with pytest.raises(error), replaced(tmp_path / where):
         pytest.fail("there is nothing to write to")
+
+
+def test_what_came_meanwhile_is_not_written_over_unasked(tmp_path: Path) -> None:
+    path = tmp_path / "account.json"
+
+    def pieces() -> Iterator[str]:
+        yield "ours"
+        path.write_text("theirs")
+
+    with pytest.raises(FileExistsError), replaced(path, overwrite=False) as file:
+        file.writelines(pieces())
+    assert path.read_text() == "theirs"
+    assert [one.name for one in tmp_path.iterdir()] == ["account.json"]
+    path.unlink()
+    with replaced(path, mode=0o600, overwrite=False) as file:
+        file.write("ours")
+    assert path.read_text() == "ours"
+    assert [one.name for one in tmp_path.iterdir()] == ["account.json"]

@@ -38,12 +38,15 @@ exit codes:
             for piece in export(user, now=utc_now()):
                 self.stdout.write(piece, ending="")
             return
-        if output.exists() and not overwrite:
-            raise CommandError(f"{output} exists; --overwrite replaces it")
+        taken = CommandError(f"{output} exists; --overwrite replaces it")
+        if output.exists() and not overwrite:  # before all is read for nothing
+            raise taken
         try:
             # For its reader alone: it holds what is nobody else's business.
-            with replaced(output, mode=0o600) as file:
+            with replaced(output, mode=0o600, overwrite=overwrite) as file:
                 file.writelines(export(user, now=utc_now()))
+        except FileExistsError:
+            raise taken from None
         except OSError as error:
             raise CommandError(f"{output} cannot be written: {error.strerror}") from None
         self.stderr.write(f"{output}: written")
