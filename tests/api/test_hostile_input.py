@@ -394,11 +394,9 @@ def test_odd_queries(api: Api, names: dict[str, str], path: str) -> None:
     if "{" in address:
         return
     given = [p["name"] for p in document()["paths"][path]["get"].get("parameters", []) if p["in"] == "query"]
-    queries = [f"{name}={value}" for name in given for value in ODD_VALUES]
-    queries += [f"{name}=1&{name}=x&{name}" for name in given]
-    unknown = {"limit", "cursor", "unknown"} - {*given}
-    # What nobody asks for may be anything, all of it at once.
-    queries += ["&".join(f"{name}={value}" for name in unknown for value in ODD_VALUES)]
+    asked = dict.fromkeys([*given, "limit", "cursor", "unknown"])
+    queries = [f"{name}={value}" for name in asked for value in ODD_VALUES]
+    queries += [f"{name}=1&{name}=x&{name}" for name in asked]
     for query in [*queries, "%00=%00&=&&&%ff=%ff"]:
         answered = api.get(f"{address}?{query}")
         assert answered.status in (200, 422), (query, answered.text[:200])
