@@ -148,9 +148,10 @@ class Metronome:
 
 
 def test_by_the_engine(stage: Stage) -> None:
+    hurried = {case.id for case in CASES if "timeout_ms" in case.settings}
     faults, latest = _by_the_engine(stage, CASES)
     for _ in range(ROUNDS - 1):
-        if not faults or latest < HELD_UP:
+        if not faults or latest < HELD_UP or not faults.keys() <= hurried:
             break
         # On a busy machine a target with a second to answer may miss it: these are asked again, by themselves.
         faults, latest = _by_the_engine(stage, [case for case in CASES if case.id in faults])
