@@ -89,9 +89,8 @@ def build() -> Scene:
     anna = Caller(owner)
     projects = {name: create_project(anna, name=name, now=now) for name in ("Web shop", "Internal tools")}
     monitors = _with_a_past(owner, projects, now=now)
-    with (
-        transaction.atomic()
-    ):  # or the application's own beat takes today's changes in before those of the past
+    # Together, or the application's own beat takes today's changes in before those of the past.
+    with transaction.atomic():
         _today(anna, monitors, now=now)
         recent = StatusChange.objects.filter(monitor__owner=owner, at__gt=now - OUTAGES)
         recent.exclude(before=None).update(processed_at=None)

@@ -183,18 +183,22 @@ def test_who_is_behind_a_proxy_of_ours_is_counted_and_answered_as_he_came(
 
 
 def test_what_goes_wrong_is_told_by_django_and_tried_once(
-    front: Front, up: Monitor, caplog: pytest.LogCaptureFixture
+    front: Front, up: Monitor, settings: Settings, caplog: pytest.LogCaptureFixture
 ) -> None:
+    empty_broker()
+    settings.THROTTLE_SCALE = 1
+    settings.THROTTLES = {**settings.THROTTLES, PINGS: (3, 60)}
     with connection.cursor() as cursor:
         cursor.execute("ALTER TABLE checks_checkresult RENAME TO elsewhere")
     try:
         with caplog.at_level(logging.ERROR):
-            answer = front(path_of(up))
+            answer = front(path_of(up), REMOTE_ADDR="198.51.100.9")
     finally:
         with connection.cursor() as cursor:
             cursor.execute("ALTER TABLE elsewhere RENAME TO checks_checkresult")
     assert (answer.status, front.passed_on) == (500, 1)
     assert b"internal_error" in answer.body
-    assert [record for record in caplog.records if record.exc_info and "elsewhere" not in record.message]
+    assert len([record for record in caplog.records if record.exc_info]) == 1
+    assert [seconds_to_wait(PINGS, "198.51.100.9") is None for _ in range(3)] == [True, True, False]
     assert results_of(up) == 0
-    assert front(path_of(up)).status == 200
+    assert front(path_of(up), REMOTE_ADDR="198.51.100.10").status == 200
