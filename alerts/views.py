@@ -30,6 +30,7 @@ from core.api.views import OK, OkSerializer, body_of
 from core.clock import EPOCH, MAX_MS, utc_now
 from core.errors import NotFound, ValidationFailed
 from core.throttles import CallerThrottle, ChannelAddressThrottle, ChannelTestThrottle
+from core.waiting import waiting_place
 from projects import idempotency
 from projects.access import caller_of
 from projects.idempotency import Made
@@ -122,8 +123,10 @@ class ChannelTest(APIView):
         responses={200: ChannelTestSerializer, 409: ErrorSerializer, 503: ErrorSerializer},
     )
     def post(self, request: Request, channel_id: str) -> Response:
-        channel = selectors.get_channel(caller_of(request), channel_id)
-        return Response(ChannelTestSerializer(testing.send_test(channel)).data)
+        caller = caller_of(request)
+        channel = selectors.get_channel(caller, channel_id)
+        with waiting_place(caller.account):
+            return Response(ChannelTestSerializer(testing.send_test(channel)).data)
 
 
 class ChannelDeliveries(APIView):

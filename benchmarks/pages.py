@@ -69,7 +69,7 @@ print(client.cookies["sessionid"].value, monitors[0].public_id)
 """
 # Queries of each page, and the time of a status page that no cache has.
 INSIDE = """
-import config.wsgi  # what the web server loads, and does first
+import config.rsgi  # what the web server loads, and does first
 import json, statistics, sys, time
 from django.conf import settings
 from django.core.cache import cache

@@ -1,100 +1,103 @@
-"""Pings before Django, whose way through a request costs more than a ping that finds its heartbeat up.
+"""Simple pings, answered on the event loop without Django, whose way through a request costs more than the ping.
 
-Such a ping is answered here, with the very headers that Django would give it. Any other, and whatever else is asked
-for, goes on to Django. See docs/adr/0028.
+A ping is simple if its heartbeat is up and stays up. Pings that arrive together are one statement. Any other ping goes
+on to Django. See docs/adr/0028.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
-from functools import lru_cache
-from io import BytesIO
-from typing import TYPE_CHECKING, Any, cast
+from asyncio import Future, get_running_loop
+from collections import OrderedDict
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
-from django.conf import settings
-from django.core.handlers.exception import convert_exception_to_response
-from django.core.handlers.wsgi import WSGIRequest
 from django.db import connection
-from django.http import HttpRequest, HttpResponse
-from django.utils.module_loading import import_string
 
 from config.access import is_forwarded_https
-from monitors.pings import OK, attempt
+from monitors.pings import Attempt, Ping, attempt_all
 
 if TYPE_CHECKING:
-    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+    from wsgiref.types import WSGIEnvironment
 
 ATTEMPT = "pulsekeeper.ping"
-"""The key of the environ, and of a request's META, under which Django finds what was tried here."""
+"""The key of the environ, and of a request's META, with the attempt that the event loop made already."""
 
 _PING = re.compile(r"/v1/heartbeats/([0-9A-Za-z_-]{1,64})/ping")
 _METHODS = frozenset({"GET", "HEAD", "POST"})
-_MIDDLEWARE = "config.middleware.pings_first"
 _MOST_HOSTS = 128
+_MOST_AT_ONCE = 100
+
+Headers = list[tuple[str, str]]
+_Waiting = tuple[Ping, Future[Attempt]]
 
 
 def pinged(method: str | None, path: str) -> str | None:
-    """The id of the heartbeat that such a request pings; None where it is no ping."""
+    """The id of the heartbeat that this request pings; None if it is no ping."""
     found = _PING.fullmatch(path) if method in _METHODS else None
     return None if found is None else found[1]
 
 
-def pings_before(django: WSGIApplication) -> WSGIApplication:
-    """The application that the web server calls."""
-    headers_for = lru_cache(_MOST_HOSTS)(_by(_above(_MIDDLEWARE)))
+class SimplePings:
+    """Group commit of pings. Used from the event loop alone.
 
-    def application(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        monitor_id = pinged(environ["REQUEST_METHOD"], environ.get("PATH_INFO", ""))
-        if monitor_id is None:
-            return django(environ, start_response)
-        scheme = "https" if is_forwarded_https(environ) else environ["wsgi.url_scheme"]
-        headers = headers_for(environ.get("HTTP_HOST", ""), scheme)
-        if headers is None:
-            return django(environ, start_response)
-        tried = attempt(environ, monitor_id)
-        if not tried.kept:
-            environ[ATTEMPT] = tried
-            return django(environ, start_response)
-        if connection.connection is not None:  # this thread wrote for those that came together
-            connection.close()
-        start_response("200 OK", list(headers))
-        return [OK]
+    While a thread works on one batch, the pings that arrive form the next. No ping waits for company: one that is alone
+    is a batch of one.
+    """
 
-    return application
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="simple-pings")
+        self._waiting: list[_Waiting] = []
+        self._busy = False
+        self._headers: OrderedDict[tuple[str, bool], Headers] = OrderedDict()
+
+    def close(self) -> None:
+        self._thread.shutdown()
+
+    async def attempt(self, environ: WSGIEnvironment, monitor_id: str) -> Attempt:
+        future: Future[Attempt] = get_running_loop().create_future()
+        self._waiting.append((Ping(environ, monitor_id), future))
+        if not self._busy:
+            self._begin()
+        return await future
+
+    def _begin(self) -> None:
+        batch, self._waiting = self._waiting[:_MOST_AT_ONCE], self._waiting[_MOST_AT_ONCE:]
+        self._busy = True
+        done = get_running_loop().run_in_executor(self._thread, _attempt, [ping for ping, _ in batch])
+        done.add_done_callback(lambda done: self._end(batch, done))
+
+    def _end(self, batch: Sequence[_Waiting], done: Future[list[Attempt]]) -> None:
+        self._busy = False
+        if self._waiting:
+            self._begin()
+        error = done.exception()
+        for index, (_, future) in enumerate(batch):
+            if future.done():  # cancelled: the server ends
+                continue
+            if error is None:
+                future.set_result(done.result()[index])
+            else:
+                future.set_exception(error)
+
+    def headers(self, environ: WSGIEnvironment) -> Headers | None:
+        """The headers of Django's answers to pings that name this host by this scheme; None if not known yet."""
+        return self._headers.get(_site(environ))
+
+    def learn(self, environ: WSGIEnvironment, headers: Headers) -> None:
+        """Remember the headers of an answer. The middleware that sets them looks at host and scheme alone."""
+        self._headers[_site(environ)] = headers
+        if len(self._headers) > _MOST_HOSTS:
+            self._headers.popitem(last=False)
 
 
-Answer = Callable[[HttpRequest], HttpResponse]
-Headers = tuple[tuple[str, str], ...]
+def _site(environ: WSGIEnvironment) -> tuple[str, bool]:
+    return environ.get("HTTP_HOST", ""), environ["wsgi.url_scheme"] == "https" or is_forwarded_https(environ)
 
 
-def _above(name: str) -> Answer:
-    """The middleware that stands above the one of that name, around the answer to a ping."""
-
-    def answer(request: HttpRequest) -> HttpResponse:
-        return HttpResponse(OK, content_type="application/json")
-
-    chain: Answer = answer
-    for path in reversed(settings.MIDDLEWARE[: settings.MIDDLEWARE.index(name)]):
-        chain = cast("Answer", convert_exception_to_response(import_string(path)(chain)))
-    return chain
-
-
-def _by(answer: Answer) -> Callable[[str, str], Headers | None]:
-    """What the answer to a ping has for headers, by the Host that was asked for and the scheme; None where it is
-    another answer: no host of ours, or the domain of a status page."""
-
-    def headers(host: str, scheme: str) -> Headers | None:
-        environ: dict[str, Any] = {
-            "REQUEST_METHOD": "POST",
-            "PATH_INFO": "/v1/heartbeats/mon/ping",
-            "HTTP_HOST": host,
-            "SERVER_NAME": "",
-            "SERVER_PORT": "",
-            "wsgi.url_scheme": scheme,
-            "wsgi.input": BytesIO(),
-        }
-        response = answer(WSGIRequest(environ))
-        return tuple(response.items()) if response.status_code == 200 else None
-
-    return headers
+def _attempt(pings: Sequence[Ping]) -> list[Attempt]:
+    try:
+        return attempt_all(pings)
+    finally:
+        connection.close()  # back to the pool

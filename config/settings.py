@@ -285,6 +285,10 @@ MFA_TOTP_ISSUER = "Pulsekeeper"
 MFA_TOTP_TOLERANCE = 1  # clocks of phones are off by some seconds
 
 DATA_UPLOAD_MAX_MEMORY_SIZE = 256 * 1024  # the largest valid body is a monitor of about 20 KB
+# The gateway refuses larger bodies, so no upload is written to a file.
+MAX_BODY_BYTES = 1_536 * 1024  # a logo of 1 MiB, in base64
+FILE_UPLOAD_MAX_MEMORY_SIZE = MAX_BODY_BYTES
+FILE_UPLOAD_HANDLERS = ["django.core.files.uploadhandler.MemoryFileUploadHandler"]
 DATA_UPLOAD_MAX_NUMBER_FIELDS = 2_000  # a form in which a thousand monitors are chosen, and what else it asks
 
 REST_FRAMEWORK = {

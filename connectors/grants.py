@@ -22,6 +22,7 @@ from connectors.selectors import backend_of, get_connector
 from core.crypto import seal
 from core.db import release_connection
 from core.errors import ProviderError, ReconnectRequired
+from core.waiting import waiting_place
 from projects.access import Caller
 
 logger = logging.getLogger(__name__)
@@ -37,7 +38,8 @@ def fetch_projects(
     caller.require_session()
     source = provider(backend_of(word))
     try:
-        return _fetch(caller, word, source, now=now)
+        with waiting_place(caller.account):
+            return _fetch(caller, word, source, now=now)
     except ProviderFailed as error:
         logger.warning("%s: %s", source.name, error)
         raise ProviderError(str(error)) from None

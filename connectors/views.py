@@ -32,8 +32,9 @@ from core.api.pagination import Page, page_parameters
 from core.api.schema import ErrorSerializer
 from core.api.views import OK, OkSerializer, body_of
 from core.clock import utc_now
-from core.errors import NotFound
+from core.errors import NotFound, TooManyRequests
 from core.throttles import CALLBACK, CallerThrottle, ProbeThrottle, ProviderThrottle, seconds_to_wait
+from core.waiting import waiting_place
 from monitors.serializers import shown
 from projects.access import caller_of
 
@@ -140,7 +141,10 @@ def callback(request: HttpRequest, provider: str) -> HttpResponse:
         return _too_many(request, wait)
     signed_in = request.user if request.user.is_authenticated else None
     try:
-        linked = services.link(provider, request.GET.dict(), signed_in=signed_in, now=utc_now())
+        with waiting_place(client_network(request)):
+            linked = services.link(provider, request.GET.dict(), signed_in=signed_in, now=utc_now())
+    except TooManyRequests as error:
+        return _too_many(request, error.wait or 1)
     except (OAuthRefused, GrantRevoked) as error:
         return _refusal(request, str(error), 400)
     except ProviderFailed as error:

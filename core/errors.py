@@ -39,6 +39,18 @@ class BodyTooLarge(ApiError):
     reason = "The body is larger than any valid one."
 
 
+class RequestTimeout(ApiError):
+    status = 408
+    code = "request_timeout"
+    reason = "The body did not arrive in time."
+
+
+class Overloaded(ApiError):
+    status = 503
+    code = "overloaded"
+    reason = "The server has too many requests to answer; try again in a moment."
+
+
 class NotFound(ApiError):
     status = 404
     code = "not_found"

@@ -17,6 +17,7 @@ from alerts.models import AlertChannel, Delivery
 from alerts.transports.services import BY_SCHEME, SERVICES
 from core.clock import EPOCH, MAX_MS, utc_now
 from core.errors import ApiError, NotFound
+from core.waiting import waiting_place
 from dashboard import limits
 from dashboard.channel_forms import KIND_NAMES, EditChannelForm, NewChannelForm
 from dashboard.deliveries import STATE_NAMES, ShownDelivery
@@ -169,7 +170,8 @@ def test(request: PageRequest, channel_id: str) -> HttpResponse:
     channel = selectors.get_channel(request.caller, channel_id)
     try:
         limits.count(request, "test-channel")
-        result = testing.send_test(channel)
+        with waiting_place(request.caller.account):
+            result = testing.send_test(channel)
     except ApiError as error:
         result = {"delivered": False, "detail": error.reason or error.code}
     if request.htmx:

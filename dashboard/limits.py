@@ -9,5 +9,5 @@ from dashboard.pages import PageRequest
 
 def count(request: PageRequest, scope: str) -> None:
     """One more request in `scope` of `settings.THROTTLES`; raises TooManyRequests past the rate."""
-    if seconds_to_wait(scope, f"user:{request.caller.user.pk}") is not None:
+    if seconds_to_wait(scope, request.caller.account) is not None:
         raise TooManyRequests

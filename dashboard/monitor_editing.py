@@ -13,6 +13,7 @@ from django_htmx.http import reswap, retarget
 from core.clock import utc_now
 from core.errors import NoWorker
 from core.ids import random_text
+from core.waiting import waiting_place
 from dashboard import limits
 from dashboard.bodies import validated
 from dashboard.choosing import project_choices
@@ -127,8 +128,10 @@ def _test(request: PageRequest, form: MonitorForm, *, source: Monitor | None) ->
 def _run(request: PageRequest, form: MonitorForm) -> TestRun:
     limits.count(request, SCOPE)
     draft = _draft(request, form)
+    spec = spec_of(draft, run_id=f"test-{random_text(10)}")
     try:
-        return TestRun(interactive.check_draft(spec_of(draft, run_id=f"test-{random_text(10)}")))
+        with waiting_place(request.caller.account):
+            return TestRun(interactive.check_draft(spec))
     except NoWorker:
         return TestRun(None)
 

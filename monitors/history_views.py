@@ -21,6 +21,7 @@ from core.api.schema import ErrorSerializer
 from core.clock import EPOCH, MAX_MS, from_ms, utc_now
 from core.errors import NotFound, ValidationFailed
 from core.throttles import CallerThrottle, CheckThrottle
+from core.waiting import waiting_place
 from monitors import on_demand
 from monitors.check_ids import CheckIds
 from monitors.history import MAX_DAYS, daily_uptime
@@ -181,8 +182,10 @@ class MonitorChecks(APIView):
         responses={201: CheckDetailSerializer, 409: ErrorSerializer, 503: ErrorSerializer},
     )
     def post(self, request: Request, monitor_id: str) -> Response:
-        monitor = get_monitor(caller_of(request), monitor_id)
-        result = on_demand.check_now(monitor, now=utc_now())
+        caller = caller_of(request)
+        monitor = get_monitor(caller, monitor_id)
+        with waiting_place(caller.account):
+            result = on_demand.check_now(monitor, now=utc_now())
         return Response(CheckDetailSerializer(result, context=_context(monitor)).data, status=201)
 
 

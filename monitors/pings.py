@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.http import HttpRequest, HttpResponse
 from drf_spectacular.utils import extend_schema
@@ -25,10 +25,17 @@ from monitors import metrics, pulses
 OK = b'{"ok":true}'
 
 
+class Ping(NamedTuple):
+    """`meta` is that of a request, or a WSGI environ."""
+
+    meta: Mapping[str, Any]
+    monitor_id: str
+
+
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """What came of a ping, short of holding its heartbeat: `kept` says that this was enough, `wait` that it was too
-    soon, in seconds, and `error` what went wrong."""
+    """The first, cheap try to record a ping: `kept` says that it was enough. Else `wait` is how many seconds too early
+    the ping came, or `error` what went wrong."""
 
     at: datetime
     kept: bool = False
@@ -36,17 +43,17 @@ class Attempt:
     error: Exception | None = None
 
 
-def attempt(meta: Mapping[str, Any], monitor_id: str) -> Attempt:
-    """Count a ping and take it in, if that is simple. `meta` is that of a request, or a WSGI environ."""
+def attempt_all(pings: Sequence[Ping]) -> list[Attempt]:
+    """Count pings, and record the simple ones in one statement. Returns an attempt for each, in their order."""
     now = utc_now()
-    wait = seconds_to_wait(PINGS, network_of(meta))
-    if wait is not None:
-        metrics.PINGS.add(1, "throttled")
-        return Attempt(now, wait=wait)
+    waits = [seconds_to_wait(PINGS, network_of(ping.meta)) for ping in pings]
+    metrics.PINGS.add(sum(wait is not None for wait in waits), "throttled")
+    passed = [(ping.monitor_id, now) for ping, wait in zip(pings, waits, strict=True) if wait is None]
     try:
-        return Attempt(now, kept=pulses.keep_up(monitor_id, now=now))
-    except Exception as error:  # noqa: BLE001 - raised by `answer`, where there is somebody to tell of it
-        return Attempt(now, error=error)
+        kept = iter(pulses.keep_up(passed) if passed else ())
+    except Exception as error:  # noqa: BLE001 - raised by `answer`, once for each request
+        return [Attempt(now, wait=wait, error=error if wait is None else None) for wait in waits]
+    return [Attempt(now, wait=wait) if wait is not None else Attempt(now, kept=next(kept)) for wait in waits]
 
 
 def answer(monitor_id: str, tried: Attempt) -> HttpResponse:
@@ -61,8 +68,9 @@ def answer(monitor_id: str, tried: Attempt) -> HttpResponse:
 
 
 def ping(request: HttpRequest, monitor_id: str) -> HttpResponse:
-    """Take in a ping by whatever method. The id is the secret, and the body is not looked at."""
-    return answer(monitor_id, attempt(request.META, monitor_id))
+    """Record a ping of any method. The id is the secret; the body is not read."""
+    (tried,) = attempt_all([Ping(request.META, monitor_id)])
+    return answer(monitor_id, tried)
 
 
 class HeartbeatPing(APIView):

@@ -8,7 +8,6 @@ from datetime import datetime
 from django.db import transaction
 
 from checks.spec import CheckOutcome
-from core.gathering import Gatherer
 from core.prepared import fetch_prepared
 from monitors import metrics
 from monitors.drafts import MonitorType
@@ -60,40 +59,29 @@ _STILL_UP = """
     )
     SELECT public_id FROM pinged
 """
-MOST_AT_ONCE = 100
 
 
 def record_ping(public_id: str, *, now: datetime) -> bool:
-    """Take in a ping; False where there is no such heartbeat. Durable when this returns."""
-    return keep_up(public_id, now=now) or record_under_lock(public_id, now=now)
+    """Record a ping, and return whether the heartbeat exists. Durable when this returns."""
+    return keep_up([(public_id, now)])[0] or record_under_lock(public_id, now=now)
 
 
-def keep_up(public_id: str, *, now: datetime) -> bool:
-    """Take in a ping of a heartbeat that is up and stays up; False, and nothing done, where it is not so simple.
+def keep_up(pings: Sequence[tuple[str, datetime]]) -> list[bool]:
+    """Record the pings of heartbeats that are up and stay up; False, and nothing done, for the others.
 
-    Durable when this returns.
+    `pings` are pairs of public id and time. Durable when this returns.
     """
-    kept = _pings.ask((public_id, now))
-    if kept:
-        metrics.PINGS.add(1, "unchanged")
-    return kept
-
-
-def _keep_up(pings: Sequence[tuple[str, datetime]]) -> list[bool]:
-    """`keep_up` for all of them."""
     times: dict[str, datetime] = {}
     for public_id, at in pings:
-        times.setdefault(public_id, at)  # a second ping of one heartbeat at the same moment is not so simple
-    taken = fetch_prepared(_STILL_UP, {"public_ids": list(times), "times": list(times.values())})
-    ours = {public_id for (public_id,) in taken}
+        times.setdefault(public_id, at)  # a second ping of one heartbeat at the same moment is not simple
+    rows = fetch_prepared(_STILL_UP, {"public_ids": list(times), "times": list(times.values())})
+    metrics.PINGS.add(len(rows), "unchanged")
+    kept = {public_id for (public_id,) in rows}
     answers = []
     for public_id, _ in pings:
-        answers.append(public_id in ours)
-        ours.discard(public_id)
+        answers.append(public_id in kept)
+        kept.discard(public_id)
     return answers
-
-
-_pings = Gatherer(_keep_up, most=MOST_AT_ONCE)
 
 
 def record_under_lock(public_id: str, *, now: datetime) -> bool:

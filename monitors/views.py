@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from typing import Any
+
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -14,6 +17,7 @@ from core.clock import utc_now
 from core.errors import IdempotencyKeySpent, NotFound
 from core.ids import random_text
 from core.throttles import CallerThrottle, ProbeThrottle
+from core.waiting import waiting_place
 from monitors import interactive, selectors, services
 from monitors.drafts import MonitorType
 from monitors.models import spec_of
@@ -26,7 +30,7 @@ from monitors.serializers import (
     shown,
 )
 from projects import idempotency
-from projects.access import caller_of
+from projects.access import Caller, caller_of
 from projects.idempotency import Made
 from projects.schema import IDEMPOTENCY_KEY
 
@@ -55,6 +59,12 @@ class MonitorList(APIView):
     def post(self, request: Request) -> Response:
         caller = caller_of(request)
         given = body_of(request, MonitorInputSerializer)
+        # Before anything is stored: a request that finds no place leaves nothing behind.
+        is_checked = given.get("type") != MonitorType.HEARTBEAT
+        with waiting_place(caller.account) if is_checked else nullcontext():
+            return self._create(request, caller, given)
+
+    def _create(self, request: Request, caller: Caller, given: dict[str, Any]) -> Response:
         now = utc_now()
 
         def make() -> Made:
@@ -87,8 +97,11 @@ class MonitorTest(APIView):
         responses={200: CheckResultSerializer, 503: ErrorSerializer},
     )
     def post(self, request: Request) -> Response:
-        draft = services.draft_of(caller_of(request), body_of(request, MonitorInputSerializer))
-        return Response(interactive.check_draft(spec_of(draft, run_id=f"test-{random_text(10)}")))
+        caller = caller_of(request)
+        draft = services.draft_of(caller, body_of(request, MonitorInputSerializer))
+        spec = spec_of(draft, run_id=f"test-{random_text(10)}")
+        with waiting_place(caller.account):
+            return Response(interactive.check_draft(spec))
 
 
 class MonitorDetail(APIView):

@@ -37,6 +37,11 @@ class Caller:
         """Names the caller in rows and messages: the person, and the project of a project token."""
         return f"user:{self.user.pk}" + (f" project:{self.project.pk}" if self.project else "")
 
+    @property
+    def account(self) -> str:
+        """Names the person behind every credential of theirs, for limits."""
+        return f"user:{self.user.pk}"
+
     def require_session(self) -> None:
         if self.project is not None:
             raise SessionRequired

@@ -39,6 +39,7 @@ _READ = frozenset({"GET", "HEAD"})
 UNLOCKED_SEC = 12 * 3600
 _STATIC = ("pulsekeeper/", "vendor/")
 
+_PATHS = ("/status/", "/badge/", "/status-subscriptions/")
 # What follows the address of a page, below its slug and on its own domain.
 _SLUG = re.compile(r"/status/([a-z0-9][a-z0-9-]{0,63})(\.json|\.atom|/[a-z0-9/.-]{1,30}|)")
 _ON_DOMAIN = {"/": "", "/status.json": ".json", "/status.atom": ".atom"}
@@ -64,6 +65,13 @@ class Visit:
         return f"status_{self.place.page_id}"
 
 
+def is_public(path: str, host_header: str) -> bool:
+    """Whether a request is for something of this module, or for a static file, by its path and its Host header."""
+    if path.startswith((*_PATHS, settings.STATIC_URL)):
+        return True
+    return _is_page_domain(split_domain_port(host_header)[0])
+
+
 def answer(request: HttpRequest) -> HttpResponse | None:
     """The answer, where the request is for something of this module; None where others are to answer."""
     try:
@@ -83,7 +91,7 @@ def _answer(request: HttpRequest) -> HttpResponse | None:
         return _page(
             request, host, _ON_DOMAIN.get(path, path if path.startswith("/") else "/"), on_domain=True
         )
-    if not path.startswith(("/status/", "/badge/", "/status-subscriptions/")):
+    if not path.startswith(_PATHS):
         return None
     request.get_host()  # raises for a host that is none of ours
     if found := _SLUG.fullmatch(path):

@@ -11,7 +11,7 @@ from django.http import Http404, HttpRequest, JsonResponse
 from rest_framework import exceptions, status
 from rest_framework.response import Response
 
-from core.errors import ApiError, NotFound, TooManyRequests
+from core.errors import ApiError, NotFound, Overloaded, TooManyRequests
 
 logger = logging.getLogger(__name__)
 
@@ -70,6 +70,8 @@ def _answer_to(error: Exception, view: object) -> tuple[int, dict[str, Any], dic
             headers["Retry-After"] = str(max(1, math.ceil(getattr(error, "wait", None) or 1)))
         case ApiError():
             code, answer = error.status, error_body(error.code, error.reason, error.limit)
+            if isinstance(error, Overloaded):
+                headers["Retry-After"] = "1"
         case exceptions.ValidationError():
             code, answer = 422, error_body("validation_error", first_reason(error.detail))
         case exceptions.ParseError():

@@ -17,9 +17,11 @@ from django.views.decorators.http import require_GET, require_POST
 
 from accounts.models import SocialAccount, User
 from connectors.providers.base import OAuthRefused, ProviderFailed
+from core.addresses import client_network
 from core.clock import utc_now
-from core.errors import NotFound, ValidationFailed
+from core.errors import NotFound, TooManyRequests, ValidationFailed
 from core.forms import sentence
+from core.waiting import waiting_place
 from entrance.social.backends import BACKENDS, Identity, SignInBackend
 from entrance.social.joining import account_of, link, unlink
 
@@ -54,13 +56,16 @@ def callback(request: HttpRequest, provider: str) -> HttpResponse:
     backend = _backend(request, provider)
     begun = request.session.pop(BEGUN, None) or {"user": None, "next": None}
     try:
-        identity = backend.identity()
+        with waiting_place(client_network(request)):
+            identity = backend.identity()
         if begun["user"] != request.user.pk:
             changed = "Somebody has signed in or out meanwhile. Begin again."
             return _problem(request, backend, changed, status=400)
         if begun["user"] is not None:
             return _link(request, backend, identity)
         user = account_of(identity, now=utc_now())
+    except TooManyRequests as error:
+        return _problem(request, backend, error.reason or error.code, status=error.status)
     except OAuthRefused as error:
         return _problem(request, backend, str(error), status=400)
     except ProviderFailed as error:

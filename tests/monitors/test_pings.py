@@ -103,7 +103,7 @@ def test_both_ways_leave_the_same(owner: User, difference: str) -> None:
     assert pulses.record_under_lock(other.public_id, now=NOW)
     assert left(one) == left(other)
     before = left(third)
-    assert pulses._keep_up([(third.public_id, NOW)]) == [short]
+    assert pulses.keep_up([(third.public_id, NOW)]) == [short]
     assert left(third) == (left(one) if short else before)
 
 
@@ -152,7 +152,7 @@ def test_many_at_once_are_each_taken_as_alone(owner: User) -> None:
     before = left(down)
     pings = [(monitor.public_id, at(second)) for second, monitor in enumerate(simple)]
     given = [*pings, (down.public_id, NOW), ("mon_nothere", NOW), pings[0]]
-    assert pulses._keep_up(given) == [True, True, True, False, False, False]
+    assert pulses.keep_up(given) == [True, True, True, False, False, False]
     for monitor, (_, moment) in zip(simple, pings, strict=True):
         state = state_of(monitor)
         assert (state.claim, state.last_ping_at, state.next_due_at) == (
@@ -170,7 +170,7 @@ def test_a_held_heartbeat_holds_up_no_other(owner: User) -> None:
     answers: list[bool] = []
 
     def ping() -> None:
-        answers.extend(pulses._keep_up([(held.public_id, NOW), (free.public_id, NOW)]))
+        answers.extend(pulses.keep_up([(held.public_id, NOW), (free.public_id, NOW)]))
         release_connection()
 
     with transaction.atomic():

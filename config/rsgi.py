@@ -1,4 +1,4 @@
-"""What the web server runs."""
+"""The application that the web server runs."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 logging.captureWarnings(True)  # noqa: FBT003
 reporting.begin("web")
 _django = get_wsgi_application()
-# Pings lead to models, which can be imported from here on.
-application = import_module("config.pings").pings_before(_django)
+# It imports models, which is possible from here on.
+application = import_module("config.gateway").Gateway(_django)
 
-# Whatever every request needs is loaded now, and left out of garbage collection from here on: going through all of it
-# took a tenth of a second, at a moment that fell into some request or other.
+# Load what every request needs, and exclude it from garbage collection: a full collection took a tenth of a second in
+# the middle of some request.
 import_module("config.urls")
 gc.collect()
 gc.freeze()

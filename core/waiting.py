@@ -1,0 +1,63 @@
+"""Places for requests that wait for a worker, a provider or a mail server.
+
+Each holds a thread of the web process for seconds, so an account gets few of them and all accounts together get no more
+than a part of the threads (`config.gateway`). Counted by each web process for itself: a crash leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from core.db import release_connection
+from core.errors import TooManyRequests
+
+HELD = 8
+"""Requests of one account that wait at the same time."""
+PRESENT = 24
+"""The same, with those that wait for one of these places."""
+PRESENT_IN_PROCESS = 64
+"""All of a web process. The gateway has more threads than this."""
+PATIENCE_SEC = 2.0
+RETRY_SEC = 5.0
+
+_changed = threading.Condition()
+_held: Counter[str] = Counter()
+_present: Counter[str] = Counter()
+
+
+@contextmanager
+def waiting_place(account: str) -> Iterator[None]:
+    """Hold one of the places of an account, or of a client that has none.
+
+    A burst waits up to PATIENCE_SEC for its turn. Raises TooManyRequests.
+    """
+    _enter(account)
+    try:
+        yield
+    finally:
+        with _changed:
+            _count_down(_held, account)
+            _count_down(_present, account)
+            _changed.notify_all()
+
+
+def _enter(account: str) -> None:
+    with _changed:
+        if _present[account] >= PRESENT or _present.total() >= PRESENT_IN_PROCESS:
+            raise TooManyRequests(wait=RETRY_SEC)
+        if _held[account] >= HELD:
+            release_connection()
+        _present[account] += 1
+        if not _changed.wait_for(lambda: _held[account] < HELD, PATIENCE_SEC):
+            _count_down(_present, account)
+            raise TooManyRequests(wait=RETRY_SEC)
+        _held[account] += 1
+
+
+def _count_down(counts: Counter[str], account: str) -> None:
+    counts[account] -= 1
+    if not counts[account]:
+        del counts[account]

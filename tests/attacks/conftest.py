@@ -1,0 +1,65 @@
+"""One running instance, an attacker and a neighbour with an account each, and targets that both may name."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import psutil
+import pytest
+
+from tests.processes.client import PASSWORD, Client, manage
+from tests.processes.up import Up
+from tests.targets.server import Hang, Site, TargetServer, answer
+
+
+@dataclass(frozen=True)
+class Stage:
+    """`quiet` answers at once, `hanging` accepts connections and never answers."""
+
+    up: Up
+    attacker: Client
+    neighbour: Client
+    targets: TargetServer
+    quiet: Site
+    hanging: Site
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.up.port}"
+
+    @property
+    def web(self) -> psutil.Process:
+        """The web process itself, a child of granian's parent."""
+        parent = psutil.Process(self.up.pid_of("web"))
+        (worker,) = [
+            child for child in parent.children() if "python" in child.name() or "granian" in child.name()
+        ]
+        return worker
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory, clean_environment: dict[str, str]) -> Iterator[Stage]:
+    with TargetServer() as targets, ExitStack() as stack:
+        up = Up(
+            [sys.executable, "manage.py", "up"],
+            tmp_path_factory.mktemp("attacks") / "data",
+            clean_environment,
+            ADMIN_PASSWORD=PASSWORD,
+        )
+        stack.callback(up.end)
+        up.wait_until_up()
+        manage(
+            up,
+            "from accounts.services import create_account\n"
+            "for name in ('attacker', 'neighbour'):\n"
+            f"    create_account(email=f'{{name}}@example.com', password={PASSWORD!r}, plan='pro')",
+            clean_environment,
+        )
+        attacker = stack.enter_context(Client(up, "attacker@example.com"))
+        neighbour = stack.enter_context(Client(up, "neighbour@example.com"))
+        quiet = targets.serve([answer(200, b"ok")])
+        hanging = targets.serve([Hang()])
+        yield Stage(up, attacker, neighbour, targets, quiet, hanging)

@@ -1,0 +1,279 @@
+"""Requests as hostile clients send them: slow, large, many, and with headers that only proxies may write."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import pytest
+import requests
+from django.core.handlers.wsgi import WSGIHandler
+from pytest_django.fixtures import Settings
+
+from config import gateway
+from config.gateway import Gateway
+from tests.processes.waiting import until
+from tests.serving import serving
+
+PATIENCE_SEC = 30
+
+
+class Echo:
+    """A WSGI application that answers with what it was asked, once `go` is set."""
+
+    def __init__(self) -> None:
+        self.go = threading.Event()
+        self.go.set()
+        self.environs: list[dict[str, Any]] = []
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
+        self.environs.append(environ)
+        assert self.go.wait(PATIENCE_SEC)
+        body = environ["wsgi.input"].read()
+        start_response("200 OK", [("Content-Type", "text/plain"), ("X-Length", str(len(body)))])
+        return Parts([body])
+
+
+class Parts:
+    """As Django's responses are: iterable and closed by the server."""
+
+    def __init__(self, parts: Iterable[bytes], *, streaming: bool = False) -> None:
+        self._parts = parts
+        self.streaming = streaming
+        self.closed = threading.Event()
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self._parts)
+
+    def close(self) -> None:
+        self.closed.set()
+
+
+@pytest.fixture
+def echo() -> Echo:
+    return Echo()
+
+
+@pytest.fixture
+def port(echo: Echo) -> Iterator[int]:
+    with serving(Gateway(echo)) as port:
+        yield port
+
+
+@contextmanager
+def sent(port: int, head: str, body: bytes = b"") -> Iterator[socket.socket]:
+    """A connection on which this much of a request was sent. `head` is in lines, without those that end it."""
+    lines = "\r\n".join(line.strip() for line in head.strip().splitlines())
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_SEC) as client:
+        client.sendall(lines.encode("latin-1") + b"\r\n\r\n" + body)
+        yield client
+
+
+def answer_on(client: socket.socket) -> tuple[int, bytes]:
+    """Status and body of an answer after which the connection is closed."""
+    received = b""
+    while part := client.recv(65_536):
+        received += part
+    head, _, body = received.partition(b"\r\n\r\n")
+    return int(head.split()[1]), body
+
+
+HALF = """
+    POST {path} HTTP/1.1
+    Host: 127.0.0.1
+    Content-Type: application/json
+    Content-Length: 100
+"""
+
+
+def test_half_sent_bodies_hold_no_thread(echo: Echo, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gateway, "BODIES_OF_CLIENT", 1_000)
+    with ExitStack() as stack:
+        for _ in range(200):
+            stack.enter_context(sent(port, HALF.format(path="/v1/sessions"), b'{"email": '))
+        for path in ("/healthz", "/v1/monitors", "/status/page"):
+            assert requests.get(f"http://127.0.0.1:{port}{path}", timeout=PATIENCE_SEC).status_code == 200
+    assert [environ["PATH_INFO"] for environ in echo.environs] == ["/healthz", "/v1/monitors", "/status/page"]
+
+
+def test_a_body_that_does_not_arrive_in_time(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gateway, "BODY_SEC", 0.2)
+    with sent(port, HALF.format(path="/v1/sessions"), b'{"email": ') as client:
+        status, body = answer_on(client)
+    assert (status, json.loads(body)["error"]) == (408, "request_timeout")
+
+
+def test_a_client_that_leaves_in_the_middle_of_its_body(echo: Echo, port: int) -> None:
+    with sent(port, HALF.format(path="/v1/sessions"), b'{"email": '):
+        pass
+    assert requests.get(f"http://127.0.0.1:{port}/healthz", timeout=PATIENCE_SEC).status_code == 200
+    assert [environ["PATH_INFO"] for environ in echo.environs] == ["/healthz"]
+
+
+def test_one_client_has_few_bodies_at_a_time(port: int) -> None:
+    with ExitStack() as stack:
+        for _ in range(gateway.BODIES_OF_CLIENT):
+            stack.enter_context(sent(port, HALF.format(path="/v1/sessions"), b"{"))
+
+        def is_refused() -> bool:
+            found = requests.post(f"http://127.0.0.1:{port}/", data=b"{}", timeout=PATIENCE_SEC)
+            return found.status_code == 429 and bool(found.headers["Retry-After"])
+
+        until(is_refused, PATIENCE_SEC, "the next body is refused")
+        other = requests.Session()
+        other.mount("http://", _From("127.0.0.5"))
+        assert other.post(f"http://127.0.0.1:{port}/", data=b"{}", timeout=PATIENCE_SEC).status_code == 200
+        assert requests.get(f"http://127.0.0.1:{port}/", timeout=PATIENCE_SEC).status_code == 200
+
+
+class _From(requests.adapters.HTTPAdapter):
+    """Connects from this address."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        super().__init__()
+
+    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
+        super().init_poolmanager(*args, source_address=(self._address, 0), **kwargs)
+
+
+@pytest.mark.parametrize("declared", [True, False], ids=["declared", "chunked"])
+def test_a_body_that_is_too_large(echo: Echo, port: int, settings: Settings, declared: bool) -> None:
+    most = settings.MAX_BODY_BYTES
+    if declared:
+        head = HALF.format(path="/account/login").replace("100", str(100 * most))
+        chunk = b""
+    else:
+        head = HALF.format(path="/account/login").replace("Content-Length: 100", "Transfer-Encoding: chunked")
+        chunk = b"%x\r\n%b\r\n" % (most + 1, b"x" * (most + 1))
+    with sent(port, head, chunk) as client:
+        status, body = answer_on(client)
+    assert (status, json.loads(body)) == (
+        413,
+        {"error": "body_too_large", "reason": "The body is larger than any valid one.", "limit": most},
+    )
+    assert not echo.environs
+
+
+@pytest.mark.parametrize("chunked", [True, False])
+def test_a_body_arrives_whole(echo: Echo, port: int, settings: Settings, chunked: bool) -> None:
+    body = bytes(range(256)) * (settings.MAX_BODY_BYTES // 256)
+    data: Any = iter([body[:1000], body[1000:]]) if chunked else body
+    found = requests.post(f"http://127.0.0.1:{port}/", data=data, timeout=PATIENCE_SEC)
+    assert (found.status_code, found.content) == (200, body)
+    assert echo.environs[0]["CONTENT_LENGTH"] == str(len(body))
+
+
+def test_a_lane_that_is_full_stops_no_other(echo: Echo, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    echo.go.clear()
+    with ExitStack() as stack:
+        stack.callback(echo.go.set)
+        for _ in range(gateway.REQUEST_THREADS):
+            stack.enter_context(sent(port, "GET /monitors HTTP/1.1\nHost: 127.0.0.1"))
+        until(lambda: len(echo.environs) == gateway.REQUEST_THREADS, PATIENCE_SEC, "all threads are taken")
+        for path in ("/healthz", "/readyz", "/status/page"):
+            stack.enter_context(sent(port, f"GET {path} HTTP/1.1\nHost: 127.0.0.1"))
+        until(
+            lambda: (
+                {environ["PATH_INFO"] for environ in echo.environs} >= {"/healthz", "/readyz", "/status/page"}
+            ),
+            PATIENCE_SEC,
+            "the others have threads of their own",
+        )
+
+
+def test_header_names_with_an_underscore_are_dropped(echo: Echo, port: int) -> None:
+    head = """
+        GET / HTTP/1.1
+        Host: 127.0.0.1
+        X-Forwarded-For: 192.0.2.1
+        X_Forwarded_For: 203.0.113.9
+        X_Forwarded_Proto: https
+        X_Request_ID: 0123456789
+        Content_Length: 5
+        X-Forwarded-For: 192.0.2.2
+        Cookie: a=1
+        Cookie: b=2
+        Connection: close
+    """
+    with sent(port, head) as client:
+        assert answer_on(client)[0] == 200
+    (environ,) = echo.environs
+    assert {name: value for name, value in environ.items() if name.startswith(("HTTP_", "CONTENT"))} == {
+        "HTTP_HOST": "127.0.0.1",
+        "HTTP_X_FORWARDED_FOR": "192.0.2.1,192.0.2.2",
+        "HTTP_COOKIE": "a=1; b=2",
+        "HTTP_CONNECTION": "close",
+        "CONTENT_LENGTH": "0",
+    }
+
+
+@pytest.mark.parametrize(
+    ("target", "path", "query"),
+    [
+        ("/a%20b/%C3%A9?q=%ff&x", "/a b/é", "q=%ff&x"),
+        ("/%2e%2e/%2Fx", "/..//x", ""),
+        ("/v1//monitors?", "/v1//monitors", ""),
+        ("http://elsewhere.example/abs?y", "/abs", "y"),
+    ],
+)
+def test_addresses(echo: Echo, port: int, target: str, path: str, query: str) -> None:
+    with sent(port, f"GET {target} HTTP/1.1\nHost: 127.0.0.1\nConnection: close") as client:
+        assert answer_on(client)[0] == 200
+    (environ,) = echo.environs
+    assert (environ["PATH_INFO"].encode("latin-1").decode(), environ["QUERY_STRING"]) == (path, query)
+    assert (environ["REMOTE_ADDR"], environ["HTTP_HOST"]) == ("127.0.0.1", "127.0.0.1")
+
+
+def test_a_path_that_is_no_utf_8(port: int) -> None:
+    with sent(port, "GET /%ff%fe HTTP/1.1\nHost: 127.0.0.1\nConnection: close") as client:
+        assert answer_on(client)[0] == 200
+
+
+def test_a_streamed_answer_comes_in_parts_and_is_closed() -> None:
+    produced: list[int] = []
+    go_on = threading.Event()
+
+    def parts() -> Iterator[bytes]:
+        for number in range(3):
+            produced.append(number)
+            yield b"%d" % number * 100_000
+            if number == 0:
+                assert go_on.wait(PATIENCE_SEC)
+
+    answer = Parts(parts(), streaming=True)
+
+    def stream(environ: dict[str, Any], start_response: Any) -> Any:
+        start_response("200 OK", [("Content-Type", "text/plain")])
+        return answer
+
+    with serving(Gateway(stream)) as port:
+        url = f"http://127.0.0.1:{port}/"
+        with requests.get(url, stream=True, timeout=PATIENCE_SEC) as found:
+            first = found.raw.read(100_000)
+            assert (first, produced) == (b"0" * 100_000, [0])
+            go_on.set()
+            assert found.raw.read() == b"1" * 100_000 + b"2" * 100_000
+        assert answer.closed.wait(PATIENCE_SEC)
+
+
+def test_django_s_own_answers() -> None:
+    """Of WSGIHandler and its middleware: a page, a static file, HEAD and an error."""
+    calls: list[tuple[str, str, int, Callable[[requests.Response], bool]]] = [
+        ("GET", "/healthz", 200, lambda found: found.content == b"ok\n"),
+        ("HEAD", "/healthz", 200, lambda found: not found.content),
+        ("GET", "/static/pulsekeeper/base.css", 200, lambda found: len(found.content) > 10_000),
+        ("POST", "/v1/nowhere", 404, lambda found: found.json()["error"] == "not_found"),
+        ("POST", "/v1/sessions", 422, lambda found: found.json()["error"] == "validation_error"),
+    ]
+    with serving(Gateway(WSGIHandler())) as port:
+        for method, path, status, holds in calls:
+            url = f"http://127.0.0.1:{port}{path}"
+            found = requests.request(method, url, timeout=PATIENCE_SEC)
+            assert found.status_code == status, path
+            assert holds(found), path
+            assert found.headers["X-Content-Type-Options"] == "nosniff"

@@ -1,0 +1,57 @@
+"""The web server in this process: granian and the gateway, on a port of loopback, over the test's own database."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from granian.constants import Interfaces
+from granian.server.embed import Server
+
+from tests.processes.waiting import until
+
+PATIENCE_SEC = 30
+
+
+@contextmanager
+def serving(application: Any) -> Iterator[int]:
+    """The port at which `application` answers. Settings that a test changes hold here too."""
+    # Granian sets SO_REUSEPORT too. This socket reserves the port, and takes no connections as it does not listen.
+    with socket.socket() as reserved:
+        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        reserved.bind(("127.0.0.1", 0))
+        with _serving(application, reserved.getsockname()[1]) as port:
+            yield port
+
+
+@contextmanager
+def _serving(application: Any, port: int) -> Iterator[int]:
+    loop = asyncio.new_event_loop()
+    server = Server(application, port=port, interface=Interfaces.RSGI, websockets=False, log_enabled=False)
+
+    async def serve() -> None:
+        server.main_loop_interrupt = asyncio.Event()  # type: ignore[assignment]  # of this loop
+        await server.serve()
+
+    def answers() -> bool:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_SEC).close()
+        except ConnectionRefusedError:
+            return False
+        return True
+
+    thread = threading.Thread(target=loop.run_until_complete, args=(serve(),), name="granian")
+    thread.start()
+    try:
+        until(answers, PATIENCE_SEC, "the web server listens")
+        yield port
+    finally:
+        loop.call_soon_threadsafe(server.stop)
+        thread.join(PATIENCE_SEC)
+        application.__rsgi_del__(loop)
+        loop.close()
+    assert not thread.is_alive()
