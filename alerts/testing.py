@@ -6,7 +6,7 @@ As checks (`monitors.interactive`), they never leave from the web process, whose
 from __future__ import annotations
 
 import logging
-from typing import Any
+from typing import TypedDict
 
 from celery import current_app
 from kombu.exceptions import OperationalError
@@ -22,8 +22,13 @@ logger = logging.getLogger(__name__)
 PATIENCE_SEC = 25.0
 
 
-def send_test(channel: AlertChannel) -> dict[str, Any]:
-    """What came of it: {"delivered": bool, "detail": str}; raises NotConfirmed, or NoWorker after PATIENCE_SEC."""
+class ChannelTest(TypedDict):
+    delivered: bool
+    detail: str | None
+
+
+def send_test(channel: AlertChannel) -> ChannelTest:
+    """Return the result of the test. Raises NotConfirmed, or NoWorker after PATIENCE_SEC."""
     if channel.confirmed_at is None:
         raise NotConfirmed
     answer = _ask(channel.pk)
@@ -32,15 +37,14 @@ def send_test(channel: AlertChannel) -> dict[str, Any]:
     return answer
 
 
-def _ask(channel_pk: int) -> dict[str, Any] | None:
+def _ask(channel_pk: int) -> ChannelTest | None:
     address = mailbox.new_address()
     release_connection()
     try:
         current_app.send_task(
             "alerts.tasks.send_test", [channel_pk, address], queue="alerts", expires=PATIENCE_SEC
         )
-        answer: dict[str, Any] | None = mailbox.wait(address, timeout_sec=PATIENCE_SEC)
+        return mailbox.wait(address, ChannelTest, timeout_sec=PATIENCE_SEC)
     except (OperationalError, RedisError) as error:
         logger.warning("the broker does not answer: %s", error)
         return None
-    return answer

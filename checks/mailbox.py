@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-import json
+import logging
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
+import msgspec
 import redis
 from django.conf import settings
 
 from core.ids import random_text
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 KEPT_SEC = 120
 SILENCE_SEC = 90  # past the longest wait, a check's 60 s and the queue; redis-py would give up after 5
@@ -27,12 +32,18 @@ def new_address() -> str:
 def post(address: str, answer: Any) -> None:
     """Leave the answer; if nobody fetches it, it goes by itself."""
     with _client(settings.REDIS_URL).pipeline() as pipe:
-        pipe.rpush(address, json.dumps(answer))
+        pipe.rpush(address, msgspec.json.encode(answer))
         pipe.expire(address, KEPT_SEC)
         pipe.execute()
 
 
-def wait(address: str, *, timeout_sec: float) -> Any | None:
-    """The answer, or None where none came in time. Raises RedisError where the broker is out of reach."""
+def wait(address: str, kind: type[T], *, timeout_sec: float) -> T | None:
+    """Return the answer, or None if none came in time or it is not a `kind`. Raises RedisError."""
     taken = _client(settings.REDIS_URL).blpop([address], timeout=timeout_sec)
-    return None if taken is None else json.loads(taken[1])
+    if taken is None:
+        return None
+    try:
+        return msgspec.json.decode(taken[1], type=kind)
+    except (ValueError, RecursionError) as error:
+        logger.warning("a malformed answer in the broker was dropped: %s", error)
+        return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from celery import Celery
+from celery.signals import worker_init
 
 from config import reporting, task_logs
 
@@ -23,8 +24,21 @@ TASK_MODULES = (
     "statuspages.tasks",
 )
 
+# Readiness and the health page use these. Workers answer no other remote control command: `shutdown` or `pool_shrink`
+# would stop all checks without a trace in the database, and `conf` and `active` show what only workers know.
+REMOTE_CONTROL = frozenset({"ping", "active_queues"})
+
 app = Celery("pulsekeeper", include=TASK_MODULES)
 # By name: read when it is first needed, after `manage.py` has found out where the broker is.
 app.config_from_object("config.celeryconfig")
 task_logs.connect()
 reporting.connect()
+
+
+@worker_init.connect
+def _limit_remote_control(**_: object) -> None:
+    # Imported here: the web process has this application too, and no worker.
+    from celery.worker.control import Panel
+
+    for name in Panel.data.keys() - REMOTE_CONTROL:
+        del Panel.data[name]

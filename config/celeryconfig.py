@@ -19,8 +19,8 @@ broker_transport_options = {"socket_connect_timeout": 3, "socket_timeout": 30}
 task_publish_retry_policy = {"max_retries": 1, "interval_start": 0.1}
 
 task_ignore_result = True
-task_serializer = "json"
-accept_content = ["json"]
+task_serializer = result_serializer = event_serializer = "json"
+accept_content = result_accept_content = ["json"]  # of remote control and its replies, too
 task_default_queue = "dispatch"
 task_routes = {
     "monitors.tasks.dispatch_due": {"queue": "dispatch"},

@@ -44,7 +44,7 @@ REDIS_URL = ENV.redis_url
 CACHES: dict[str, Any] = {
     "default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}
     if REDIS_URL is None
-    else {"BACKEND": "core.cache.PatientCache", "LOCATION": REDIS_URL, "KEY_PREFIX": "cache"}
+    else {"BACKEND": "core.cache.PatientCache", "LOCATION": REDIS_URL, "KEY_PREFIX": "json"}
 }
 ALLOWED_PRIVATE_NETWORKS = ENV.allowed_private_networks
 SSL_CERT_FILE = ENV.ssl_cert_file

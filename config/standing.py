@@ -11,10 +11,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+import msgspec
 import psycopg
 import redis
 from django.conf import settings
-from kombu.exceptions import OperationalError
+from kombu.exceptions import KombuError
 
 from alerts.backlog import oldest_alert
 from checks.partitions import SERIES, Series
@@ -161,19 +162,32 @@ def _brokered() -> Brokered | None:
         queues = {queue: queued(queue) for queue in QUEUES}
         in_flight = read_levels().get(metrics.IN_FLIGHT.name, 0)
         return Brokered(queues, int(in_flight), _workers())
-    except (redis.RedisError, OperationalError, OSError) as error:
+    except (
+        redis.RedisError,
+        KombuError,
+        OSError,
+        ValueError,
+    ) as error:  # ValueError: a reply that is not JSON
         logger.warning("the health page shows nothing of the broker: %s", error)
         return None
 
 
+class _Queue(msgspec.Struct):
+    name: str
+
+
 def _workers() -> dict[str, list[str]]:
-    """The queues of those that answer. As many are waited for as there are, and no longer than the slowest takes."""
+    """Return the queues of the workers that answer, by worker. Waits until all did, for at most WORKERS_SEC."""
     there = _listening()
     if not there:
         return {}
     replies = celery_app.control.broadcast("active_queues", reply=True, timeout=WORKERS_SEC, limit=there)
-    found = {name: queues for reply in replies or [] for name, queues in reply.items()}
-    return {name: [queue["name"] for queue in queues] for name, queues in sorted(found.items())}
+    found = {
+        name: queues
+        for reply in replies or []
+        for name, queues in msgspec.convert(reply, dict[str, list[_Queue]]).items()
+    }
+    return {name: [queue.name for queue in queues] for name, queues in sorted(found.items())}
 
 
 def _listening() -> int:

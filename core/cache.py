@@ -1,4 +1,8 @@
-"""Django's cache in the broker, for what can be made anew. A broker that is out of reach makes it empty, not broken."""
+"""Django's cache in the broker, for values that can be computed again.
+
+Entries are JSON, so that write access to the broker does not run code in a process that reads them. `store` and `load`
+also sign what pages are made from. An unreachable broker makes the cache empty and raises no error.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +11,11 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+import msgspec
 import redis
+from django.core.cache import cache
 from django.core.cache.backends.redis import RedisCache
+from django.core.signing import BadSignature, TimestampSigner
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
@@ -19,11 +26,53 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
+def store(key: str, value: object, *, seconds: int) -> None:
+    """Sign the value for this key and cache it for `seconds`."""
+    cache.set(key, _signer(key).sign(msgspec.json.encode(value).decode()), seconds)
+
+
+def load(key: str, kind: type[T], *, seconds: int) -> T | None:
+    """Return the value that `store` cached under the key, or None.
+
+    An entry counts as absent if it has no valid signature for this key, is older than `seconds`, or is not a `kind`.
+    """
+    signed = cache.get(key)
+    if not isinstance(signed, str):
+        return None
+    try:
+        return msgspec.json.decode(_signer(key).unsign(signed, max_age=seconds), type=kind)
+    except (BadSignature, msgspec.DecodeError):
+        return None
+
+
+def _signer(key: str) -> TimestampSigner:
+    return TimestampSigner(salt=f"pulsekeeper.cache.{key}")
+
+
+class MalformedEntry(Exception):
+    """An entry of the cache is not JSON."""
+
+
+class JsonSerializer:
+    """Encodes entries as JSON instead of pickles. Types that JSON lacks change: bytes become base64 text."""
+
+    def dumps(self, value: object) -> bytes:
+        return msgspec.json.encode(value)
+
+    def loads(self, data: bytes) -> Any:
+        """Return the value; raises MalformedEntry."""
+        try:
+            return msgspec.json.decode(data)
+        except (ValueError, RecursionError) as error:  # RecursionError: too many nested lists
+            raise MalformedEntry from error
+
+
 class PatientCache(RedisCache):
     """Reads find nothing and writes do nothing while the broker does not answer within `PATIENCE_SEC`.
 
-    It is then left alone for `LEFT_ALONE_SEC`, so that a page with twenty reads waits once. `add` and `touch` say yes
-    meanwhile: whoever holds a lock by `add` goes on, as the only one would.
+    The broker is then not asked for `LEFT_ALONE_SEC`, so that a page with twenty reads waits once. `add` and `touch`
+    return True during that time, so that a caller that takes a lock with `add` proceeds. A malformed entry counts as
+    absent.
     """
 
     def __init__(self, server: str, params: dict[str, Any]) -> None:
@@ -33,6 +82,7 @@ class PatientCache(RedisCache):
             "socket_connect_timeout": PATIENCE_SEC,
             "socket_timeout": PATIENCE_SEC,
             "retry": Retry(NoBackoff(), 1, supported_errors=(redis.ConnectionError,)),
+            "serializer": JsonSerializer,
             **params.get("OPTIONS", {}),
         }
         self._asked_again_at = 0.0  # monotonic; a lost race between threads costs one more question
@@ -42,6 +92,8 @@ class PatientCache(RedisCache):
             return otherwise
         try:
             return question()
+        except MalformedEntry:
+            return otherwise
         except redis.RedisError as error:
             self._asked_again_at = time.monotonic() + LEFT_ALONE_SEC
             logger.warning(

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import atexit
 import logging
+import math
 import os
 import threading
 import time
@@ -151,7 +152,11 @@ class _Sums:
 @cache
 def _broker(url: str) -> redis.Redis:
     return redis.Redis.from_url(
-        url, decode_responses=True, socket_connect_timeout=_PATIENCE_SEC, socket_timeout=_PATIENCE_SEC
+        url,
+        decode_responses=True,
+        encoding_errors="replace",
+        socket_connect_timeout=_PATIENCE_SEC,
+        socket_timeout=_PATIENCE_SEC,
     )
 
 
@@ -181,22 +186,32 @@ def _hash(key: str) -> dict[str, str]:
     return cast("dict[str, str]", _broker(settings.REDIS_URL).hgetall(key))
 
 
+def _number(text: str) -> float | None:
+    """Return the finite number that the text is, or None."""
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
+
+
 def read_sums() -> Mapping[str, float]:
-    """Every `name|label values|part` that anybody counted. Raises RedisError."""
-    return {field: float(value) for field, value in _hash(KEY).items()}
+    """Return every `name|label values|part` that a process counted, without malformed ones. Raises RedisError."""
+    counted = {field: _number(value) for field, value in _hash(KEY).items() if field.count("|") == 2}
+    return {field: number for field, number in counted.items() if number is not None}
 
 
 def read_levels() -> Mapping[str, float]:
-    """What the living processes hold together, by name. Raises RedisError."""
+    """Return the sums of what living processes report, by name. Raises RedisError."""
     oldest = utc_now().timestamp() - LEVEL_KEPT_SEC
     held: dict[str, float] = defaultdict(float)
     gone: list[str] = []
-    for field, told in _hash(LEVELS_KEY).items():
-        value, _, at = told.partition("|")
-        if float(at) < oldest:
+    for field, reported in _hash(LEVELS_KEY).items():
+        value, at = map(_number, (reported.partition("|")[0], reported.partition("|")[2]))
+        if value is None or at is None or at < oldest:
             gone.append(field)
         else:
-            held[field.partition("|")[0]] += float(value)
+            held[field.partition("|")[0]] += value
     if gone:
         _broker(settings.REDIS_URL).hdel(LEVELS_KEY, *gone)
     return held

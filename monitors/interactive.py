@@ -10,14 +10,14 @@ import logging
 import time
 from dataclasses import asdict
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypedDict, TypeVar
 
 from celery import current_app
 from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
 
 from checks import mailbox
-from checks.spec import CheckOutcome, CheckSpec, ContentRule, RuleType
+from checks.spec import CheckOutcome, CheckSpec, ContentRule, RuleType, Verdict
 from core.clock import utc_now
 from core.crypto import seal, unseal
 from core.db import release_connection
@@ -29,10 +29,23 @@ logger = logging.getLogger(__name__)
 LOOK_SEC = 0.1
 PATIENCE_SEC = 5.0  # what the queue may take on top of the check's own timeout
 
+T = TypeVar("T")
+
+
+class CheckResult(TypedDict):
+    """A check's result as the API returns it."""
+
+    status: Verdict
+    latency_ms: int | None
+    connect_ms: int | None
+    ttfb_ms: int | None
+    detail: str | None
+    http_status: int | None
+
 
 def first_check(monitor: Monitor, *, claim: int) -> bool:
     """Have a new monitor checked, and wait for the result to be recorded; False where none came in time."""
-    answer = _ask("monitors.tasks.first_check", [monitor.pk, claim], timeout_ms=monitor.timeout_ms)
+    answer = _ask("monitors.tasks.first_check", [monitor.pk, claim], bool, timeout_ms=monitor.timeout_ms)
     if not answer:
         logger.warning("no worker made the first check of %s in time", monitor.public_id)
     return bool(answer)
@@ -40,7 +53,7 @@ def first_check(monitor: Monitor, *, claim: int) -> bool:
 
 def check_claimed(monitor: Monitor, *, claim: int) -> bool:
     """Have a monitor checked under a claim of now, and wait for the result; False where none came in time."""
-    return bool(_ask("monitors.tasks.first_check", [monitor.pk, claim], timeout_ms=monitor.timeout_ms))
+    return bool(_ask("monitors.tasks.first_check", [monitor.pk, claim], bool, timeout_ms=monitor.timeout_ms))
 
 
 def begin_first_check(monitor: Monitor, *, claim: int) -> bool:
@@ -64,24 +77,25 @@ def await_first_check(monitor: Monitor, *, claim: int) -> None:
         time.sleep(LOOK_SEC)
 
 
-def check_draft(spec: CheckSpec) -> dict[str, Any]:
-    """The CheckResult of a spec that is not stored; raises NoWorker where none came in time."""
+def check_draft(spec: CheckSpec) -> CheckResult:
+    """Return the result of a spec that is not stored; raises NoWorker if none came in time."""
     # Sealed, because header values are secrets and the broker is no place for them.
-    answer = _ask("monitors.tasks.check_draft", [seal(dump_spec(spec))], timeout_ms=spec.timeout_ms)
+    answer = _ask(
+        "monitors.tasks.check_draft", [seal(dump_spec(spec))], CheckResult, timeout_ms=spec.timeout_ms
+    )
     if answer is None:
         raise NoWorker
-    result: dict[str, Any] = answer
-    return result
+    return answer
 
 
-def _ask(task: str, args: list[Any], *, timeout_ms: int) -> Any | None:
+def _ask(task: str, args: list[Any], kind: type[T], *, timeout_ms: int) -> T | None:
     patience = timeout_ms / 1000 + PATIENCE_SEC
     address = mailbox.new_address()
     release_connection()
     if not _send(task, [*args, address], patience=patience):
         return None
     try:
-        return mailbox.wait(address, timeout_sec=patience)
+        return mailbox.wait(address, kind, timeout_sec=patience)
     except RedisError as error:
         logger.warning("the broker does not answer: %s", error)
         return None
@@ -109,10 +123,9 @@ def load_spec(sealed: str) -> CheckSpec:
     return CheckSpec(**fields)
 
 
-def as_check_result(outcome: CheckOutcome) -> dict[str, Any]:
-    """The six fields of a CheckResult, as the API answers them."""
+def as_check_result(outcome: CheckOutcome) -> CheckResult:
     return {
-        "status": outcome.verdict.value,
+        "status": outcome.verdict,
         "latency_ms": outcome.latency_ms,
         "connect_ms": outcome.connect_ms,
         "ttfb_ms": outcome.ttfb_ms,

@@ -18,6 +18,8 @@ from typing import Generic, TypeVar
 
 from django.core.cache import cache
 
+from core.cache import load, store
+
 FRESH_SEC = 10.0
 KEPT_SEC = 600
 LOCAL_SEC = 2.0
@@ -98,8 +100,7 @@ def _shared(key: str, content_type: str, make: Callable[[], bytes]) -> Rendered:
 
 
 def _kept(key: str) -> Rendered | None:
-    found = cache.get(key)
-    return found if isinstance(found, Rendered) else None
+    return load(key, Rendered, seconds=KEPT_SEC)
 
 
 def _is_fresh(found: Rendered) -> bool:
@@ -113,5 +114,5 @@ def _make(key: str, content_type: str, make: Callable[[], bytes]) -> Rendered:
     etag = f'W/"{hashlib.sha256(body).hexdigest()[:24]}"'
     gzipped = packed if len(packed) < len(body) else b""
     found = Rendered(body, gzipped, etag, content_type, made_at)
-    cache.set(key, found, KEPT_SEC)
+    store(key, found, seconds=KEPT_SEC)
     return found

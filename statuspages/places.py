@@ -15,6 +15,7 @@ from django.conf import settings
 from django.core.cache import cache
 from django.utils.crypto import salted_hmac
 
+from core.cache import load, store
 from statuspages.models import StatusPage
 
 LIFETIME_SEC = 10
@@ -34,12 +35,13 @@ class Place:
 def find(address: str) -> Place | None:
     """The published page of a slug, or of a domain, which has a dot in it."""
     key = _key(address)
-    found = cache.get(key)
+    found = load(key, Place, seconds=LIFETIME_SEC)
     if found is None:
         found = _look_up(address)
-        if found is not None:  # what is not there is cheap to look up, and anybody can name any number of it
-            cache.set(key, found, LIFETIME_SEC)
-    assert found is None or isinstance(found, Place)
+        if (
+            found is not None
+        ):  # an unknown address is cheap to look up, and visitors can invent any number of them
+            store(key, found, seconds=LIFETIME_SEC)
     return found
 
 

@@ -63,4 +63,4 @@ def test_a_worker_that_made_no_check_says_so() -> None:
     """The claim is then released at once, as where nobody answered, and not only when its lease ends."""
     monitor, address = make_monitor(make_user()), mailbox.new_address()
     first_check(monitor.pk, FIRST_CLAIM + 1, address)  # a claim that is not the monitor's
-    assert mailbox.wait(address, timeout_sec=5) is False
+    assert mailbox.wait(address, bool, timeout_sec=5) is False

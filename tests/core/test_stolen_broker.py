@@ -1,0 +1,162 @@
+"""What write access to the broker makes Pulsekeeper's processes do."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from celery.contrib.testing.worker import start_worker
+from django.conf import settings as django_settings
+from django.test import Client
+from pytest_django.fixtures import Settings
+
+from accounts.services import create_account
+from checks import mailbox
+from config import health, metrics
+from config.celery import app
+from core import metrics as counted
+from core.cache import load, store
+from core.clock import utc_now
+from monitors.interactive import CheckResult
+from monitors.scheduling import tick
+from projects.access import Caller
+from statuspages import public
+from statuspages.badges import give_badge
+from statuspages.places import Place
+from tests.makers import PASSWORD, empty_broker, make_monitor, make_user
+from tests.statuspages.making import look, make_page
+
+PICKLES = "application/x-python-serialize"
+
+
+class Payload:
+    """Creates a file in the process that unpickles it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[str, str]]:
+        return open, (str(self.path), "w")
+
+
+@pytest.fixture
+def marker(tmp_path: Path) -> Path:
+    """The file that exists as soon as a payload ran."""
+    return tmp_path / "code-ran"
+
+
+@pytest.fixture
+def broker() -> Iterator[redis.Redis]:
+    with redis.Redis.from_url(str(django_settings.REDIS_URL)) as broker:
+        empty_broker()
+        yield broker
+        empty_broker()
+        public.forget_local()
+
+
+def poison(broker: redis.Redis, value: bytes) -> None:
+    """Replace the value of every key."""
+    for key in broker.keys("*"):
+        match broker.type(key):
+            case b"string":
+                broker.set(key, value)
+            case b"hash":
+                broker.hset(key, mapping=dict.fromkeys([*broker.hkeys(key), b"x", b"a|b|\xff"], value))
+            case kind:
+                raise AssertionError(f"{key!r} is a {kind!r}")
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(
+    "garbage",
+    [None, b"", b"nan", b'"\xff', b"[" * 100_000, b'{"page_id": 1}', b"9" * 5_000],
+    ids=["pickle", "nothing", "no number", "no text", "nested", "no signature", "large number"],
+)
+def test_pages_answer_and_run_nothing_from_the_broker(
+    garbage: bytes | None,
+    broker: redis.Redis,
+    marker: Path,
+    settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    settings.THROTTLE_SCALE = 1
+    monkeypatch.setattr(health, "FRESH_SEC", -1)
+    monkeypatch.setattr(metrics, "FRESH_SEC", -1)
+    tick(utc_now())
+    owner = make_user()
+    monitor = make_monitor(owner)
+    page, badge = make_page(owner, [monitor]), give_badge(Caller(owner), monitor.public_id, now=utc_now())
+    staff = Client()
+    staff.force_login(
+        create_account(
+            email="staff@example.com", password=PASSWORD, plan="pro", is_staff=True, is_superuser=True
+        )
+    )
+    public_paths = [f"/status/{page.slug}{part}" for part in ("", ".json", ".atom")]
+    public_paths += [f"/badge/{badge.key}/status.svg", "/metrics", "/readyz", "/v1/monitors"]
+
+    def statuses() -> dict[str, int]:
+        counted.tell()
+        found = {path: look(path).status_code for path in public_paths}
+        return found | {"/admin/health/": staff.get("/admin/health/").status_code}
+
+    before = statuses()
+    assert set(before.values()) == {200, 401}, before
+    poison(broker, pickle.dumps(Payload(marker)) if garbage is None else garbage)
+    assert statuses() == before
+    assert not marker.exists()
+
+
+def test_a_malformed_answer_of_a_worker_counts_as_none(broker: redis.Redis, marker: Path) -> None:
+    for forged in (pickle.dumps(Payload(marker)), b"{}", b'{"status": "fine"}', b"[" * 100_000, b"\xff"):
+        broker.rpush("reply:x", forged)
+        assert mailbox.wait("reply:x", CheckResult, timeout_sec=5) is None
+    assert not marker.exists()
+
+
+def test_an_entry_that_was_not_stored_under_its_key_is_absent(
+    broker: redis.Redis, settings: Settings
+) -> None:
+    place = Place(page_id=1, slug="shop", version=1, domain=None, lock="x")
+    store("status-place:shop", place, seconds=60)
+    assert load("status-place:shop", Place, seconds=60) == place
+    (key,) = broker.keys("*status-place:shop")
+    signed = broker.get(key)
+    assert isinstance(signed, bytes)
+
+    broker.set(key, signed.replace(rb"\"lock\":\"x\"", rb"\"lock\":\"\""))
+    assert load("status-place:shop", Place, seconds=60) is None, "without its password"
+    broker.set(key.replace(b"shop", b"cafe"), signed)
+    assert load("status-place:cafe", Place, seconds=60) is None, "that of another page"
+    broker.set(key, signed)
+    assert load("status-place:shop", Place, seconds=-1) is None, "kept for longer than it may be"
+    settings.SECRET_KEY = "of another deployment"
+    assert load("status-place:shop", Place, seconds=60) is None
+
+
+def test_workers_take_json_alone_and_answer_few_commands(
+    broker: redis.Redis, marker: Path, transactional_db: None
+) -> None:
+    bomb = pickle.dumps(Payload(marker))
+    pickled: dict[str, Any] = {"content_type": PICKLES, "content_encoding": "binary"}
+    with start_worker(app, pool="threads", concurrency=1, perform_ping_check=False, queues=["dispatch"]):
+        assert app.control.ping(timeout=30, limit=1), "it listens"
+        with app.connection_for_write() as connection, connection.Producer() as producer:
+            producer.publish(
+                bomb, routing_key="dispatch", headers={"task": "audit.tasks.sweep", "id": "1"}, **pickled
+            )
+            producer.publish(bomb, exchange=app.control.mailbox.exchange, **pickled)
+        # Behind the messages above. A worker that obeyed would not answer the pings.
+        for command in ("shutdown", "pool_shrink", "conf", "revoke"):
+            replies = app.control.broadcast(command, {"task_id": "1"}, reply=True, timeout=30, limit=1)
+            assert [list(answer) for reply in replies or [] for answer in reply.values()] == [["error"]], (
+                command
+            )
+        assert app.control.ping(timeout=30, limit=1)
+        assert app.control.inspect(timeout=5).active_queues()
+    assert broker.llen("dispatch") == 0
+    assert not marker.exists()
