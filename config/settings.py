@@ -105,6 +105,7 @@ THROTTLES = {
     "connector-callback": (60, 60),
     "invite": (30, 3600),
     "test-channel": (30, 600),
+    "logo": (20, 600),
     "status-subscribe": (20, 3600),
     "status-subscribe-address": (5, 3600),
     "status-password": (10, 900),

@@ -176,6 +176,13 @@ class ChannelTestThrottle(CallerThrottle):
     methods = frozenset({"POST"})
 
 
+class LogoThrottle(CallerThrottle):
+    """Setting a logo: each picture takes a process of its own for up to some seconds."""
+
+    scope = "logo"
+    methods = frozenset({"PUT"})
+
+
 class PasswordThrottle(CallerThrottle):
     """Changing the password, or deleting the account, asks for it: a stolen session is not to try them all."""
 

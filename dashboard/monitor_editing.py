@@ -36,7 +36,7 @@ FORM = "#monitor-form"
 class TestRun:
     """What came of a test; without `result` no worker was there."""
 
-    result: dict[str, Any] | None
+    result: interactive.CheckResult | None
 
 
 @page

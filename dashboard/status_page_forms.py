@@ -216,7 +216,7 @@ class NoteForm(OnceForm):
 class LogoForm(ServiceForm):
     logo = forms.FileField(
         label="Logo",
-        help_text="PNG, JPEG, WebP or GIF, of 1 MiB at most.",
+        help_text="PNG, JPEG, WebP or GIF, up to 1 MiB and 4 megapixels.",
         widget=forms.FileInput(attrs={"accept": "image/png,image/jpeg,image/webp,image/gif"}),
     )
 

@@ -12,6 +12,7 @@ from django.views.decorators.http import require_POST
 
 from core.clock import utc_now
 from core.errors import ApiError, NotFound
+from dashboard import limits
 from dashboard.pages import PageRequest, page
 from dashboard.status_page_forms import EditPageForm, LogoForm, NewPageForm, NoteForm, UpdateForm
 from statuspages import notes, pages, selectors
@@ -87,7 +88,12 @@ def set_logo(request: PageRequest, page_id: str) -> HttpResponse:
     form = LogoForm(request.POST, request.FILES)
     if form.is_valid():
         data = form.cleaned_data["logo"]
-        if form.attempt(lambda: pages.set_logo(request.caller, page_id, data)) is not None:
+
+        def set_it() -> StatusPage:
+            limits.count(request, "logo")
+            return pages.set_logo(request.caller, page_id, data)
+
+        if form.attempt(set_it) is not None:
             messages.success(request, "The logo is on the page.")
             return redirect("status_page", page_id)
     return _detail(request, found, logo_form=form)

@@ -1,36 +1,29 @@
-"""An uploaded picture becomes one of ours: decoded within bounds, made small, encoded anew. Pure.
+"""An uploaded picture becomes one of ours: decoded in a process with limits, scaled down and encoded again.
 
-Of what came nothing is kept but the pixels: no metadata, no second file that hides behind the picture, no script.
+Only the pixels are kept: no metadata, no second file behind the picture, no script.
 """
 
 from __future__ import annotations
 
-import io
+import logging
 import struct
+import subprocess
+import sys
+import threading
 from dataclasses import dataclass
+from pathlib import Path
 
-from PIL import Image, ImageOps
+from core.errors import TooManyRequests
+from statuspages.logo_decoder import MAX_SIDE, TOO_LARGE
+
+logger = logging.getLogger(__name__)
 
 MAX_BYTES = 1024 * 1024
-MAX_SIDE = 4_096
-SIDE = 512
 CONTENT_TYPE = "image/webp"
-TYPES = ("image/png", "image/jpeg", "image/webp", "image/gif")
-_FORMATS = ("PNG", "JPEG", "WEBP", "GIF")
+TURN_SEC = 1.0  # short: a request that waits takes a thread and a database connection
+DECODE_SEC = 10.0  # of the clock; `logo_decoder` limits the CPU time
 
-# What Pillow's decoders raise for broken and hostile files.
-_BROKEN = (
-    OSError,
-    SyntaxError,
-    ValueError,
-    EOFError,
-    IndexError,
-    KeyError,
-    OverflowError,
-    TypeError,
-    struct.error,
-    MemoryError,
-)
+_turn = threading.Semaphore()  # one decoder per web process: more would multiply its memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,30 +34,32 @@ class Picture:
 
 
 def encode(data: bytes) -> Picture:
-    """Raises ValueError, saying why, for what is no picture, or one that is too large."""
+    """Return the picture to store.
+
+    Raises ValueError, with the reason, if it is broken or too large, and TooManyRequests while others are decoded.
+    """
     if len(data) > MAX_BYTES:
         raise ValueError("is larger than 1 MiB.")
+    if not _turn.acquire(timeout=TURN_SEC):
+        raise TooManyRequests(wait=TURN_SEC)
     try:
-        found = _decode(data)
-        out = io.BytesIO()
-        found.save(out, "WEBP", quality=90, method=4, exif=b"", icc_profile=b"", xmp=b"")
-    except (_TooLarge, Image.DecompressionBombError, Image.DecompressionBombWarning):
-        raise ValueError(f"is more than {MAX_SIDE} pixels wide or high.") from None
-    except _BROKEN:
-        raise ValueError("is no picture that can be read; send PNG, JPEG, WebP or GIF.") from None
-    return Picture(out.getvalue(), found.width, found.height)
-
-
-def _decode(data: bytes) -> Image.Image:
-    with Image.open(io.BytesIO(data), formats=_FORMATS) as opened:
-        # Nothing is decoded yet: a small file may be a picture of gigabytes.
-        if max(opened.size) > MAX_SIDE:
-            raise _TooLarge
-        found = ImageOps.exif_transpose(opened)
-        found = found.convert("RGBA" if found.has_transparency_data else "RGB")
-    found.thumbnail((SIDE, SIDE))
-    return found
-
-
-class _TooLarge(Exception):
-    pass
+        done = subprocess.run(  # noqa: S603 - our own file, by our own interpreter
+            [sys.executable, "-I", Path(__file__).with_name("logo_decoder.py")],
+            input=data,
+            capture_output=True,
+            env={},  # it decodes hostile files and needs none of our secrets
+            timeout=DECODE_SEC,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise ValueError("takes too long to decode.") from None
+    finally:
+        _turn.release()
+    if done.returncode == TOO_LARGE:
+        raise ValueError(f"is more than {MAX_SIDE} pixels wide or high, or has more than 4 million pixels.")
+    if done.returncode != 0:
+        reason = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+        logger.info("a picture was refused: status %d, %s", done.returncode, reason)
+        raise ValueError("is no picture that can be read; send PNG, JPEG, WebP or GIF.")
+    width, height = struct.unpack_from(">HH", done.stdout)
+    return Picture(done.stdout[4:], width, height)

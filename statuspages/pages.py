@@ -69,8 +69,9 @@ def delete_page(caller: Caller, public_id: str) -> None:
 
 
 def set_logo(caller: Caller, public_id: str, data: bytes) -> StatusPage:
+    """Decode and store the logo. Raises ValidationFailed, or TooManyRequests while other pictures are decoded."""
     try:
-        picture = logos.encode(data)  # before any lock: it takes its time
+        picture = logos.encode(data)  # before any lock: it may take seconds
     except ValueError as error:
         raise ValidationFailed(str(error), field="logo") from None
     with transaction.atomic():

@@ -143,7 +143,7 @@ class Base64Field(TextField):
 class LogoInputSerializer(StrictSerializer):
     image = Base64Field(
         max_length=MAX_ENCODED,
-        help_text="A PNG, JPEG, WebP or GIF in Base64, of 1 MiB and 4,096 pixels a side at most.",
+        help_text="A PNG, JPEG, WebP or GIF in Base64, of at most 1 MiB, 4,096 pixels a side and 4 megapixels.",
     )
 
 

@@ -12,6 +12,7 @@ from core.api.parsers import JsonParser
 from core.api.schema import ErrorSerializer
 from core.api.views import OK, OkSerializer, body_of
 from core.clock import utc_now
+from core.throttles import CallerThrottle, LogoThrottle
 from projects import idempotency
 from projects.access import caller_of
 from projects.idempotency import Made
@@ -113,6 +114,7 @@ class StatusPageDetail(APIView):
 
 class StatusPageLogo(APIView):
     parser_classes = (LogoParser,)
+    throttle_classes = (CallerThrottle, LogoThrottle)
 
     @extend_schema(
         operation_id="set_status_page_logo",

@@ -19,7 +19,7 @@ from statuspages.models import PageEvent, StatusPage, Subscriber
 from statuspages.pages import create_page
 from tests.api.client import Api
 from tests.makers import at_once, make_monitor, make_project, make_user
-from tests.statuspages.making import bomb, make_page, make_subscriber, picture
+from tests.statuspages.making import bomb, make_page, make_subscriber, picture, slow_jpeg
 
 NOTE = {"title": "Late", "status": "investigating", "text": "Orders are late."}
 
@@ -192,9 +192,22 @@ class TestLogos:
             (picture(size=(4_097, 1)), "is more than 4096 pixels"),
             (bomb(9_999, 9_999), "is more than 4096 pixels"),
             (bomb(20_000, 20_000), "is more than 4096 pixels"),
+            (bomb(2_048, 2_049), "has more than 4 million pixels"),
+            (slow_jpeg(), "is no picture"),
             (b"x" * (1024 * 1024 + 1), "is larger than 1 MiB"),
         ],
-        ids=["nothing", "svg", "cut", "pdf", "wide", "bomb", "larger bomb", "heavy"],
+        ids=[
+            "nothing",
+            "svg",
+            "cut",
+            "pdf",
+            "wide",
+            "bomb",
+            "larger bomb",
+            "many pixels",
+            "many scans",
+            "heavy",
+        ],
     )
     def test_what_is_none_is_refused(self, api: Api, path: str, data: bytes, reason: str) -> None:
         answer = self.put(api, path, data)

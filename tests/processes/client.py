@@ -47,9 +47,13 @@ class Client:
         return self._ask("POST", path, body)
 
     def _ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
-        response = self._session.request(method, self._base + path, json=body, timeout=30)
+        response = self.send(method, path, body)
         assert response.ok, response.text
         return response.json()
+
+    def send(self, method: str, path: str, body: dict[str, Any] | None = None) -> requests.Response:
+        """Return the answer, whatever its status."""
+        return self._session.request(method, self._base + path, json=body, timeout=30)
 
     def monitor(self, monitor_id: str) -> dict[str, Any]:
         found: dict[str, Any] = self.get(f"/monitors/{monitor_id}")

@@ -65,6 +65,25 @@ def bomb(width: int, height: int) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
 
 
+def slow_jpeg(*, side: int = 2_048, scans: int = 60_000) -> bytes:
+    """Return a progressive JPEG of 1 MB that takes a decoder some 15 s: each scan is 18 bytes and visits all blocks."""
+
+    def segment(marker: int, data: bytes) -> bytes:
+        return b"\xff" + bytes([marker]) + struct.pack(">H", len(data) + 2) + data
+
+    blocks = (side // 8) ** 2
+    tables = segment(0xDB, b"\0" + b"\1" * 64) + segment(
+        0xC2, struct.pack(">BHHB", 8, side, side, 1) + b"\1\x11\0"
+    )
+    # One code each, the bit 0: "no difference", and "the next 16384 + n blocks are empty" with n in 14 bits.
+    tables += segment(0xC4, b"\0\1" + bytes(16)) + segment(0xC4, b"\x10\1" + bytes(15) + b"\xe0")
+    runs = ("0" + "1" * 14) * -(-blocks // 32_767)
+    runs += "1" * (-len(runs) % 8)
+    empty = int(runs, 2).to_bytes(len(runs) // 8, "big").replace(b"\xff", b"\xff\0")
+    first = segment(0xDA, b"\1\1\0\0\0\0") + bytes(blocks // 8 + 1)
+    return b"\xff\xd8" + tables + first + (segment(0xDA, b"\1\1\0\1\x3f\0") + empty) * scans + b"\xff\xd9"
+
+
 def look(path: str, *, host: str = "testserver", **headers: str) -> Any:
     """What a reader gets who comes with nothing, in a process that remembers nothing."""
     public.forget_local()
