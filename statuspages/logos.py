@@ -6,6 +6,7 @@ Only the pixels are kept: no metadata, no second file behind the picture, no scr
 from __future__ import annotations
 
 import logging
+import signal
 import struct
 import subprocess
 import sys
@@ -21,8 +22,9 @@ logger = logging.getLogger(__name__)
 MAX_BYTES = 1024 * 1024
 CONTENT_TYPE = "image/webp"
 TURN_SEC = 1.0  # short: a request that waits takes a thread and a database connection
-DECODE_SEC = 10.0  # of the clock; `logo_decoder` limits the CPU time
+DECODE_SEC = 20.0  # of the clock; `logo_decoder` limits the CPU time
 
+_TOO_LONG = "takes too long to decode."
 _turn = threading.Semaphore()  # one decoder per web process: more would multiply its memory
 
 
@@ -52,9 +54,11 @@ def encode(data: bytes) -> Picture:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise ValueError("takes too long to decode.") from None
+        raise ValueError(_TOO_LONG) from None
     finally:
         _turn.release()
+    if done.returncode == -signal.SIGXCPU:
+        raise ValueError(_TOO_LONG)
     if done.returncode == TOO_LARGE:
         raise ValueError(f"is more than {MAX_SIDE} pixels wide or high, or has more than 4 million pixels.")
     if done.returncode != 0:
