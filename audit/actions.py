@@ -49,6 +49,8 @@ class Action(StrEnum):
     MEMBER_REMOVED = "member.removed", "Removed a member"
     MEMBER_LEFT = "member.left", "Left the project"
     INVITATION_REVOKED = "invitation.revoked", "Withdrew an invitation"
+    MONITOR_RELEASED = "monitor.released", "Moved a monitor to another owner"
+    MONITOR_RECEIVED = "monitor.received", "Moved a monitor here from another owner"
     TOKEN_CREATED = "token.created", "Created a token"
     TOKEN_REVOKED = "token.revoked", "Revoked a token"
     CHANNEL_CREATED = "channel.created", "Created an alert channel"

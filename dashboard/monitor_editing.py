@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,7 +22,7 @@ from dashboard.monitor_forms import Kind, MonitorForm
 from dashboard.pages import PageRequest, page
 from dashboard.spans import say_span
 from monitors import interactive, services
-from monitors.drafts import Draft, MonitorType
+from monitors.drafts import Draft, MonitorType, dropped_headers
 from monitors.models import Monitor, spec_of
 from monitors.selectors import get_monitor
 from monitors.serializers import MonitorInputSerializer, MonitorPatchSerializer
@@ -34,9 +35,10 @@ FORM = "#monitor-form"
 
 @dataclass(frozen=True, slots=True)
 class TestRun:
-    """What came of a test; without `result` no worker was there."""
+    """The outcome of a test, without `result` if no worker took it. `dropped`: headers that were sent empty."""
 
     result: interactive.CheckResult | None
+    dropped: Sequence[str] = ()
 
 
 @page
@@ -110,6 +112,7 @@ def edit(request: PageRequest, monitor_id: str) -> HttpResponse:
         if changed is not None:
             messages.success(request, f"{changed.name} is saved." if body else "Nothing was changed.")
             _tell_adjustments(request, body, changed)
+            _warn_of_dropped(request, monitor, changed)
             return redirect(f"/monitors/{monitor_id}")
     return _show(request, form, source=None)
 
@@ -131,9 +134,10 @@ def _run(request: PageRequest, form: MonitorForm) -> TestRun:
     spec = spec_of(draft, run_id=f"test-{random_text(10)}")
     try:
         with waiting_place(request.caller.account):
-            return TestRun(interactive.check_draft(spec))
+            result = interactive.check_draft(spec)
     except NoWorker:
         return TestRun(None)
+    return TestRun(result, dropped_headers(draft))
 
 
 def _draft(request: PageRequest, form: MonitorForm) -> Draft:
@@ -174,6 +178,16 @@ def _tell_adjustments(request: PageRequest, body: dict[str, Any], monitor: Monit
         messages.info(request, f"The interval is {say_span(monitor.interval_sec * 1000)}, the {word}.")
     if body.get("method", monitor.method) != monitor.method:
         messages.info(request, f"The method is {monitor.method}: content rules need the body.")
+
+
+def _warn_of_dropped(request: PageRequest, before: Monitor, after: Monitor) -> None:
+    """Name the secrets that a change of server or owner has dropped."""
+    names = dropped_headers(after.draft)
+    if names:
+        text = f"The stored values of these headers were dropped: {', '.join(names)}. They are not sent to another "
+        messages.warning(request, f"{text}server or owner; enter them again.")
+    if before.owner_id != after.owner_id and before.request_body is not None and after.request_body is None:
+        messages.warning(request, "The request body was dropped: the monitor has another owner.")
 
 
 def _first_draft(request: PageRequest, floor_sec: int) -> Draft:

@@ -195,10 +195,11 @@ class MonitorForm(OnceForm):
             label="Project",
             projects=projects,
             none="None: yours alone",
-            help_text="Shared with its members.",
+            help_text="Shared with its members. A project of another owner gets the monitor without header values and "
+            "request body.",
         )
         self._ask_by(draft, floor_sec=floor_sec)
-        names = [] if stored is None else [header.name.lower() for header in draft.request_headers]
+        headers = () if stored is None else draft.request_headers
         self.rules: list[RuleRow] = [
             RuleRow(data, prefix=f"rule-{index}", initial=initial)
             for index, initial in enumerate(
@@ -206,7 +207,7 @@ class MonitorForm(OnceForm):
             )
         ]
         self.headers: list[HeaderRow] = [
-            HeaderRow(data, prefix=f"header-{index}", initial=initial, stored=names)
+            HeaderRow(data, prefix=f"header-{index}", initial=initial, stored=headers)
             for index, initial in enumerate(_rows(draft.request_headers, header_initial, MAX_HEADERS, {}))
         ]
 

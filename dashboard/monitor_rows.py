@@ -97,7 +97,7 @@ def rule_initial(rule: Rule) -> dict[str, Any]:
 
 
 class HeaderRow(Row):
-    """Values are written, never read. `stored` are the names, in lower case, whose values stay if none is typed."""
+    """Values are written, never read. `stored` are the headers that stay if no value is typed."""
 
     name = forms.CharField(
         label="Name",
@@ -121,15 +121,21 @@ class HeaderRow(Row):
     )
     names = {"name": "name", "value": "value", "type": "type"}  # noqa: RUF012
 
-    def __init__(self, *args: Any, stored: Collection[str] = (), **kwargs: Any) -> None:
+    def __init__(self, *args: Any, stored: Collection[Header] = (), **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._stored = stored
+        self._stored = {header.name.lower(): header for header in stored}
         if self.is_stored:
-            self.fields["value"].widget.attrs["placeholder"] = "stored; leave empty to keep"
+            dropped = self._stored[self._name].dropped
+            said = "not stored any more: enter it again" if dropped else "stored; leave empty to keep"
+            self.fields["value"].widget.attrs["placeholder"] = said
+
+    @property
+    def _name(self) -> str:
+        return str(self["name"].value() or "").strip().lower()
 
     @property
     def is_stored(self) -> bool:
-        return str(self["name"].value() or "").strip().lower() in self._stored
+        return self._name in self._stored
 
     @property
     def is_blank(self) -> bool:

@@ -5,7 +5,8 @@ A dry run is the same, rolled back: what it lets pass is what apply lets pass.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 
@@ -13,7 +14,7 @@ from django.db import transaction
 
 from accounts.models import User
 from core.db import hold
-from core.errors import ApiError, MonitorLimit, NotFound, ValidationFailed
+from core.errors import ApiError, Forbidden, MonitorLimit, NotFound, ValidationFailed
 from declared.account import open_account
 from declared.changes import Change, Report, compared
 from declared.kinds import all_kinds
@@ -23,11 +24,13 @@ from declared.kinds.scopes import Chosen
 from declared.parsing import Declaration
 from declared.planning import Plan, blamed, differing, plan
 from declared.problems import Path, Refused
-from declared.things import Entry, Handle
+from declared.things import Entry, Handle, Place, Present
 from monitors import bulk, operations
 from monitors.drafts import MonitorType
 from monitors.models import Monitor
-from projects import access
+from monitors.services import move_of
+from projects import access, log, places
+from projects.log import Move
 from projects.models import Project
 from projects.services import create_project, rename_project
 
@@ -35,7 +38,7 @@ TRIES = 5
 
 
 class _GoneError(Exception):
-    """What was to be changed has been deleted since the plan was made: there has to be another plan."""
+    """What was to be changed was deleted or moved after the plan was made: there has to be another plan."""
 
 
 def apply(declaration: Declaration, user: User, *, prune: bool, dry_run: bool, now: datetime) -> Report:
@@ -62,10 +65,12 @@ class _Applying:
         wanted = [entry for entry in planned.entries if entry.shape is not None]
         self.new = [entry for entry in wanted if entry.present is None]
         self.changed = [(entry, names) for entry in wanted if (names := differing(entry))]
+        self.given_away = [entry for entry, _ in self.changed if self._leaves_its_owner(entry)]
         self.gone = planned.unmentioned if prune else []
         self.kept = 0 if prune else len(planned.unmentioned)
         self.projects: dict[str, Project] = {}
         self.monitor_ids: dict[str, str] = {}
+        self.held: Mapping[int, Monitor] = {}
 
     def run(self) -> Report:
         """Locks in the order of everybody else: states of monitors, projects, owners, then all others."""
@@ -87,20 +92,56 @@ class _Applying:
 
     def _hold(self) -> None:
         named = [*self.new, *(entry for entry, _ in self.changed)]
-        changed = {one.present.pk for one, _ in self.changed if one.present and one.kind == "monitors"}
+        changed = {
+            one.present.pk: one.present for one, _ in self.changed if one.present and one.kind == "monitors"
+        }
         others = Monitor.objects.filter(public_id__in={one.key for entry in named for one in _handles(entry)})
         gone = {one.pk for one in self.gone if one.kind == "monitors"}
-        held = bulk.hold_monitors({*changed, *gone, *others.values_list("pk", flat=True)})
-        if not changed <= held.keys():
+        self.held = bulk.hold_monitors({*changed, *gone, *others.values_list("pk", flat=True)})
+        if not changed.keys() <= self.held.keys():
             raise _GoneError
-        places = {place.id: place for _, place in self.plan.places if place.id is not None}
-        for public_id in sorted(places, key=self._project_key):
+        if any(self._is_elsewhere(self.held[key], planned) for key, planned in changed.items()):
+            raise _GoneError
+        there = [place for _, place in self.plan.places]
+        there += [entry.present.place for entry in self.given_away if entry.present and entry.present.place]
+        named_places = {place.id: place for place in there if place.id is not None}
+        for public_id in sorted(named_places, key=self._project_key):
             try:
                 self.projects[public_id] = access.hold_project(self.caller, public_id)
             except NotFound:
                 raise _GoneError from None
-        owners = {place.owner for place in places.values()} | {self.caller.user.pk}
+        owners = {place.owner for place in named_places.values()} | {self.caller.user.pk}
         list(User.objects.select_for_update(no_key=True, of=["self"]).filter(pk__in=owners).order_by("pk"))
+
+    def _leaves_its_owner(self, entry: Entry) -> bool:
+        if entry.kind != "monitors" or entry.present is None:
+            return False
+        return self._owner_of(entry.present.place).pk != self._owner_of(entry.place).pk
+
+    def _is_elsewhere(self, monitor: Monitor, planned: Present) -> bool:
+        """Whether a monitor that is held now was moved after the plan was made."""
+        account = self.plan.account
+        return not account.knows(monitor.project_id) or account.place(monitor.project_id) is not planned.place
+
+    def _give_away(self) -> list[Move]:
+        """Require the right to give away what leaves its owner, and return those moves for the audit log."""
+        by_place: dict[Place | None, list[Entry]] = defaultdict(list)
+        for entry in self.given_away:
+            by_place[entry.present and entry.present.place].append(entry)
+        for place, entries in by_place.items():
+            project = None if place is None else self.projects[place.id or ""]
+            try:
+                places.require_giving(self.caller, project, self._owner_of(place))
+            except NotFound:
+                raise _GoneError from None
+            except Forbidden as error:
+                for entry in entries:
+                    self.plan.problem(entry.path, error.reason or error.code)
+        return [
+            move_of(self.held[entry.present.pk], self._project(entry), self._owner_of(entry.place))
+            for entry in self.given_away
+            if entry.present
+        ]
 
     def _project_key(self, public_id: str) -> int:
         return next(key for key, place in self.plan.account.places.items() if place.id == public_id)
@@ -125,9 +166,11 @@ class _Applying:
                 operations.delete([one.pk for one in gone])
 
     def _update_monitors(self) -> None:
+        moves = self._give_away()
         changes = [self._change(entry) for entry, _ in self.changed if entry.kind == "monitors"]
         with self._blaming(("monitors",)):
             bulk.update_monitors(changes, now=self.now)
+            log.record_moves(self.caller, moves)
 
     def _make_others(self) -> None:
         """Those that change first: one may give up the slug that a new one takes. Where monitors had no room, what
@@ -147,7 +190,9 @@ class _Applying:
     def _create_monitors(self) -> None:
         entries = [entry for entry in self.new if entry.kind == "monitors"]
         news = [
-            bulk.New(self._owner(entry), self._project(entry), entry.draft, enabled=_is_enabled(entry))
+            bulk.New(
+                self._owner_of(entry.place), self._project(entry), entry.draft, enabled=_is_enabled(entry)
+            )
             for entry in entries
         ]
         with self._blaming(("monitors",)):
@@ -157,15 +202,19 @@ class _Applying:
     def _change(self, entry: Entry) -> bulk.Change:
         assert entry.present is not None  # or it would be new
         return bulk.Change(
-            entry.present.pk, self._owner(entry), self._project(entry), entry.draft, _is_enabled(entry)
+            entry.present.pk,
+            self._owner_of(entry.place),
+            self._project(entry),
+            entry.draft,
+            _is_enabled(entry),
         )
 
     def _project(self, entry: Entry) -> Project | None:
         return None if entry.place is None else self.projects[entry.place.id or ""]
 
-    def _owner(self, entry: Entry) -> User:
+    def _owner_of(self, place: Place | None) -> User:
         account = self.plan.account
-        return account.caller.user if entry.place is None else account.owners[entry.place.owner]
+        return account.caller.user if place is None else account.owners[place.owner]
 
     def _making(self) -> Making:
         return Making(self.plan.account, self.monitor_ids, self.now)

@@ -61,6 +61,7 @@ class Present:
     name: str
     place: Place | None
     shape: Shape
+    draft: Any = None  # of a monitor: what its shape was made of
     is_over: bool = False  # a maintenance window without a further occurrence, which no file has to name
 
 

@@ -168,7 +168,7 @@ def hold_monitors(monitor_ids: Collection[int]) -> dict[int, Monitor]:
     """Those that are there, by their keys, read under the lock of their states, which is held in one order."""
     states = MonitorState.objects.select_for_update().filter(pk__in=monitor_ids)
     keys = list(states.order_by("pk").values_list("pk", flat=True))
-    return Monitor.objects.select_related("state", "registration", "owner__plan").in_bulk(keys)
+    return Monitor.objects.select_related("state", "registration", "project", "owner__plan").in_bulk(keys)
 
 
 def _hold_with_room(wanted: Sequence[New | Change]) -> dict[int, User]:

@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Any
 
 from checks.addresses import BadAddressError, host_of
+from checks.probes.request import BadRequestError, parse_target
 from checks.spec import RuleType
 from core.errors import ValidationFailed
 
@@ -76,11 +77,15 @@ _FORBIDDEN_HEADERS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """A request header; `value` is plaintext. `type` is a display hint."""
+    """A request header; `value` is plaintext. `type` is a display hint.
+
+    `dropped`: a value was stored and is not any more, because it was meant for another server or owner.
+    """
 
     name: str
     value: str = field(repr=False)
     type: str | None = None
+    dropped: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,10 +145,49 @@ def complete(given: Mapping[str, Any], *, floor_sec: int, permits_host: Permits)
 
 
 def patch(stored: Draft, given: Mapping[str, Any], *, floor_sec: int, permits_host: Permits) -> Draft:
-    """The merged draft that a PATCH would leave; raises ValidationFailed."""
+    """Return the merged draft that a PATCH would leave; raises ValidationFailed."""
+    stored = keepable(stored, given)
     merged = replace(stored, **_plain(given, stored=stored.request_headers))
     check_type(stored.type, merged.type)
     return settle(merged, floor_sec=floor_sec, permits_host=permits_host)
+
+
+def keepable(stored: Draft, given: Mapping[str, Any]) -> Draft:
+    """Return what a change may keep of a draft: no header values if the request would go to another server.
+
+    They are write-only: a member who changes the URL must not learn them from a server of their own.
+    """
+    merged = replace(stored, **_plain(given, stored=stored.request_headers))
+    return stored if _destination(merged) == _destination(stored) else without_header_values(stored)
+
+
+def _destination(draft: Draft) -> tuple[object, ...]:
+    """Scheme, host and port of the URL, and the Host header, which a shared front such as a CDN forwards by."""
+    try:
+        origin: object = parse_target(draft.url).origin
+    except BadRequestError:  # a heartbeat's URL is empty; any other is refused when the draft is settled
+        origin = None
+    hosts = (header.value for header in draft.request_headers if header.name.lower() == "host")
+    return origin, *(host.strip().lower() for host in hosts)
+
+
+def without_header_values(draft: Draft) -> Draft:
+    """Return the draft with its header names and no values."""
+    headers = (
+        replace(header, value="", dropped=header.dropped or header.value != "")
+        for header in draft.request_headers
+    )
+    return replace(draft, request_headers=tuple(headers))
+
+
+def without_secrets(draft: Draft) -> Draft:
+    """Return what another owner may get of a draft: neither header values nor the request body."""
+    return replace(without_header_values(draft), request_body=None)
+
+
+def dropped_headers(draft: Draft) -> list[str]:
+    """Return the names of headers whose value has to be entered again."""
+    return [header.name for header in draft.request_headers if header.dropped]
 
 
 def check_type(before: MonitorType, after: MonitorType) -> None:
@@ -163,12 +207,17 @@ def _plain(given: Mapping[str, Any], *, stored: Sequence[Header]) -> dict[str, A
             for r in taken["content_rules"]
         )
     if "request_headers" in taken:
-        kept = {header.name.lower(): header.value for header in stored}
+        kept = {header.name.lower(): header for header in stored}
         taken["request_headers"] = tuple(
-            Header(h["name"], h.get("value", kept.get(h["name"].lower(), "")), h.get("type"))
-            for h in taken["request_headers"]
+            _header(h, kept.get(h["name"].lower())) for h in taken["request_headers"]
         )
     return taken
+
+
+def _header(given: Mapping[str, Any], stored: Header | None) -> Header:
+    if "value" in given or stored is None:
+        return Header(given["name"], given.get("value", ""), given.get("type"))
+    return replace(stored, name=given["name"], type=given.get("type"))
 
 
 def settle(draft: Draft, *, floor_sec: int, permits_host: Permits) -> Draft:

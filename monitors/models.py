@@ -90,7 +90,7 @@ class Monitor(models.Model):
             for rule in self.content_rules
         )
         plain["request_headers"] = tuple(
-            Header(header["name"], value, header["type"])
+            Header(header["name"], value, header["type"], header.get("value_dropped", False))
             for header, value in zip(self.request_headers, self._header_values(), strict=True)
         )
         return Draft(**plain)
@@ -125,7 +125,10 @@ def draft_columns(draft: Draft) -> dict[str, Any]:
         }
         for rule in draft.content_rules
     ]
-    columns["request_headers"] = [{"name": h.name, "type": h.type} for h in draft.request_headers]
+    columns["request_headers"] = [
+        {"name": h.name, "type": h.type} | ({"value_dropped": True} if h.dropped else {})
+        for h in draft.request_headers
+    ]
     values = [h.value for h in draft.request_headers]
     columns["sealed_header_values"] = seal(json.dumps(values)) if values else ""
     return columns

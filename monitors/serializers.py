@@ -39,13 +39,16 @@ class ContentRuleSerializer(StrictSerializer):
 
 
 class HeaderInputSerializer(StrictSerializer):
+    ignored = frozenset({"value_dropped"})  # so that a client can send back what it read
+
     name = TextField(max_length=256)
     value = TextField(
         max_length=4096,
         required=False,
         allow_blank=True,
         write_only=True,
-        help_text="Plaintext; on PATCH, omit to keep the stored value.",
+        help_text="Plaintext; on PATCH, omit to keep the stored value. It is kept for the same server and owner only: "
+        "see `value_dropped` of the answer.",
     )
     type = ChoiceField(choices=HEADER_TYPES, required=False, help_text="A display hint only.")
 
@@ -53,6 +56,11 @@ class HeaderInputSerializer(StrictSerializer):
 class HeaderOutSerializer(serializers.Serializer[Any]):
     name = serializers.CharField()
     type = serializers.ChoiceField(choices=HEADER_TYPES, required=False)
+    value_dropped = serializers.BooleanField(
+        required=False,
+        help_text="true: the stored value was dropped, because the request goes to another server now (scheme, host, "
+        "port or Host header) or the monitor to another owner. Send the value again. Absent otherwise.",
+    )
 
     def to_representation(self, instance: Mapping[str, Any]) -> dict[str, Any]:
         return {name: value for name, value in instance.items() if value is not None}

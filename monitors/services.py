@@ -26,8 +26,9 @@ from monitors.models import (
 from monitors.registrations import hold_registration
 from monitors.selectors import get_monitor
 from monitors.transitions import mute, reschedule, switch, watch
-from projects import places
+from projects import log, places
 from projects.access import Caller
+from projects.models import Project
 
 FIRST_CLAIM = 1
 RECONFIGURED = (
@@ -58,16 +59,16 @@ def draft_of(caller: Caller, given: Mapping[str, Any]) -> Draft:
 
 
 def draft_of_change(caller: Caller, public_id: str, given: Mapping[str, Any]) -> Draft:
-    """The draft that a PATCH of `given` would leave, for a test run before it is saved: stored header values hold."""
+    """Return the draft that a PATCH of `given` would leave, to test it before it is saved.
+
+    Stored header values are used where that PATCH would keep them.
+    """
     monitor = get_monitor(caller, public_id)
     owner = monitor.owner
     if "project_id" in given:
         with transaction.atomic():
-            _, owner = places.place(caller, given, keeping=monitor.owner)
-    draft = drafts.patch(
-        monitor.draft, given, floor_sec=owner.plan.min_interval_sec, permits_host=permits_host
-    )
-    return _testable(draft)
+            _, owner = places.move(caller, given, project=monitor.project, owner=owner)
+    return _testable(_patched(monitor, given, owner=owner))
 
 
 def _testable(draft: Draft) -> Draft:
@@ -113,19 +114,34 @@ def release_first_claim(monitor: Monitor, *, now: datetime) -> None:
     ).update(next_due_at=now)
 
 
+def _patched(monitor: Monitor, given: Mapping[str, Any], *, owner: User) -> Draft:
+    """Return the draft that a PATCH leaves when the monitor is `owner`'s; another owner gets no secrets with it."""
+    stored = monitor.draft if owner.pk == monitor.owner_id else drafts.without_secrets(monitor.draft)
+    return drafts.patch(stored, given, floor_sec=owner.plan.min_interval_sec, permits_host=permits_host)
+
+
+def move_of(monitor: Monitor, project: Project | None, owner: User) -> log.Move:
+    """Return a move to another owner for the audit log, without the id of a heartbeat, which opens its ping URL."""
+    target_id = "" if monitor.type == MonitorType.HEARTBEAT else monitor.public_id
+    return log.Move(target_id, monitor.name, monitor.project, monitor.owner, project, owner)
+
+
 def update_monitor(caller: Caller, public_id: str, given: Mapping[str, Any], *, now: datetime) -> Monitor:
-    """Change what is given, judged as the merged monitor that it leaves."""
+    """Change what is given, judged as the merged monitor that it leaves.
+
+    Raises Forbidden for a move to another owner by somebody who may not give the monitor away. Such a move drops its
+    secrets; header values are also dropped when the request goes to another server (`drafts.patch`).
+    """
     with transaction.atomic():
         monitor, state = _lock(caller, public_id)
         project, owner = (monitor.project, monitor.owner)
         if "project_id" in given:
-            project, owner = places.place(caller, given, keeping=monitor.owner)
+            project, owner = places.move(caller, given, project=project, owner=owner)
             if owner.pk != monitor.owner_id:
                 owner = hold_owner(owner)
                 require_room(owner)
-        draft = drafts.patch(
-            monitor.draft, given, floor_sec=owner.plan.min_interval_sec, permits_host=permits_host
-        )
+                log.record_moves(caller, [move_of(monitor, project, owner)])
+        draft = _patched(monitor, given, owner=owner)
         turn = reconfigure(
             monitor,
             state,

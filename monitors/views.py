@@ -112,6 +112,10 @@ class MonitorDetail(APIView):
     @extend_schema(
         operation_id="update_monitor",
         summary="Change a monitor",
+        description="Stored header values are dropped, unless they are given again in the same request, when the "
+        "request would go to another server (scheme, host or port of `url`, or the Host header) or when `project_id` "
+        "moves the monitor to another owner, which also drops `request_body` and needs the role owner or admin in the "
+        "project that it leaves (403 `forbidden`). The answer says so: such a header has `value_dropped`.",
         request=MonitorPatchSerializer,
         responses={200: MonitorSerializer, 403: ErrorSerializer},
     )

@@ -114,5 +114,11 @@ def hold_project(
     return get_project(caller, public_id, roles=roles)
 
 
+def lock_projects(caller: Caller, public_ids: Collection[str | None]) -> None:
+    """Lock those of the projects that the caller can access, in key order, until the end of the transaction."""
+    projects = accessible_projects(caller).filter(public_id__in=[one for one in public_ids if one])
+    list(projects.select_for_update(no_key=True).order_by("pk").values_list("pk"))
+
+
 def owner_of(project: Project) -> User:
     return User.objects.select_related("plan").get(memberships__project=project, memberships__role=Role.OWNER)

@@ -47,6 +47,42 @@ def record_of_member(user: User, action: Action, member: Membership, **details: 
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A move of a monitor from one owner to another. `target_id` is empty if the id is a secret."""
+
+    target_id: str
+    target_name: str
+    left: Project | None
+    giver: User
+    arrived: Project | None
+    receiver: User
+
+
+def record_moves(caller: Caller, moves: Iterable[Move]) -> None:
+    """Record each move in the logs of both sides, all by one INSERT."""
+    entries = []
+    for move in moves:
+        sides = (
+            (Action.MONITOR_RELEASED, move.left, move.giver, "to", move.arrived),
+            (Action.MONITOR_RECEIVED, move.arrived, move.receiver, "from", move.left),
+        )
+        entries += [
+            audit.services.draft(
+                action,
+                actor=caller.user,
+                by_token=caller.project is not None,
+                subject=owner,
+                project=project,
+                target_id=move.target_id,
+                target_name=move.target_name,
+                details={} if other is None else {word: other.public_id},
+            )
+            for action, project, owner, word, other in sides
+        ]
+    audit.services.record_all(entries)
+
+
 def of_account(caller: Caller, *, action: str | None = None) -> QuerySet[Entry]:
     caller.require_session()
     return _with(action, selectors.of_person(caller.user.pk))

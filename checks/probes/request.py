@@ -151,6 +151,8 @@ def _header_lines(headers: tuple[tuple[str, str], ...], method: str, body: bytes
                 "A request header cannot be sent: its name or value holds a forbidden character."
             )
         names.add(name.lower())
+        if name.lower() == "host" and not value.strip():
+            continue  # no request is valid with an empty one; libcurl sends the URL's host
         # libcurl reads "Name:" as "leave it out" and "Name;" as "send it empty".
         lines.append(f"{name}: {value}" if value.strip() else f"{name};")
     if body is not None:

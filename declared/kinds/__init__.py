@@ -14,4 +14,4 @@ from declared.kinds.windows import Windows
 
 def all_kinds(user: User) -> Sequence[Kind]:
     """In the order in which they are made: monitors first, which the others refer to."""
-    return Monitors(own_floor_sec=user.plan.min_interval_sec), Channels(), Windows(), Pages()
+    return Monitors(user), Channels(), Windows(), Pages()

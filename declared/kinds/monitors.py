@@ -6,13 +6,14 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
+from accounts.models import User
 from declared.account import Account
-from declared.kinds.base import Kind, Names, Writing, kept, without
+from declared.kinds.base import Kind, Names, Writing, WrongError, kept, without
 from declared.parsing import Item
 from declared.secrets import Secret
 from declared.things import Entry, Place, Present, Shape
 from monitors import drafts
-from monitors.drafts import DEFAULT_METHODS, Draft, MonitorType
+from monitors.drafts import DEFAULT_METHODS, Draft, Header, MonitorType
 from monitors.models import Monitor
 from monitors.services import permits_host
 from projects import access
@@ -50,9 +51,9 @@ _DEFAULTS: dict[str, Any] = {
 class Monitors(Kind):
     section, noun = "monitors", "monitor"
 
-    def __init__(self, *, own_floor_sec: int) -> None:
-        """The shortest interval of what is in no project, by the account's own plan."""
-        self.own_floor_sec = own_floor_sec
+    def __init__(self, user: User) -> None:
+        """What is in no project is the user's own."""
+        self.user = user
 
     def read(self, account: Account, *, now: datetime) -> list[Present]:
         rows = access.accessible(account.caller, Monitor.objects.all()).order_by("pk")
@@ -60,11 +61,12 @@ class Monitors(Kind):
 
     def _present(self, row: Monitor, account: Account) -> Present:
         place = account.place(row.project_id)
-        shape = shape_of(row.draft, place=place, enabled=row.enabled)
-        return Present("monitors", row.public_id, row.pk, row.name, place, shape)
+        draft = row.draft
+        shape = shape_of(draft, place=place, enabled=row.enabled)
+        return Present("monitors", row.public_id, row.pk, row.name, place, shape, draft)
 
     def want(self, item: Item, entry: Entry, names: Names) -> Shape:
-        floor_sec = entry.place.floor_sec if entry.place else self.own_floor_sec
+        floor_sec = entry.place.floor_sec if entry.place else self.user.plan.min_interval_sec
         given = {**item.given, "request_headers": self._headers(item, entry)}
         if not given["request_headers"]:
             del given["request_headers"]
@@ -75,17 +77,31 @@ class Monitors(Kind):
         return shape_of(draft, place=entry.place, enabled=item.given.get("enabled", True))
 
     def _headers(self, item: Item, entry: Entry) -> list[dict[str, Any]]:
-        stored: dict[str, str] = {}
-        if entry.present is not None:
-            for header in entry.present.shape["request_headers"]:
-                stored[header["name"].lower()] = header["value"].value
+        stored = self._stored_headers(item, entry)
         headers = []
         for index, header in enumerate(item.given.get("request_headers", [])):
             path = (*item.path, "request_headers", index, "value")
             if path in item.keeps:
-                header = {**header, "value": kept(item.keeps[path], stored.get(header["name"].lower()), path)}
+                there = stored.get(header["name"].lower())
+                if there is not None and there.dropped:
+                    variable = item.keeps[path].variable
+                    said = f"the stored value was for another server or owner; set {variable} in the environment."
+                    raise WrongError(path, said)
+                header = {**header, "value": kept(item.keeps[path], there and there.value, path)}
             headers.append(header)
         return headers
+
+    def _owner(self, place: Place | None) -> int:
+        return self.user.pk if place is None else place.owner
+
+    def _stored_headers(self, item: Item, entry: Entry) -> dict[str, Header]:
+        """Return the stored headers by their names in lower case, as the rules of a PATCH leave them."""
+        if entry.present is None:
+            return {}
+        stored = drafts.keepable(entry.present.draft, item.given)
+        if self._owner(entry.place) != self._owner(entry.present.place):
+            stored = drafts.without_secrets(stored)
+        return {header.name.lower(): header for header in stored.request_headers}
 
     def write(self, present: Present, writing: Writing) -> dict[str, Any]:
         shape = present.shape

@@ -290,6 +290,27 @@ def test_on_patch_omit_the_value_to_keep_the_stored_one(live: Api, targets: Targ
     assert (target.seen[-1].header("x-kept"), target.seen[-1].header("x-new")) == ("old", "new")
 
 
+def test_stored_values_are_not_sent_to_another_server(live: Api, targets: TargetServer) -> None:
+    """The answer to the PATCH says which values have to be given again; a Host that was dropped is the URL's."""
+    home, away = targets.serve([answer()]), targets.serve([answer()])
+    headers = [{"name": "X-Key", "value": "s3cret"}, {"name": "Host", "value": "shop.example"}]
+    monitor = created(live, url=home.url("/"), request_headers=headers)
+    assert home.seen[-1].header("x-key") == "s3cret"
+    moved = live.patch(f"/v1/monitors/{monitor['id']}", {"url": away.url("/")})
+    dropped = [{"name": "X-Key", "value_dropped": True}, {"name": "Host", "value_dropped": True}]
+    assert moved.json["request_headers"] == dropped
+    check_now(live, monitor["id"])
+    assert away.seen[-1].header("x-key") in (None, "")
+    assert away.seen[-1].header("host") == f"127.0.0.1:{away.port}"
+    again = live.patch(f"/v1/monitors/{monitor['id']}", moved.json | {"url": home.url("/")})
+    assert (again.status, again.json["request_headers"]) == (200, dropped), "what was read can be sent back"
+    given = {"url": away.url("/"), "request_headers": [{"name": "X-Key", "value": "other"}]}
+    assert live.patch(f"/v1/monitors/{monitor['id']}", given).json["request_headers"] == [{"name": "X-Key"}]
+    check_now(live, monitor["id"])
+    assert away.seen[-1].header("x-key") == "other"
+    assert "s3cret" not in str([request.headers for request in away.seen])
+
+
 def test_type_of_a_header_is_a_display_hint_only(live: Api, targets: TargetServer) -> None:
     """bearer, apikey, custom; display hint only"""
     target = targets.serve([answer()])

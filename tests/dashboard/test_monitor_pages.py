@@ -501,6 +501,31 @@ def test_the_test_run_of_an_edit_sends_the_stored_header_values(client: Client, 
 
 
 @pytest.mark.usefixtures("worker")
+def test_the_form_says_that_stored_values_do_not_go_to_another_server(client: Client, site: Site) -> None:
+    user = make_user()
+    client.force_login(user)
+    with Site() as other:
+        monitor = make_monitor(
+            user,
+            url=other.url("/ok"),
+            request_headers=[{"name": "X-Key", "value": "s3cret"}],
+        )
+        path = f"/monitors/{monitor.public_id}"
+        rule = {"rule-0-kind": "json_equals", "rule-0-path": "headers.X-Key", "rule-0-value": "s3cret"}
+        given = typed(**_as_typed(monitor) | {"url": site.url("/echo")})
+        tested = _text(tried(client, f"{path}/edit", given | rule).content.decode())
+        assert tested.strip().startswith("Down"), "the value did not reach the other server"
+        assert "Sent without the stored value of X-Key: enter it again for this server." in tested
+        saved = _text(client.post(f"{path}/edit", given, follow=True).content.decode())
+    assert "The stored values of these headers were dropped: X-Key." in saved
+    assert "X-Key has lost its value: enter it again" in saved
+    assert 'placeholder="not stored any more: enter it again"' in client.get(f"{path}/edit").content.decode()
+    given |= {"header-0-value": "new"}
+    assert "has lost its value" not in client.post(f"{path}/edit", given, follow=True).content.decode()
+    assert Monitor.objects.get().draft.request_headers[0].value == "new"
+
+
+@pytest.mark.usefixtures("worker")
 def test_a_created_monitor_is_checked_though_nobody_waits(client: Client, site: Site) -> None:
     client.force_login(make_user())
     assert client.post("/monitors/new", typed(url=site.url("/ok"))).status_code == 302

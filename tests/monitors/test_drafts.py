@@ -208,3 +208,68 @@ def test_removing_the_rules_does_not_turn_get_back_into_head() -> None:
 def test_values_of_headers_stay_out_of_the_repr() -> None:
     draft = replace(new(), request_headers=(Header("X-Key", "hunter2"),))
     assert "hunter2" not in repr(draft)
+
+
+STORED = {
+    "url": "https://shop.example/health",
+    "method": "POST",
+    "request_body": "stays",
+    "request_headers": [{"name": "Authorization", "value": "s3cret"}, {"name": "X-Key", "value": "k3y"}],
+}
+HOST = {"name": "Host", "value": "front.example"}
+
+
+@pytest.mark.parametrize(
+    ("url", "keeps"),
+    [
+        ("https://shop.example/other?path=1", True),
+        ("https://SHOP.example:443/", True),
+        ("HTTPS://shop.example", True),
+        ("http://shop.example/health", False),
+        ("https://shop.example:8443/health", False),
+        ("https://shop.example.evil.example/health", False),
+        ("https://sh\u043ep.example/health", False),  # a Cyrillic o
+        ("https://[::ffff:203.0.113.7]/", False),
+    ],
+)
+def test_header_values_stay_with_their_server(url: str, keeps: bool) -> None:
+    after = changed(new(STORED), {"url": url})
+    assert [(h.name, h.value, h.dropped) for h in after.request_headers] == [
+        ("Authorization", "s3cret" if keeps else "", not keeps),
+        ("X-Key", "k3y" if keeps else "", not keeps),
+    ]
+    assert after.request_body == "stays", "it is no secret: the API shows it"
+    back = changed(after, {"url": STORED["url"], "name": "Back"})
+    assert [h.value for h in back.request_headers] == [h.value for h in after.request_headers]
+
+
+def test_spellings_of_one_international_host_are_one_server() -> None:
+    stored = new(STORED | {"url": "https://b\u00fccher.example/"})
+    assert (
+        changed(stored, {"url": "https://xn--bcher-kva.example/"}).request_headers == stored.request_headers
+    )
+
+
+def test_values_given_with_the_new_server_are_used() -> None:
+    headers = [{"name": "authorization", "value": "other"}, {"name": "X-Key"}, {"name": "X-New"}]
+    after = changed(new(STORED), {"url": "https://other.example/", "request_headers": headers})
+    assert [(h.value, h.dropped) for h in after.request_headers] == [
+        ("other", False),
+        ("", True),
+        ("", False),
+    ]
+    emptied = changed(after, {"request_headers": [{"name": "X-Key", "value": ""}]})
+    assert [(h.value, h.dropped) for h in emptied.request_headers] == [("", False)], (
+        "that is what was asked for"
+    )
+
+
+def test_the_host_header_names_a_server_too() -> None:
+    named = [{"name": header["name"]} for header in STORED["request_headers"]]
+    stored = changed(new(STORED), {"request_headers": [*STORED["request_headers"], HOST]})
+    assert (
+        changed(stored, {"request_headers": [{"name": "host"}, *named]}).request_headers[1].value == "s3cret"
+    )
+    for headers in (named, [*named, HOST | {"value": "evil.example"}]):
+        after = changed(stored, {"request_headers": headers})
+        assert [h.value for h in after.request_headers[:2]] == ["", ""]

@@ -1,0 +1,248 @@
+"""Moving a monitor to another owner: the roles that allow it, what is dropped, and the audit log of both sides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+from django.test import Client
+
+from accounts.models import User
+from audit.models import Entry
+from core.clock import utc_now
+from core.errors import ApiError, Forbidden, NotFound
+from monitors.models import Monitor
+from monitors.services import update_monitor
+from projects.access import Caller
+from projects.members import change_role, remove_member
+from projects.models import Membership, Project, Role
+from tests.api.client import Api
+from tests.declared.driving import apply_text, refusal
+from tests.makers import at_once, make_monitor, make_project, make_user
+
+SECRETS = {
+    "method": "POST",
+    "request_headers": [{"name": "Authorization", "value": "Bearer s3cret", "type": "bearer"}],
+    "request_body": '{"password": "s3cret"}',
+}
+ACTIONS = ("monitor.released", "member.removed", "member.updated")
+REFUSED = "Only an owner or admin of the project that a monitor leaves may move it to another owner."
+
+
+class Scene:
+    """A monitor with secrets in a project that `mover` is a member of, and a project that the mover owns."""
+
+    def __init__(self, *, role: str = "member") -> None:
+        self.owner, self.mover = make_user(), make_user()
+        self.shop = make_project(self.owner, name="Shop")
+        self.place = Membership.objects.create(project=self.shop, user=self.mover, role=Role(role))
+        self.mine = make_project(self.mover, name="Mine")
+        self.monitor = make_monitor(self.owner, project_id=self.shop.public_id, **SECRETS)
+
+    def move(self, project: Project | None = None) -> Monitor:
+        given = {"project_id": (project or self.mine).public_id}
+        return update_monitor(Caller(self.mover), self.monitor.public_id, given, now=utc_now())
+
+    def file(self, *, project: str | None) -> str:
+        """A configuration that moves the monitor, and sets its secrets as a file has to."""
+        place = "" if project is None else f"project: {project}, "
+        return (
+            f"version: 1\nprojects: [{{name: Mine}}]\nmonitors:\n- {{id: {self.monitor.public_id}, {place}"
+            f"name: Stolen, url: 'http://127.0.0.1:9/', method: POST, request_headers: "
+            f"[{{name: Authorization, value: '${{keep:PK_TOKEN}}'}}]}}"
+        )
+
+
+def by_api(scene: Scene) -> tuple[int, str]:
+    given = {"project_id": scene.mine.public_id}
+    answer = Api.signed_in(scene.mover).patch(f"/v1/monitors/{scene.monitor.public_id}", given)
+    return answer.status, answer.text
+
+
+def of_pages(path: str, given: dict[str, str], scene: Scene) -> tuple[int, str]:
+    web = Client()
+    web.force_login(scene.mover)
+    answer = web.post(path.format(scene.monitor.public_id), given, follow=True)
+    return answer.status_code, answer.content.decode()
+
+
+def by_bulk_action(scene: Scene) -> tuple[int, str]:
+    given = {"action": f"move:{scene.mine.public_id}", "monitor": scene.monitor.public_id}
+    return of_pages("/monitors/actions", given, scene)
+
+
+def by_form(scene: Scene) -> tuple[int, str]:
+    given = {
+        "form_key": "a-key",
+        "type": "http",
+        "name": "Stolen",
+        "url": "http://127.0.0.1:9/",
+        "project_id": scene.mine.public_id,
+        "interval_sec": "5m",
+        "timeout_ms": "10s",
+        "slow_ms": "1.5s",
+        "fail_threshold": "3",
+        "recover_threshold": "1",
+        "method": "POST",
+        "header-0-name": "Authorization",
+    } | {f"rule-{n}-kind": "contains" for n in range(4)}
+    return of_pages("/monitors/{}/edit", given, scene)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("way", [by_api, by_bulk_action, by_form])
+def test_a_member_gives_nothing_away(way: Callable[[Scene], tuple[int, str]]) -> None:
+    scene = Scene()
+    status, text = way(scene)
+    assert status == (403 if way is by_api else 200)
+    assert REFUSED in text
+    monitor = Monitor.objects.get()
+    assert (monitor.owner, monitor.project, monitor.draft) == (
+        scene.owner,
+        scene.shop,
+        scene.monitor.draft,
+    )
+    assert not Entry.objects.filter(action__startswith="monitor.").exists()
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("project", ["Mine", None])
+def test_a_member_s_file_gives_nothing_away(project: str | None) -> None:
+    """Also not to no project, which in a file is the account's own place."""
+    scene = Scene()
+    (kept,) = refusal(scene.mover, scene.file(project=project))
+    assert "was for another server or owner; set PK_TOKEN in the environment" in kept
+    (refused,) = refusal(scene.mover, scene.file(project=project), environment={"PK_TOKEN": "mine"})
+    assert refused.endswith(REFUSED)
+    assert Monitor.objects.get().owner == scene.owner
+
+
+@pytest.mark.django_db
+def test_an_admin_gives_away_what_is_no_secret_and_both_sides_read_of_it() -> None:
+    scene = Scene(role="admin")
+    api = Api.signed_in(scene.mover)
+    path = f"/v1/monitors/{scene.monitor.public_id}"
+    assert api.patch(path, {"project_id": "prj_unknown"}).status == 422
+    moved = api.patch(path, {"project_id": scene.mine.public_id})
+    assert moved.status == 200, moved.text
+    assert moved.json["request_headers"] == [
+        {"name": "Authorization", "type": "bearer", "value_dropped": True}
+    ]
+    assert moved.json["request_body"] is None
+    monitor = Monitor.objects.get()
+    assert (monitor.owner, monitor.draft.request_headers[0].value) == (scene.mover, "")
+
+    owner = Api.signed_in(scene.owner)
+    (left,) = owner.get(f"/v1/projects/{scene.shop.public_id}/audit-log?action=monitor.released").json
+    (came,) = api.get(f"/v1/projects/{scene.mine.public_id}/audit-log?action=monitor.received").json
+    for entry, details in ((left, {"to": scene.mine.public_id}), (came, {"from": scene.shop.public_id})):
+        assert entry["actor_email"] == scene.mover.email
+        assert (entry["target_id"], entry["details"]) == (scene.monitor.public_id, details)
+    assert owner.get("/v1/account/audit-log?action=monitor.released").json == [left]
+
+    again = {"request_headers": [{"name": "Authorization", "value": "Bearer new"}], "request_body": "{}"}
+    given = api.patch(path, {**again, "name": "Mine now"})
+    assert given.json["request_headers"] == [{"name": "Authorization"}]
+
+
+@pytest.mark.django_db
+def test_what_is_given_with_the_move_is_the_receiver_s() -> None:
+    scene = Scene(role="admin")
+    given = {
+        "project_id": scene.mine.public_id,
+        "request_headers": [{"name": "authorization", "value": "mine"}, {"name": "X-Other"}],
+        "request_body": "mine",
+    }
+    update_monitor(Caller(scene.mover), scene.monitor.public_id, given, now=utc_now())
+    draft = Monitor.objects.get().draft
+    assert [header.value for header in draft.request_headers] == ["mine", ""]
+    assert draft.request_body == "mine"
+
+
+@pytest.mark.django_db
+def test_an_admin_s_file_gives_away_with_values_of_its_own() -> None:
+    scene = Scene(role="admin")
+    report = apply_text(scene.mover, scene.file(project=None), environment={"PK_TOKEN": "mine"})
+    assert report.count("update") == 1
+    monitor = Monitor.objects.get()
+    assert (monitor.owner, monitor.project) == (scene.mover, None)
+    assert (monitor.draft.request_headers[0].value, monitor.request_body) == ("mine", None)
+    sides = Entry.objects.filter(action__startswith="monitor.").values_list("action", "project_id")
+    assert set(sides) == {("monitor.released", scene.shop.pk), ("monitor.received", None)}
+
+
+@pytest.mark.django_db
+def test_among_projects_of_one_owner_everything_stays() -> None:
+    scene = Scene()
+    other = make_project(scene.owner, name="Other", member=scene.mover)
+    for project in (other, scene.shop):
+        assert scene.move(project).draft == scene.monitor.draft
+    given = {"project_id": None}
+    update_monitor(Caller(scene.mover), scene.monitor.public_id, given, now=utc_now())
+    monitor = Monitor.objects.get()
+    assert (monitor.owner, monitor.project, monitor.draft) == (scene.owner, None, scene.monitor.draft)
+    assert not Entry.objects.filter(action__startswith="monitor.").exists()
+
+
+@pytest.mark.django_db
+def test_the_log_does_not_hold_the_id_of_a_heartbeat() -> None:
+    scene = Scene(role="admin")
+    scene.monitor = make_monitor(scene.owner, type="heartbeat", url="", project_id=scene.shop.public_id)
+    scene.move()
+    entries = Entry.objects.filter(action__startswith="monitor.")
+    assert len(entries) == 2
+    assert scene.monitor.public_id not in str(list(entries.values()))
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("ending", ["removed", "demoted"])
+def test_nobody_gives_away_by_a_role_that_has_ended(ending: str) -> None:
+    def end(scene: Scene) -> None:
+        caller, now = Caller(scene.owner), utc_now()
+        project, member = scene.shop.public_id, scene.place.public_id
+        if ending == "removed":
+            remove_member(caller, project, member, now=now)
+        else:
+            change_role(caller, project, member, role="member", now=now)
+
+    for _ in range(6):
+        scene = Scene(role="admin")
+        moved, ended = at_once(scene.move, partial(end, scene))
+        assert ended is None
+        words = Entry.objects.filter(project_id=scene.shop.pk, action__in=ACTIONS).order_by("pk")
+        order = list(words.values_list("action", flat=True))
+        if isinstance(moved, Monitor):
+            assert order[0] == "monitor.released", "the role was there when it moved"
+        else:
+            assert isinstance(moved, Forbidden | NotFound), moved
+            assert Monitor.objects.get(pk=scene.monitor.pk).owner == scene.owner
+
+
+@pytest.mark.django_db(transaction=True)
+def test_two_moves_in_opposite_directions_both_end() -> None:
+    """Each locks both projects; in one order, or they would wait for each other."""
+    people: tuple[User, User] = make_user(), make_user()
+    projects = [make_project(owner, admin=admin) for owner, admin in (people, (people[1], people[0]))]
+    monitors = [
+        make_monitor(owner, project_id=project.public_id)
+        for owner, project in zip(people, projects, strict=True)
+    ]
+
+    def swap() -> list[object]:
+        return at_once(
+            *(
+                partial(
+                    update_monitor,
+                    Caller(people[0]),
+                    monitor.public_id,
+                    {"project_id": target.public_id},
+                    now=utc_now(),
+                )
+                for monitor, target in zip(monitors, reversed(projects), strict=True)
+            )
+        )
+
+    for _ in range(8):
+        assert not [outcome for outcome in swap() if isinstance(outcome, ApiError)]
+        projects.reverse()
