@@ -8,7 +8,6 @@ from functools import partial
 import pytest
 from django.test import Client
 
-from accounts.models import User
 from audit.models import Entry
 from core.clock import utc_now
 from core.errors import ApiError, Forbidden, NotFound
@@ -222,27 +221,18 @@ def test_nobody_gives_away_by_a_role_that_has_ended(ending: str) -> None:
 @pytest.mark.django_db(transaction=True)
 def test_two_moves_in_opposite_directions_both_end() -> None:
     """Each locks both projects; in one order, or they would wait for each other."""
-    people: tuple[User, User] = make_user(), make_user()
-    projects = [make_project(owner, admin=admin) for owner, admin in (people, (people[1], people[0]))]
+    admin = make_user()
+    projects = [make_project(make_user(), admin=admin) for _ in range(2)]
     monitors = [
-        make_monitor(owner, project_id=project.public_id)
-        for owner, project in zip(people, projects, strict=True)
+        make_monitor(project.memberships.get(role=Role.OWNER).user, project_id=project.public_id)  # type: ignore[arg-type]
+        for project in projects
     ]
 
-    def swap() -> list[object]:
-        return at_once(
-            *(
-                partial(
-                    update_monitor,
-                    Caller(people[0]),
-                    monitor.public_id,
-                    {"project_id": target.public_id},
-                    now=utc_now(),
-                )
-                for monitor, target in zip(monitors, reversed(projects), strict=True)
-            )
-        )
+    def move(monitor: Monitor, project: Project) -> Monitor:
+        given = {"project_id": project.public_id}
+        return update_monitor(Caller(admin), monitor.public_id, given, now=utc_now())
 
     for _ in range(8):
-        assert not [outcome for outcome in swap() if isinstance(outcome, ApiError)]
         projects.reverse()
+        moves = [partial(move, *pair) for pair in zip(monitors, projects, strict=True)]
+        assert not [outcome for outcome in at_once(*moves) if isinstance(outcome, ApiError)]
