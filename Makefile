@@ -10,7 +10,7 @@ COMPILE := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.1
 .DEFAULT_GOAL := help
 
 help:
-	@echo 'make up     start Pulsekeeper on this machine (PORT, DATA_DIR, ADMIN_EMAIL, ADMIN_PASSWORD)'
+	@echo 'make up     start Pulsekeeper on this machine (PORT, DATA_DIR, ADMIN_EMAIL, ADMIN_PASSWORD, ADMIN_PLAN)'
 	@echo 'make test   all checks and tests'
 	@echo 'make screenshots  every page, wide and narrow, in light and dark colours (PAGE: part of a name)'
 	@echo 'make faults kill parts of a running Pulsekeeper and account for every monitor and alert (SECONDS_TO_RUN, MONITORS, SEED)'

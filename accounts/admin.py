@@ -30,7 +30,7 @@ MOST_ENTRIES = 10
 class PlanAdmin(StaffAdmin[Plan]):
     """What is edited here counts for what is made or changed from then on. One that somebody has stays."""
 
-    list_display = ("name", "min_interval_sec", "monitor_limit")
+    list_display = ("name", "min_interval_sec", "default_interval_sec", "monitor_limit")
     search_fields = ("name",)
 
     def has_delete_permission(self, request: HttpRequest, obj: Plan | None = None) -> bool:
@@ -135,7 +135,9 @@ class AccountAdmin(StaffAdmin[User], UserAdmin[User]):
         # Over the relations that projects and monitors, higher floors, hang on User.
         places = row.memberships.select_related("project").order_by("-pk")[:MOST_PLACES]
         return (
-            Section("Usage", ("Monitors", "Limit"), [(row.monitors.count(), row.plan.monitor_limit)]),
+            Section(
+                "Usage", ("Monitors", "Limit"), [(row.monitors.count(), row.plan.monitor_limit or "none")]
+            ),
             Section("Projects", ("Project", "Role"), [(place.project.name, place.role) for place in places]),
             Section(
                 "Audit log",

@@ -14,20 +14,42 @@ from core import ids
 
 
 class Plan(models.Model):
-    """What an account may have. Rows are edited by staff; `free` and `pro` come with a migration."""
+    """What an account may have. Rows are edited by staff.
+
+    Three come with migrations: `free`, which new accounts get, `pro`, and `local`, which the first account of
+    `manage.py up` gets.
+    """
+
+    LOCAL = "local"
+    BUILT_IN = ("free", "pro", LOCAL)
 
     name = models.SlugField(unique=True)
     min_interval_sec = models.PositiveIntegerField(
         validators=[MinValueValidator(1)],
         help_text="Seconds; shorter intervals of monitors are raised to it.",
     )
-    monitor_limit = models.PositiveIntegerField(help_text="How many monitors an account may own.")
+    default_interval_sec = models.PositiveIntegerField(
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(1)],
+        help_text="Seconds; the interval of monitors that name none. Empty: the shortest.",
+    )
+    monitor_limit = models.PositiveIntegerField(
+        null=True, blank=True, help_text="How many monitors an account may own. Empty: no limit."
+    )
 
     class Meta:
         ordering: ClassVar = ["pk"]
 
     def __str__(self) -> str:
         return self.name
+
+    @classmethod
+    def is_mentioned(cls) -> bool:
+        """Return whether pages mention plans: not while `local` is the only one that staff made or an account uses."""
+        used = models.Exists(User.objects.filter(plan=models.OuterRef("pk")))
+        others = cls.objects.exclude(name=cls.LOCAL)
+        return others.filter(~models.Q(name__in=cls.BUILT_IN) | used).exists()
 
 
 class UserManager(BaseUserManager["User"]):

@@ -65,7 +65,8 @@ def create_account(
     email = email_address(email)
     chosen = Plan.objects.filter(name=plan).first()
     if chosen is None:
-        raise ValidationFailed(f"there is no plan {plan!r}.", field="plan")
+        names = ", ".join(Plan.objects.order_by("name").values_list("name", flat=True))
+        raise ValidationFailed(f"there is no plan {plan!r}; choose one of: {names}.", field="plan")
     user = User(email=email, plan=chosen, is_staff=is_staff, is_superuser=is_superuser)
     if password is not None:
         _require_strong(password, user)

@@ -11,6 +11,7 @@ from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django_htmx.http import reswap, retarget
 
+from accounts.models import Plan
 from core.clock import utc_now
 from core.errors import NoWorker
 from core.ids import random_text
@@ -45,13 +46,13 @@ class TestRun:
 def new(request: PageRequest) -> HttpResponse:
     """`?type=` chooses the kind and `?project=` the project; `?from=` copies a monitor, but for header values."""
     caller, now = request.caller, utc_now()
-    floor_sec = caller.user.plan.min_interval_sec
+    plan = caller.user.plan
     source = get_monitor(caller, request.GET["from"]) if "from" in request.GET else None
     form = MonitorForm(
         request.POST if request.method == "POST" else None,
         projects=project_choices(caller),
-        floor_sec=floor_sec,
-        draft=_first_draft(request, floor_sec) if source is None else _copy_of(source),
+        floor_sec=plan.min_interval_sec,
+        draft=_first_draft(request, plan) if source is None else _copy_of(source),
         project_id=request.GET.get("project") if source is None else _project_of(source),
     )
     if request.method != "POST":
@@ -165,6 +166,7 @@ def _show(
         "run": run,
         "tested": tested,
         "plan": (form.stored.owner if form.stored else request.caller.user).plan,
+        "mentions_plan": Plan.is_mentioned(),
     }
     template = "form.html" if request.htmx else "edit.html"
     return render(request, f"dashboard/monitors/{template}", context)
@@ -174,7 +176,8 @@ def _tell_adjustments(request: PageRequest, body: dict[str, Any], monitor: Monit
     """What the service made of values out of range, where a person should know."""
     asked = body.get("interval_sec")
     if asked is not None and asked != monitor.interval_sec:
-        word = "shortest of the plan" if asked < monitor.interval_sec else "longest there is"
+        shortest = "shortest of the plan" if Plan.is_mentioned() else "shortest"
+        word = shortest if asked < monitor.interval_sec else "longest there is"
         messages.info(request, f"The interval is {say_span(monitor.interval_sec * 1000)}, the {word}.")
     if body.get("method", monitor.method) != monitor.method:
         messages.info(request, f"The method is {monitor.method}: content rules need the body.")
@@ -190,10 +193,10 @@ def _warn_of_dropped(request: PageRequest, before: Monitor, after: Monitor) -> N
         messages.warning(request, "The request body was dropped: the monitor has another owner.")
 
 
-def _first_draft(request: PageRequest, floor_sec: int) -> Draft:
+def _first_draft(request: PageRequest, plan: Plan) -> Draft:
     kind = request.GET.get("type")
     return Draft(
-        interval_sec=max(floor_sec, USUAL_INTERVAL_SEC),
+        interval_sec=plan.default_interval_sec or max(plan.min_interval_sec, USUAL_INTERVAL_SEC),
         type=MonitorType(kind) if kind in Kind.values else MonitorType.HTTP,
     )
 

@@ -42,7 +42,7 @@ from monitors.drafts import (
 )
 from monitors.models import Monitor
 
-INTERVALS = ("1m", "5m", "10m", "30m", "1h")
+INTERVALS = ("10s", "30s", "1m", "5m", "10m", "30m", "1h")
 _PLACE = re.compile(r"(content_rules|request_headers)\[(\d+)\](?:\.(\w+))?")
 
 

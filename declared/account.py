@@ -46,7 +46,7 @@ def open_account(user: User) -> Account:
             continue
         owners[role.user.pk] = role.user
         places[role.project.pk] = Place(
-            role.project.name, role.user.pk, role.user.plan.min_interval_sec, id=role.project.public_id
+            role.project.name, role.user.pk, role.user.plan, id=role.project.public_id
         )
     return Account(caller, places, owners)
 

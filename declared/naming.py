@@ -62,7 +62,7 @@ class Projects:
             if found is None:
                 self.broken.add(item.path, name, *filter(None, [item.take("id")]))
                 continue
-            place = found[0] if found else Place(name, user.pk, user.plan.min_interval_sec)
+            place = found[0] if found else Place(name, user.pk, user.plan)
             twin = next(
                 (one for one in taken if one is place or (place.id is None and one.name == name)), None
             )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from accounts.models import Plan
 from declared.problems import Path
 
 Shape = dict[str, Any]
@@ -18,12 +19,12 @@ Shape = dict[str, Any]
 class Place:
     """A project: of the file, of the account, or both. `id` is None for one that is still to be made.
 
-    `floor_sec` is the shortest interval by the plan of its owner, whose key is `owner`.
+    `plan` is that of its owner, whose key is `owner`.
     """
 
     name: str
     owner: int
-    floor_sec: int
+    plan: Plan
     id: str | None = None
 
     def __str__(self) -> str:

@@ -18,7 +18,7 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 import accounts.services
 import projects.log
 import tokens.services
-from accounts.models import User
+from accounts.models import Plan, User
 from core.clock import utc_now
 from core.forms import ServiceForm
 from dashboard.pages import PageRequest, page
@@ -41,6 +41,7 @@ def account(request: PageRequest) -> HttpResponse:
         "section": "account",
         "user": user,
         "used": user.monitors.count(),
+        "mentions_plan": Plan.is_mentioned(),
         "new_address": EmailAddress.objects.filter(user=user, verified=False).last(),
         "has_password": user.has_usable_password(),
         "second_factor": factors.get(Authenticator.Type.TOTP),

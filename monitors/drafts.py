@@ -135,12 +135,19 @@ Permits = Callable[[str], bool]
 """Whether a host, where it is a literal address, may be reached; names are judged when the socket opens."""
 
 
-def complete(given: Mapping[str, Any], *, floor_sec: int, permits_host: Permits) -> Draft:
-    """A new monitor's draft from the given fields; raises ValidationFailed. Floor in seconds, of the plan."""
+def complete(
+    given: Mapping[str, Any], *, floor_sec: int, permits_host: Permits, default_sec: int | None = None
+) -> Draft:
+    """Return a new monitor's draft from the given fields; raises ValidationFailed.
+
+    `floor_sec` and `default_sec` are the plan's shortest interval and the one that it uses where none is given.
+    """
     taken = _plain(given, stored=())
     taken.setdefault("method", DEFAULT_METHODS.get(taken.get("type", MonitorType.HTTP), "HEAD"))
     return settle(
-        replace(Draft(interval_sec=floor_sec), **taken), floor_sec=floor_sec, permits_host=permits_host
+        replace(Draft(interval_sec=default_sec or floor_sec), **taken),
+        floor_sec=floor_sec,
+        permits_host=permits_host,
     )
 
 

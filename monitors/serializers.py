@@ -89,7 +89,7 @@ class MonitorInputSerializer(StrictSerializer):
         required=False,
         min_value=None,
         max_value=None,
-        help_text="Seconds; raised to the plan's minimum, which is the default.",
+        help_text="Seconds; raised to the plan's minimum. Default: the plan's default interval, else its minimum.",
     )
     grace_sec = IntField(required=False, min_value=0, help_text="Default: 60.")
     slow_ms = IntField(

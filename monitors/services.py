@@ -8,7 +8,7 @@ from typing import Any
 
 from django.db import transaction
 
-from accounts.models import User
+from accounts.models import Plan, User
 from checks.guard import guard
 from core.egress import literal_address
 from core.errors import MonitorLimit, NotFound, ValidationFailed
@@ -55,7 +55,7 @@ def draft_of(caller: Caller, given: Mapping[str, Any]) -> Draft:
     """The draft that creating from `given` would store, for a test run; a heartbeat has nothing to run."""
     with transaction.atomic():
         _, owner = places.place(caller, given)
-    return _testable(drafts.complete(given, floor_sec=owner.plan.min_interval_sec, permits_host=permits_host))
+    return _testable(complete(given, owner.plan))
 
 
 def draft_of_change(caller: Caller, public_id: str, given: Mapping[str, Any]) -> Draft:
@@ -69,6 +69,16 @@ def draft_of_change(caller: Caller, public_id: str, given: Mapping[str, Any]) ->
         with transaction.atomic():
             _, owner = places.move(caller, given, project=monitor.project, owner=owner)
     return _testable(_patched(monitor, given, owner=owner))
+
+
+def complete(given: Mapping[str, Any], plan: Plan) -> Draft:
+    """Return a new monitor's draft, by the intervals of the plan that it counts against; raises ValidationFailed."""
+    return drafts.complete(
+        given,
+        floor_sec=plan.min_interval_sec,
+        default_sec=plan.default_interval_sec,
+        permits_host=permits_host,
+    )
 
 
 def _testable(draft: Draft) -> Draft:
@@ -86,7 +96,7 @@ def create_monitor(caller: Caller, given: Mapping[str, Any], *, now: datetime) -
     with transaction.atomic():
         project, owner = places.place(caller, given)
         owner = hold_owner(owner)
-        draft = drafts.complete(given, floor_sec=owner.plan.min_interval_sec, permits_host=permits_host)
+        draft = complete(given, owner.plan)
         require_room(owner)
         domain = watched_domain(draft)
         registration = None if domain is None else hold_registration(domain, now=now)
@@ -240,9 +250,10 @@ def hold_owner(owner: User) -> User:
 
 
 def require_room(owner: User, *, count: int = 1) -> None:
-    """Raises MonitorLimit. The owner's row is held."""
-    if Monitor.objects.filter(owner=owner).count() + count > owner.plan.monitor_limit:
-        raise MonitorLimit(limit=owner.plan.monitor_limit)
+    """Raise MonitorLimit if the plan has a limit and less room. The owner's row is held."""
+    limit = owner.plan.monitor_limit
+    if limit is not None and Monitor.objects.filter(owner=owner).count() + count > limit:
+        raise MonitorLimit(limit=limit)
 
 
 def _follow_host(

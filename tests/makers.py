@@ -38,13 +38,14 @@ NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 _numbers = itertools.count(1)
 
 
-PLANS = {"free": (300, 50), "pro": (60, 1000)}
+PLANS = {"free": (300, None, 50), "pro": (60, None, 1000), "local": (10, 60, None)}
 
 
 def make_user(*, plan: str = "pro", email: str | None = None) -> User:
     if plan in PLANS:  # a test of transactions empties the tables behind itself, those of migrations too
-        floor, limit = PLANS[plan]
-        Plan.objects.get_or_create(name=plan, defaults={"min_interval_sec": floor, "monitor_limit": limit})
+        names = ("min_interval_sec", "default_interval_sec", "monitor_limit")
+        defaults = dict(zip(names, PLANS[plan], strict=True))
+        Plan.objects.get_or_create(name=plan, defaults=defaults)
     return create_account(email=email or f"user{next(_numbers)}@example.com", password=PASSWORD, plan=plan)
 
 

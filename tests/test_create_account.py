@@ -33,7 +33,11 @@ def test_an_account_and_one_of_staff() -> None:
 
 @pytest.mark.parametrize(
     ("options", "named"),
-    [({"email": "nobody"}, "email"), ({"password": "12345678"}, "password"), ({"plan": "gold"}, "plan")],
+    [
+        ({"email": "nobody"}, "email"),
+        ({"password": "12345678"}, "password"),
+        ({"plan": "gold"}, "choose one of: free, local, pro"),
+    ],
 )
 def test_bad_values_are_named_and_nothing_is_made(options: dict[str, str], named: str) -> None:
     with pytest.raises(CommandError, match=named):

@@ -46,7 +46,7 @@ class SessionCreatedSerializer(serializers.Serializer[Any]):
 class PlanSerializer(serializers.Serializer[Any]):
     name = serializers.CharField()
     min_interval_sec = serializers.IntegerField()
-    monitor_limit = serializers.IntegerField()
+    monitor_limit = serializers.IntegerField(allow_null=True, help_text="null: no limit.")
 
 
 class UsageSerializer(serializers.Serializer[Any]):

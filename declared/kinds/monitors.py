@@ -15,7 +15,7 @@ from declared.things import Entry, Place, Present, Shape
 from monitors import drafts
 from monitors.drafts import DEFAULT_METHODS, Draft, Header, MonitorType
 from monitors.models import Monitor
-from monitors.services import permits_host
+from monitors.services import complete
 from projects import access
 
 _PLAIN = tuple(
@@ -66,11 +66,11 @@ class Monitors(Kind):
         return Present("monitors", row.public_id, row.pk, row.name, place, shape, draft)
 
     def want(self, item: Item, entry: Entry, names: Names) -> Shape:
-        floor_sec = entry.place.floor_sec if entry.place else self.user.plan.min_interval_sec
+        plan = entry.place.plan if entry.place else self.user.plan
         given = {**item.given, "request_headers": self._headers(item, entry)}
         if not given["request_headers"]:
             del given["request_headers"]
-        draft = drafts.complete(given, floor_sec=floor_sec, permits_host=permits_host)
+        draft = complete(given, plan)
         if entry.present is not None:
             drafts.check_type(MonitorType(entry.present.shape["type"]), draft.type)
         entry.draft = draft

@@ -17,14 +17,15 @@ from typing import Any
 from django.db import transaction
 from rest_framework.exceptions import ValidationError
 
+from accounts.models import Plan
 from core.api.errors import first_reason
 from core.errors import ValidationFailed
-from monitors import bulk, drafts
+from monitors import bulk
 from monitors.drafts import HTTP_TYPES, Draft
 from monitors.imports.mapped import Mapped, Note
 from monitors.models import Monitor
 from monitors.serializers import MonitorInputSerializer
-from monitors.services import hold_owner, permits_host
+from monitors.services import complete, hold_owner
 from projects import places
 from projects.access import Caller
 
@@ -66,7 +67,7 @@ def import_monitors(
         owner = hold_owner(owner)
         monitors = Monitor.objects.filter(owner=owner, project=project)
         there = Counter(_key(*row) for row in monitors.values_list("type", "name", "url"))
-        judged = [_judged(each, there, floor_sec=owner.plan.min_interval_sec) for each in mapped]
+        judged = [_judged(each, there, plan=owner.plan) for each in mapped]
         news = [
             bulk.New(owner, project, draft, enabled=each.enabled)
             for each, draft in zip(mapped, judged, strict=True)
@@ -81,12 +82,12 @@ def import_monitors(
     return imported
 
 
-def _judged(mapped: Mapped, there: Counter[_Key], *, floor_sec: int) -> Draft | Imported:
+def _judged(mapped: Mapped, there: Counter[_Key], *, plan: Plan) -> Draft | Imported:
     """The draft of what is to be created, or what becomes of it instead."""
     if mapped.given is None:
         return Imported(mapped.name, Fate.LEFT_OUT, mapped.notes)
     try:
-        draft = drafts.complete(_validated(mapped.given), floor_sec=floor_sec, permits_host=permits_host)
+        draft = complete(_validated(mapped.given), plan)
     except ValidationFailed as error:
         return Imported(mapped.name, Fate.LEFT_OUT, (Note("here", str(error)),))
     key = _key(draft.type, draft.name, draft.url)

@@ -12,9 +12,22 @@ from pytest_django.fixtures import Settings
 from accounts.models import User
 from core.clock import utc_now
 from core.errors import ValidationFailed
+from monitors.imports.creating import import_monitors
+from monitors.imports.mapped import Mapped
+from monitors.models import Monitor
 from projects.access import Caller
 from tests.api.client import Api
-from tests.makers import PASSWORD, at_once, empty_broker, make_monitor, make_plan, make_project, make_user
+from tests.declared.driving import apply_text
+from tests.makers import (
+    NOON,
+    PASSWORD,
+    at_once,
+    empty_broker,
+    make_monitor,
+    make_plan,
+    make_project,
+    make_user,
+)
 from tokens.models import Session
 from tokens.services import change_password, sign_in
 
@@ -39,6 +52,29 @@ def test_the_account_shows_plan_and_usage(db: None) -> None:
         "usage": {"monitors": 2},
     }
     assert len(queries) == 2, "session, count"
+
+
+def test_a_plan_with_a_default_interval_and_without_a_limit(db: None) -> None:
+    user = make_user(plan="local")
+    api = Api.signed_in(user)
+    assert api.get("/v1/account").json["plan"] == {
+        "name": "local",
+        "min_interval_sec": 10,
+        "monitor_limit": None,
+    }
+    heartbeat = {"type": "heartbeat"}
+    asked: list[dict[str, int]] = [{}, {"interval_sec": 10}, {"interval_sec": 1}, {"interval_sec": 3600}]
+    made = [api.post("/v1/monitors", heartbeat | given).json["interval_sec"] for given in asked]
+    assert made == [60, 10, 10, 3600]
+    file = "version: 1\nmonitors: [{name: A, type: heartbeat}, {name: B, type: heartbeat, interval_sec: 9}]"
+    apply_text(user, file)
+    found = Monitor.objects.filter(name__in="AB").order_by("name")
+    assert list(found.values_list("interval_sec", flat=True)) == [60, 10]
+    mapped = [Mapped("C", {"name": "C", "url": "https://shop.example/"})]
+    import_monitors(Caller(user), mapped, place={}, now=NOON)
+    assert Monitor.objects.get(name="C").interval_sec == 60
+    free = Api.signed_in(make_user(plan="free"))
+    assert free.post("/v1/monitors", heartbeat).json["interval_sec"] == 300
 
 
 def test_changing_the_password_ends_every_session(api: Api, user: User) -> None:

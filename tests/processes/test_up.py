@@ -91,7 +91,7 @@ class LivedIn:
     data_dir: Path
     refused: str
     password: str
-    signed_in: int
+    plan: str
     ended_with: int
 
 
@@ -101,18 +101,19 @@ def lived_in(tmp_path_factory: pytest.TempPathFactory, clean_environment: dict[s
     data_dir = tmp_path_factory.mktemp("up") / "data"
     folder = {"DATA_DIR": str(data_dir), "PORT": str(free_port())}
     refused = refusal(clean_environment, **folder, ADMIN_EMAIL="nobody")
+    refused += refusal(clean_environment, **folder, ADMIN_PLAN="gold")
     up = Up([sys.executable, "manage.py", "up"], data_dir, clean_environment, ADMIN_EMAIL=EMAIL)
     try:
         up.wait_until_up()
         password = re.search(rf"First account: {EMAIL}, password (\S+)", up.output)
         assert password, up.output
-        signed_in = sign_in(up.port, password[1])
+        plan = sign_in(up.port, password[1])
         up.process.terminate()
         ended_with = up.process.wait(STOP_SECONDS)
         up.assert_all_gone(0)
     finally:
         up.end()
-    return LivedIn(data_dir, refused, password[1], signed_in, ended_with)
+    return LivedIn(data_dir, refused, password[1], plan, ended_with)
 
 
 @pytest.fixture
@@ -126,7 +127,8 @@ def data_dir(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 def test_a_first_start_and_sigterm(lived_in: LivedIn) -> None:
     assert "ADMIN_EMAIL" in lived_in.refused
-    assert (lived_in.signed_in, lived_in.ended_with) == (201, 0)
+    assert "ADMIN_PLAN: plan: there is no plan 'gold'; choose one of: free, local, pro." in lived_in.refused
+    assert (lived_in.plan, lived_in.ended_with) == ("local", 0)
 
 
 def test_sigterm_while_the_servers_start_leaves_no_process(start: Start) -> None:
@@ -140,12 +142,13 @@ def test_sigterm_while_the_servers_start_leaves_no_process(start: Start) -> None
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_make_and_all_below_it(start: Start, lived_in: LivedIn, number: signal.Signals) -> None:
     # -o: the virtualenv is this one, whoever made it.
-    up = start("make", "-o", ".venv/.local", "up", ADMIN_PASSWORD="a long password of mine")
+    given = {"ADMIN_PASSWORD": "a long password of mine", "ADMIN_PLAN": "pro"}
+    up = start("make", "-o", ".venv/.local", "up", **given)
     up.wait_until_up()
     # Whoever starts it again finds what was there.
     assert "First account" not in up.output
     assert "a long password of mine" not in up.output
-    assert sign_in(up.port, lived_in.password) == 201
+    assert sign_in(up.port, lived_in.password) == "local", "an account that exists keeps its plan"
     if number == signal.SIGINT:
         os.killpg(up.process.pid, number)  # as a terminal does: to the whole foreground group
     else:
@@ -193,11 +196,12 @@ def answers(port: int) -> bool:
         return False
 
 
-def sign_in(port: int, password: str) -> int:
+def sign_in(port: int, password: str) -> str:
+    """Sign the first account in, and return its plan."""
     body = json.dumps({"email": EMAIL, "password": password}).encode()
     request = urllib.request.Request(
         f"http://127.0.0.1:{port}/v1/sessions", body, {"Content-Type": "application/json"}
     )
     with urllib.request.urlopen(request, timeout=10) as answer:
-        status: int = answer.status
-        return status
+        plan: str = json.load(answer)["user"]["plan"]
+        return plan

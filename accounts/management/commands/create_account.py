@@ -26,7 +26,7 @@ exit codes:
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--email", required=True, help="login name of the account")
         parser.add_argument("--password", required=True, help="at least 8 characters, not a common one")
-        parser.add_argument("--plan", default="free", help="name of a plan: free (default) or pro")
+        parser.add_argument("--plan", default="free", help="name of a plan: free (default), pro or local")
         parser.add_argument("--staff", action="store_true", help="may sign in to the admin, with every right")
         parser.add_argument("--json", action="store_true", dest="as_json", help="print one JSON object")
 

@@ -19,6 +19,7 @@ from django.core.management.base import CommandError
 from django.db import connections
 from django.utils import timezone
 
+from accounts.models import Plan
 from accounts.services import create_account
 from config import readiness
 from config.embedded.session import server_pids
@@ -34,7 +35,7 @@ LOOK_SECONDS = 0.5
 class Command(OurCommand):
     help = "Migrates, makes the first account, and runs web, workers and beat until Ctrl-C."
     epilog = """\
-The environment says where: PORT, DATA_DIR, and ADMIN_EMAIL and ADMIN_PASSWORD for the first account.
+The environment says where: PORT, DATA_DIR, and ADMIN_EMAIL, ADMIN_PASSWORD and ADMIN_PLAN for the first account.
 
 exit codes:
   0  ended by Ctrl-C or SIGTERM
@@ -67,10 +68,11 @@ exit codes:
         email = os.environ.get("ADMIN_EMAIL") or "admin@example.com"
         given = os.environ.get("ADMIN_PASSWORD")
         password = given or secrets.token_urlsafe(12)
+        plan = os.environ.get("ADMIN_PLAN") or Plan.LOCAL
         try:
-            create_account(email=email, password=password, plan="pro", is_staff=True, is_superuser=True)
+            create_account(email=email, password=password, plan=plan, is_staff=True, is_superuser=True)
         except ValidationFailed as error:
-            # The field is `email` or `password`, and so are our two variables.
+            # The field is `email`, `password` or `plan`, and so are our variables.
             raise CommandError(f"ADMIN_{(error.field or '').upper()}: {error}") from error
         shown = "the password you gave" if given else f"password {password} (shown only now)"
         self.stdout.write(f"First account: {email}, {shown}")

@@ -1,0 +1,59 @@
+"""Pages do not mention plans while the plan of one's own machine is the only one."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from django.test import Client
+
+from accounts.models import User
+from tests.dashboard.test_monitor_pages import typed
+from tests.makers import make_monitor, make_plan, make_project, make_user
+
+
+@pytest.fixture
+def user(db: None) -> User:
+    return make_user(plan="local")
+
+
+def mentions(web: Client, user: User) -> list[str]:
+    """The pages that mention plans, among them what saving an interval that is too short answers."""
+    monitor, project = make_monitor(user), make_project(user)
+    pages = {
+        "account": "/account/",
+        "monitors": "/monitors",
+        "new": "/monitors/new",
+        "edit": f"/monitors/{monitor.public_id}/edit",
+        "monitor": f"/monitors/{monitor.public_id}",
+        "project": f"/projects/{project.public_id}",
+    }
+    found = {}
+    for name, path in pages.items():
+        answer = web.get(path)
+        assert answer.status_code == 200, path
+        found[name] = re.sub(r"<[^>]+>", " ", answer.content.decode())
+    saved = web.post("/monitors/new", typed(type="heartbeat", interval_sec="1s", name="Quick"), follow=True)
+    found["saved"] = re.sub(r"<[^>]+>", " ", saved.content.decode())
+    assert "The interval is" in found["saved"]
+    return [name for name, text in found.items() if re.search(r"\bplans?\b", text, re.IGNORECASE)]
+
+
+def test_the_only_plan_is_not_mentioned(web: Client, user: User) -> None:
+    make_user(plan="local")
+    assert mentions(web, user) == []
+    page = web.get("/monitors/new").content.decode()
+    assert 'value="1m"' in page, "to begin with"
+    assert all(f'data-fill="{span}" data-fills="id_interval_sec"' in page for span in ("10s", "30s", "1m"))
+
+
+@pytest.mark.parametrize("second", ["made by staff", "of another account", "of this account"])
+def test_a_second_plan_is_mentioned(web: Client, user: User, second: str) -> None:
+    if second == "made by staff":
+        make_plan()
+    elif second == "of another account":
+        make_user(plan="free")
+    else:
+        user.plan = make_user(plan="pro").plan
+        user.save(update_fields=["plan"])
+    assert mentions(web, user) == ["account", "new", "edit", "saved"]
