@@ -347,6 +347,11 @@ class Env:
     admin_password: str | None = variable(
         None, "Password of that account. Without it one is generated and printed once."
     )
+    admin_plan: str = variable(
+        "local",
+        "Its plan: `local` (intervals from 10 s, no limit on monitors), `pro` (from 60 s, 1,000 monitors), "
+        "`free` (from 300 s, 50 monitors), or another. An account that exists keeps its plan.",
+    )
 
 
 FROM_FILES = tuple(each.name for each in variables(Env) if each.metadata["from_file"])

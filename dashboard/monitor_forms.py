@@ -43,6 +43,7 @@ from monitors.drafts import (
 from monitors.models import Monitor
 
 INTERVALS = ("10s", "30s", "1m", "5m", "10m", "30m", "1h")
+_MOVING = "Shared with its members. Another owner's project gets the monitor without header values and body."
 _PLACE = re.compile(r"(content_rules|request_headers)\[(\d+)\](?:\.(\w+))?")
 
 
@@ -195,8 +196,7 @@ class MonitorForm(OnceForm):
             label="Project",
             projects=projects,
             none="None: yours alone",
-            help_text="Shared with its members. A project of another owner gets the monitor without header values and "
-            "request body.",
+            help_text="Shared with its members." if stored is None else _MOVING,
         )
         self._ask_by(draft, floor_sec=floor_sec)
         headers = () if stored is None else draft.request_headers

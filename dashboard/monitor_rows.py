@@ -126,7 +126,7 @@ class HeaderRow(Row):
         self._stored = {header.name.lower(): header for header in stored}
         if self.is_stored:
             dropped = self._stored[self._name].dropped
-            said = "not stored any more: enter it again" if dropped else "stored; leave empty to keep"
+            said = "enter it again" if dropped else "stored; leave empty to keep"
             self.fields["value"].widget.attrs["placeholder"] = said
 
     @property

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from accounts.models import User
-from declared.things import Handle, Place, Present
+from declared.things import Handle, Pace, Place, Present
 from projects import access
 from projects.access import Caller
 from projects.models import Membership, Role
@@ -46,9 +46,14 @@ def open_account(user: User) -> Account:
             continue
         owners[role.user.pk] = role.user
         places[role.project.pk] = Place(
-            role.project.name, role.user.pk, role.user.plan, id=role.project.public_id
+            role.project.name, role.user.pk, pace_of(role.user), id=role.project.public_id
         )
     return Account(caller, places, owners)
+
+
+def pace_of(user: User) -> Pace:
+    """Return the intervals of the user's plan."""
+    return Pace(user.plan.min_interval_sec, user.plan.default_interval_sec)
 
 
 def ambiguous(names: Iterable[str]) -> Collection[str]:

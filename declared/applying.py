@@ -127,7 +127,7 @@ class _Applying:
         """Require the right to give away what leaves its owner, and return those moves for the audit log."""
         by_place: dict[Place | None, list[Entry]] = defaultdict(list)
         for entry in self.given_away:
-            by_place[entry.present and entry.present.place].append(entry)
+            by_place[entry.present.place if entry.present else None].append(entry)
         for place, entries in by_place.items():
             project = None if place is None else self.projects[place.id or ""]
             try:

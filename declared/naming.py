@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 
-from declared.account import Account
+from declared.account import Account, pace_of
 from declared.kinds.base import BrokenError, WrongError
 from declared.parsing import Declaration, Item
 from declared.problems import Path, did_you_mean
@@ -62,7 +62,7 @@ class Projects:
             if found is None:
                 self.broken.add(item.path, name, *filter(None, [item.take("id")]))
                 continue
-            place = found[0] if found else Place(name, user.pk, user.plan)
+            place = found[0] if found else Place(name, user.pk, pace_of(user))
             twin = next(
                 (one for one in taken if one is place or (place.id is None and one.name == name)), None
             )

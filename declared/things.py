@@ -9,22 +9,29 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from accounts.models import Plan
 from declared.problems import Path
 
 Shape = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """A plan's intervals in seconds: the shortest, and the one of a monitor that names none (None: the shortest)."""
+
+    floor_sec: int
+    default_sec: int | None
 
 
 @dataclass(eq=False, slots=True)
 class Place:
     """A project: of the file, of the account, or both. `id` is None for one that is still to be made.
 
-    `plan` is that of its owner, whose key is `owner`.
+    `pace` is by the plan of its owner, whose key is `owner`.
     """
 
     name: str
     owner: int
-    plan: Plan
+    pace: Pace
     id: str | None = None
 
     def __str__(self) -> str:

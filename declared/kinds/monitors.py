@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from accounts.models import User
-from declared.account import Account
+from declared.account import Account, pace_of
 from declared.kinds.base import Kind, Names, Writing, WrongError, kept, without
 from declared.parsing import Item
 from declared.secrets import Secret
@@ -15,7 +15,7 @@ from declared.things import Entry, Place, Present, Shape
 from monitors import drafts
 from monitors.drafts import DEFAULT_METHODS, Draft, Header, MonitorType
 from monitors.models import Monitor
-from monitors.services import complete
+from monitors.services import permits_host
 from projects import access
 
 _PLAIN = tuple(
@@ -66,11 +66,13 @@ class Monitors(Kind):
         return Present("monitors", row.public_id, row.pk, row.name, place, shape, draft)
 
     def want(self, item: Item, entry: Entry, names: Names) -> Shape:
-        plan = entry.place.plan if entry.place else self.user.plan
+        pace = entry.place.pace if entry.place else pace_of(self.user)
         given = {**item.given, "request_headers": self._headers(item, entry)}
         if not given["request_headers"]:
             del given["request_headers"]
-        draft = complete(given, plan)
+        draft = drafts.complete(
+            given, floor_sec=pace.floor_sec, default_sec=pace.default_sec, permits_host=permits_host
+        )
         if entry.present is not None:
             drafts.check_type(MonitorType(entry.present.shape["type"]), draft.type)
         entry.draft = draft

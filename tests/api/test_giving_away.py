@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import pytest
 from django.test import Client
@@ -20,7 +21,7 @@ from tests.api.client import Api
 from tests.declared.driving import apply_text, refusal
 from tests.makers import at_once, make_monitor, make_project, make_user
 
-SECRETS = {
+SECRETS: dict[str, Any] = {
     "method": "POST",
     "request_headers": [{"name": "Authorization", "value": "Bearer s3cret", "type": "bearer"}],
     "request_body": '{"password": "s3cret"}',

@@ -210,7 +210,7 @@ def test_values_of_headers_stay_out_of_the_repr() -> None:
     assert "hunter2" not in repr(draft)
 
 
-STORED = {
+STORED: dict[str, Any] = {
     "url": "https://shop.example/health",
     "method": "POST",
     "request_body": "stays",
