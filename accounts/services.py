@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Any
+from typing import NamedTuple
 
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
@@ -28,6 +28,24 @@ before_account_deleted: list[Callable[[User], None]] = []
 
 on_plan_changed: list[Callable[[Sequence[User], Plan], None]] = []
 """The same for accounts that are on another plan now, in the transaction that changes it."""
+
+
+class AddressChange(NamedTuple):
+    """`clicked`: the new address was confirmed by a link sent there, not entered by staff."""
+
+    user: User
+    before: str
+    clicked: bool
+
+
+on_address_changed: list[Callable[[AddressChange], None]] = []
+"""The same for an account that has another address now, in the transaction that changes it."""
+
+on_password_changed: list[Callable[[User], None]] = []
+"""The same for an account that has another password, or none any more, in the transaction that changes it."""
+
+on_account_deactivated: list[Callable[[User], None]] = []
+"""The same for an account that staff has just closed, in that transaction."""
 
 
 GONE = "a deleted account"
@@ -154,13 +172,33 @@ def change_plan(ids: Collection[int], plan: Plan) -> Outcome[User]:
 
 def record_changes(before: User, after: User, *, rights: Sequence[str]) -> None:
     """What staff has changed in an account's form: its address, and what `rights` names."""
-    about: dict[str, Any] = {"target_id": after.public_id, "target_name": after.email}
     if before.email != after.email:
-        details: dict[str, Any] = {"before": before.email, "after": after.email}
-        audit.services.record(Action.EMAIL_CHANGED, actor=after, details=details, **about)
+        record_address(AddressChange(after, before.email, clicked=False))
     if rights:
-        details = {"fields": list(rights), "is_active": after.is_active, "is_staff": after.is_staff}
-        audit.services.record(Action.ACCOUNT_UPDATED, actor=after, details=details, **about)
+        audit.services.record(
+            Action.ACCOUNT_UPDATED,
+            actor=after,
+            target_id=after.public_id,
+            target_name=after.email,
+            details={"fields": list(rights), "is_active": after.is_active, "is_staff": after.is_staff},
+        )
+    if before.is_active and not after.is_active:
+        for follow in on_account_deactivated:
+            follow(after)
+
+
+def record_address(change: AddressChange) -> None:
+    """Record that the account has another address, and let the upper floors follow."""
+    user = change.user
+    audit.services.record(
+        Action.EMAIL_CHANGED,
+        actor=user,
+        target_id=user.public_id,
+        target_name=user.email,
+        details={"before": change.before, "after": user.email},
+    )
+    for follow in on_address_changed:
+        follow(change)
 
 
 def delete_account(user: User) -> None:

@@ -5,9 +5,14 @@ class AlertsConfig(AppConfig):
     name = "alerts"
 
     def ready(self) -> None:
-        from accounts.services import before_account_deleted, on_account_created
+        from accounts import services as accounts
+        from alerts import confirmation
         from alerts.defaults import add_own_address
         from alerts.privacy import forget_person
+        from projects.members import on_member_gone
 
-        on_account_created.append(add_own_address)
-        before_account_deleted.append(forget_person)
+        accounts.on_account_created.append(add_own_address)
+        accounts.before_account_deleted += [forget_person, confirmation.end_with_account]
+        accounts.on_account_deactivated.append(confirmation.end_with_account)
+        accounts.on_address_changed.append(confirmation.follow_address)
+        on_member_gone.append(confirmation.end_with_membership)

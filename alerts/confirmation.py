@@ -1,4 +1,11 @@
-"""Somebody else's e-mail address gets alerts once its owner has agreed; the request for it is all that is sent before.
+"""E-mail addresses get alerts once their owner has agreed, and for as long as that consent lasts.
+
+The owner agrees by the link of a mail, which is all that is sent before. Nobody else agrees for them: neither an
+account nor a place in a project makes an address a recipient. Only people who enter the address that they sign in with
+need no mail: they have confirmed it by one already.
+
+Consent ends when its owner leaves the project, and when their account is closed or deleted. Alerts of one's own follow
+the account to its new address.
 
 A link leads to a page with a button: programs that look at links in mails follow a GET, and agree to nothing.
 """
@@ -8,41 +15,86 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from django.db import transaction
+from django.db.models import Q
 from django.utils.crypto import salted_hmac
 
 import audit.services
-from alerts import mail
+from accounts.models import User
+from accounts.services import AddressChange
+from accounts.verification import is_verified
+from alerts import hints, mail
 from alerts.models import AlertChannel
 from audit.actions import Action
+from core.clock import utc_now
 from core.errors import NotFound
 from core.ids import random_text
 from projects.access import Caller
-from projects.models import Membership
+from projects.models import Project
 
 LIFETIME = timedelta(days=14)
+_COLUMNS = ["confirmed_at", "confirmation_digest", "confirmation_until"]
 
 
 def settle(channel: AlertChannel, *, address: str, by: Caller, now: datetime) -> None:
-    """Confirm the channel's new address where it is known, or ask for it. Sets columns; the caller saves them."""
+    """Confirm the channel's new address if it is the caller's own, else ask for consent. Saves nothing."""
     channel.confirmed_at = channel.confirmation_digest = channel.confirmation_until = None
-    if _is_known(channel, address):
+    if _is_own(by, address):
         channel.confirmed_at = now
-        return
+    else:
+        _ask(channel, address, by=by.user.email, now=now)
+
+
+def _ask(channel: AlertChannel, address: str, *, by: str, now: datetime) -> None:
     token = random_text(32)
     channel.confirmation_digest = _digest(token)
     channel.confirmation_until = now + LIFETIME
     name = channel.name
     # After the commit: a mail cannot be taken back, and no row stays locked while a mail server is slow.
-    transaction.on_commit(
-        lambda: mail.send_confirmation(to=address, by=by.user.email, name=name, token=token)
-    )
+    transaction.on_commit(lambda: mail.send_confirmation(to=address, by=by, name=name, token=token))
 
 
-def _is_known(channel: AlertChannel, address: str) -> bool:
-    """Of the account itself; of a member, for a project's channel."""
-    if channel.project_id is None:
-        return channel.owner.email == address
-    return Membership.objects.filter(project=channel.project_id, user__email=address).exists()
+def _is_own(by: Caller, address: str) -> bool:
+    """Whether the caller signs in with the address. A project token is not a person: others may hold it too."""
+    if by.project is not None:
+        return False
+    # Locked: of a change of address at the same moment one sees what the other has done.
+    user = User.objects.select_for_update(no_key=True).filter(pk=by.user.pk, email=address, is_active=True)
+    return user.exists() and is_verified(by.user)
+
+
+def end_with_membership(project: Project, user: User) -> None:
+    """Send the project's alerts no longer to somebody who was its member."""
+    _withdraw(user.email, Q(project=project))
+
+
+def end_with_account(user: User) -> None:
+    """Send no alerts to the address of an account that is closed or deleted, whoever entered it."""
+    _withdraw(user.email, Q())
+
+
+def _withdraw(address: str, among: Q) -> None:
+    ended = [channel.pk for channel in _channels_to(address, among)]
+    AlertChannel.objects.filter(pk__in=ended).update(**dict.fromkeys(_COLUMNS))
+
+
+def follow_address(change: AddressChange) -> None:
+    """Send the alerts that an account has agreed to get to its new address. One that staff entered is asked first."""
+    user, now = change.user, utc_now()
+    agreed = Q(owner=user, project=None) | Q(project__memberships__user=user)
+    for channel in _channels_to(change.before, agreed & Q(confirmed_at__isnull=False)):
+        channel.config = {"address": user.email}
+        channel.hint = hints.of_address(user.email)
+        channel.confirmed_at = now if change.clicked else None
+        if not change.clicked:
+            _ask(channel, user.email, by=user.email, now=now)
+        channel.save(update_fields=["sealed_config", "hint", *_COLUMNS])
+
+
+def _channels_to(address: str, among: Q) -> list[AlertChannel]:
+    """Return the channels that send to the address, locked. Addresses are sealed: the hint leaves few to open."""
+    found = AlertChannel.objects.filter(among, kind=AlertChannel.Kind.EMAIL, hint=hints.of_address(address))
+    held = found.select_for_update(of=["self"], no_key=True).order_by("pk")
+    return [channel for channel in held if channel.config["address"] == address]
 
 
 def _digest(token: str) -> bytes:

@@ -31,8 +31,9 @@ class AlertChannel(models.Model):
     """Of a user, or of a project: then `owner` is the project's owner.
 
     `sealed_config` holds what the kind needs, encrypted: email {"address"}, webhook {"url", "secret"}, apprise {"url"}.
-    Nothing of it is shown again but `hint`. Nothing is sent before `confirmed_at`: somebody else's e-mail address waits
-    for its owner to agree by a link, whose token `confirmation_digest` is of. All else is confirmed when it is made.
+    Nothing of it is shown again but `hint`. Nothing is sent while `confirmed_at` is null: an e-mail address
+    waits for its owner to agree by a link, whose token `confirmation_digest` is of (`alerts.confirmation`). All else is
+    confirmed when it is made.
     """
 
     class Kind(models.TextChoices):

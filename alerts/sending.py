@@ -7,6 +7,7 @@ tried again, under the same key: it arrives at least once, and a receiver that m
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -17,6 +18,9 @@ from alerts.facts import Facts
 from alerts.models import AlertChannel, Delivery, DeliveryItem
 from incidents.models import Incident, IncidentEvent
 from incidents.timeline import bulk_note, event
+from monitors.models import Monitor
+from projects import access
+from projects.access import Caller
 
 LEASE = timedelta(seconds=45)
 """Longer than any transport may take."""
@@ -122,11 +126,35 @@ def due(now: datetime, *, most: int) -> int:
 
 
 def load(claimed: Try) -> tuple[AlertChannel | None, list[Facts]]:
-    """Where it goes, and what it tells; no channel where it was deleted or may not be sent to any more."""
+    """Return where the message goes and what it says. No channel: it was deleted, or nothing may be sent there now.
+
+    Channels were chosen when the news was written. What the owner of one of their own may no longer read is deleted
+    here, and a message of nothing else with it: who has left a project gets no mail of it.
+    """
     usable = AlertChannel.objects.filter(enabled=True, confirmed_at__isnull=False, owner__is_active=True)
-    channel = usable.filter(pk=claimed.channel_id).first()
-    items = DeliveryItem.objects.filter(delivery=claimed.delivery_id).order_by("pk")
-    return channel, [Facts.from_json(facts) for facts in items.values_list("facts", flat=True)]
+    channel = usable.select_related("owner").filter(pk=claimed.channel_id).first()
+    items = list(DeliveryItem.objects.filter(delivery=claimed.delivery_id).order_by("pk"))
+    if channel is not None and channel.project_id is None:
+        foreign = _foreign(items, Caller(channel.owner))
+        items = [item for item in items if item.pk not in foreign]
+        if foreign:
+            DeliveryItem.objects.filter(pk__in=foreign).delete()
+        if foreign and not items:
+            Delivery.objects.filter(pk=claimed.delivery_id, attempts=claimed.number).delete()
+            channel = None
+    return channel, [Facts.from_json(item.facts) for item in items]
+
+
+def _foreign(items: Sequence[DeliveryItem], owner: Caller) -> set[int]:
+    """Return the keys of those whose incident, or monitor where there is no incident, the owner may not read."""
+    of_incident = {item.pk: item.incident_id for item in items if item.incident_id is not None}
+    of_monitor = {item.pk: item.facts["monitor_id"] for item in items if item.incident_id is None}
+    incidents = access.accessible(owner, Incident.objects.filter(pk__in=of_incident.values()))
+    monitors = access.accessible(
+        owner, Monitor.objects.filter(public_id__in=filter(None, of_monitor.values()))
+    )
+    readable = {None, *incidents.values_list("pk", flat=True), *monitors.values_list("public_id", flat=True)}
+    return {pk for pk, what in (of_incident | of_monitor).items() if what not in readable}
 
 
 def finish(

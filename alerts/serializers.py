@@ -30,8 +30,8 @@ class ChannelInputSerializer(StrictSerializer):
         max_length=254,
         required=False,
         write_only=True,
-        help_text="email: where to. An address that is not the account's own, or a member's of the project, first gets "
-        "a link by which its owner agrees.",
+        help_text="email: where to. An address with which the caller does not sign in first gets a link by which its "
+        "owner agrees; so does any that a project token enters.",
     )
     url = TextField(
         max_length=MAX_URL, required=False, write_only=True, help_text="webhook: https:// or http://."
@@ -78,7 +78,7 @@ class ChannelSerializer(serializers.Serializer[Any]):
     monitor_ids = serializers.SerializerMethodField()
     remind_every_hours = serializers.IntegerField()
     created_at = EpochMsField()
-    confirmed_at = EpochMsField(allow_null=True, help_text="null: nothing is sent before its owner agrees.")
+    confirmed_at = EpochMsField(allow_null=True, help_text="null: nothing is sent without consent.")
     failures = serializers.IntegerField(help_text="Tries that failed since the last that did not.")
     last_sent_at = EpochMsField(allow_null=True)
     secret = serializers.SerializerMethodField(

@@ -53,9 +53,12 @@ def send_test(channel_id: int, reply_to: str) -> None:
 
 
 def _test(channel_id: int) -> dict[str, Any]:
-    channel = AlertChannel.objects.filter(pk=channel_id).first()
+    channel = AlertChannel.objects.filter(pk=channel_id, confirmed_at__isnull=False).first()
     if channel is None:
-        return {"delivered": False, "detail": "The channel has just been deleted."}
+        return {
+            "delivered": False,
+            "detail": "The channel was deleted, or nothing may be sent there any more.",
+        }
     kind, config = channel.kind, channel.config
     now, key = utc_now(), delivery_id()
     facts = Facts(news=News.TEST, at=to_ms(now))

@@ -163,8 +163,8 @@ def _own_fields(kind: Kind, *, example: str) -> dict[str, forms.Field]:
                 label="E-mail address",
                 max_length=254,
                 widget=forms.EmailInput(attrs={"autocomplete": "email"}),
-                help_text="An address that is neither yours nor a member's gets a link first, by which its owner "
-                "agrees. Nothing else is sent before.",
+                help_text="An address with which you do not sign in yourself gets a link first, by which its "
+                "owner agrees. Nothing else is sent before.",
             )
         }
     if kind is Kind.WEBHOOK:

@@ -53,7 +53,7 @@ class Shown:
     def state(self) -> tuple[str, str]:
         """For the badge: its status, and a word."""
         if self.channel.confirmed_at is None:
-            return "waiting", "Waiting for consent"
+            return "waiting", "Waiting for consent" if self.channel.confirmation_digest else "No consent"
         if not self.channel.enabled:
             return "", "Disabled"
         return ("dead", "Failing") if self.channel.failures else ("sent", "Confirmed")

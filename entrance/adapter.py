@@ -24,6 +24,7 @@ from qrcode.image.svg import SvgPathFillImage
 import audit.services
 import tokens.services
 from accounts.models import User
+from accounts.services import AddressChange, record_address
 from audit.actions import Action
 from core.addresses import client_address
 from core.clock import utc_now
@@ -77,8 +78,7 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
                 confirmed = bool(super().confirm_email(request, email_address))
                 user = User.objects.get(pk=email_address.user_id)
                 if user.email != before:
-                    details = {"before": before, "after": user.email}
-                    audit.services.record(Action.EMAIL_CHANGED, actor=user, details=details)
+                    record_address(AddressChange(user, before, clicked=True))
                 return confirmed
         except IntegrityError:
             # Somebody signed up with the address since the change was asked for.

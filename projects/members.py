@@ -7,6 +7,7 @@ is made in the name of somebody who is being removed.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from django.db import IntegrityError, transaction
@@ -26,6 +27,9 @@ from projects.models import Membership, Project, Role
 logger = logging.getLogger(__name__)
 
 INVITATION_LIFETIME = timedelta(days=14)
+
+on_member_gone: list[Callable[[Project, User], None]] = []
+"""What upper floors do when somebody leaves or is removed, in that transaction, under the project's lock."""
 
 
 def list_members(caller: Caller, project_id: str, *, now: datetime) -> QuerySet[Membership]:
@@ -176,6 +180,9 @@ def remove_member(caller: Caller, project_id: str, member_id: str, *, now: datet
             action = Action.MEMBER_LEFT if member.user_id == caller.user.pk else Action.MEMBER_REMOVED
         log.record_of_member(caller.user, action, member)
         member.delete()
+        if member.user is not None:
+            for follow in on_member_gone:
+                follow(project, member.user)
 
 
 def _member(project: Project, member_id: str, *, now: datetime) -> Membership:

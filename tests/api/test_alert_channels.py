@@ -407,7 +407,12 @@ def test_what_waits_for_consent_is_not_tested(user: User) -> None:
 def test_a_deleted_channel_is_not_tested(db: None) -> None:
     from alerts.tasks import _test
 
-    assert _test(0) == {"delivered": False, "detail": "The channel has just been deleted."}
+    unconfirmed = make_channel(make_user(), kind="email", address="stranger@example.com")
+    mail.outbox.clear()
+    for pk in (0, unconfirmed.pk):
+        detail = "The channel was deleted, or nothing may be sent there any more."
+        assert _test(pk) == {"delivered": False, "detail": detail}
+    assert not mail.outbox
 
 
 def test_times_are_those_of_the_service(api: Api) -> None:

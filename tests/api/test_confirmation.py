@@ -80,19 +80,6 @@ def test_a_link_leads_to_a_page_whose_button_confirms(api: Api, user: User) -> N
     assert len(mail.outbox) == 1
 
 
-def test_addresses_that_are_known(api: Api, user: User) -> None:
-    member, stranger = make_user(), make_user()
-    project = make_project(user, member=member)
-    assert add(api, user.email.upper()).json["confirmed_at"]
-    assert add(api, member.email, project_id=project.public_id).json["confirmed_at"]
-    assert Api.with_token(user, project)
-    assert add(Api.with_token(user, project), user.email).json["confirmed_at"]
-    assert not mail.outbox
-    assert add(api, member.email).json["confirmed_at"] is None, "a member's, but for the channel of another"
-    assert add(api, stranger.email, project_id=project.public_id).json["confirmed_at"] is None
-    assert [sent.to for sent in mail.outbox] == [[member.email], [stranger.email]]
-
-
 def test_another_address_has_to_agree_anew(api: Api, user: User) -> None:
     made = add(api, "a@example.com")
     (first,) = links()

@@ -1,0 +1,152 @@
+"""Consent to get alerts by e-mail: whose it is, what ends it, and that no mail follows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import copy
+
+import pytest
+from django.core import mail
+from django.db import transaction
+
+from accounts.models import User
+from accounts.services import AddressChange, delete_account, record_address, record_changes
+from alerts.channels import create_channel
+from alerts.models import AlertChannel, Delivery
+from alerts.sender import send_next
+from core.clock import utc_now
+from projects.access import Caller
+from projects.members import remove_member
+from projects.models import Membership, Project
+from tests.api.client import Api
+from tests.makers import (
+    NOON,
+    at_once,
+    make_channel,
+    make_delivery,
+    make_monitor,
+    make_project,
+    make_user,
+)
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def member(transactional_db: None) -> User:
+    return make_user()
+
+
+@pytest.fixture
+def project(member: User) -> Project:
+    return make_project(make_user(), member=member)
+
+
+def owner_of(project: Project) -> User:
+    return User.objects.get(memberships__project=project, memberships__role="owner")
+
+
+def leave(project: Project, member: User, *, by: User | None = None) -> None:
+    place = Membership.objects.get(project=project, user=member)
+    remove_member(Caller(by or member), project.public_id, place.public_id, now=utc_now())
+
+
+def deactivate(project: Project, member: User) -> None:
+    closed = copy(member)
+    closed.is_active = False
+    with transaction.atomic():
+        closed.save(update_fields=["is_active"])
+        record_changes(member, closed, rights=["is_active"])
+
+
+ENDS = {
+    "left": leave,
+    "removed": lambda project, member: leave(project, member, by=owner_of(project)),
+    "deleted": lambda _, member: delete_account(member),
+    "deactivated": deactivate,
+}
+
+
+def send_all() -> list[str]:
+    while send_next():
+        pass
+    return [address for sent in mail.outbox for address in sent.to]
+
+
+@pytest.mark.parametrize("end", ENDS.values(), ids=ENDS.keys())
+def test_mails_to_a_member_end_with_the_place_and_the_account(
+    project: Project, member: User, end: Callable[[Project, User], None]
+) -> None:
+    theirs, others = (
+        make_channel(user, kind="email", address=user.email, project_id=project.public_id)
+        for user in (member, owner_of(project))
+    )
+    assert theirs.confirmed_at
+    for channel in (theirs, others):
+        make_delivery(channel)
+    end(project, member)
+    assert send_all() == [owner_of(project).email], "what was queued does not leave either"
+    theirs.refresh_from_db()
+    others.refresh_from_db()
+    assert (theirs.confirmed_at, bool(others.confirmed_at)) == (None, True)
+
+
+def test_whoever_left_gets_no_queued_news_of_the_project(project: Project, member: User) -> None:
+    shared = make_monitor(owner_of(project), project_id=project.public_id, name="Shared")
+    own = make_monitor(member, name="Own")
+    channel = AlertChannel.objects.get(owner=member)
+    mixed, foreign = (make_delivery(channel, monitor=shared, at=NOON) for _ in range(2))
+    mixed.items.create(
+        channel=channel, source="own", at=NOON, facts=make_delivery(channel, monitor=own).items.get().facts
+    )
+    leave(project, member)
+    send_all()
+    texts = [str(sent.body) for sent in mail.outbox]
+    assert len(texts) == 2
+    assert all("Own" in text and "Shared" not in text for text in texts)
+    assert not Delivery.objects.filter(pk=foreign.pk).exists()
+
+
+def test_alerts_of_ones_own_follow_to_an_address_that_was_clicked(project: Project, member: User) -> None:
+    before = member.email
+    channels = [
+        AlertChannel.objects.get(owner=member),
+        make_channel(member, kind="email", address=before, project_id=project.public_id),
+    ]
+    for clicked, email in ((True, "clicked@example.com"), (False, "typed@example.com")):
+        before, member.email = member.email, email
+        with transaction.atomic():
+            member.save(update_fields=["email"])
+            record_address(AddressChange(member, before, clicked=clicked))
+        for channel in channels:
+            channel.refresh_from_db()
+            assert channel.config == {"address": email}
+            assert channel.hint == f"{email[0]}…@example.com"
+            assert bool(channel.confirmed_at) is clicked
+    assert [sent.to for sent in mail.outbox] == [["typed@example.com"]] * 2, "staff typed it: it is asked"
+
+
+def test_a_member_who_is_removed_while_they_enter_their_address(project: Project, member: User) -> None:
+    given = {"kind": "email", "address": member.email, "project_id": project.public_id}
+    at_once(
+        lambda: create_channel(Caller(member), given, now=utc_now()),
+        lambda: leave(project, member, by=owner_of(project)),
+    )
+    assert not AlertChannel.objects.filter(project=project, confirmed_at__isnull=False).exists()
+
+
+def test_nobody_agrees_for_somebody_else(project: Project, member: User) -> None:
+    """Not their being a member, not that they own the project, and not a token of theirs."""
+    owner = owner_of(project)
+    path = "/v1/alert-channels"
+
+    def add(api: Api, address: str) -> bool:
+        body = {"kind": "email", "address": address, "project_id": project.public_id}
+        return api.post(path, body).json["confirmed_at"] is not None
+
+    assert not add(Api.signed_in(owner), member.email)
+    assert not add(Api.signed_in(member), owner.email)
+    assert not add(Api.with_token(member, project), member.email)
+    assert [sent.to for sent in mail.outbox] == [[member.email], [owner.email], [member.email]]
+    assert add(Api.signed_in(member), member.email)
+    assert len(mail.outbox) == 3
