@@ -109,6 +109,7 @@ THROTTLES = {
     "status-subscribe": (20, 3600),
     "status-subscribe-address": (5, 3600),
     "status-password": (10, 900),
+    "status-password-page": (200, 900),  # of all addresses together: many of them guess at one page
     "status-links": (60, 60),
     "pings": (3000, 60),
     "requests": (1200, 60),

@@ -203,8 +203,12 @@ def _unlock(visit: Visit) -> HttpResponse:
     back = HttpResponseRedirect(visit.links.page)
     if not place.lock:
         return back
-    wait = seconds_to_wait("status-password", f"{place.page_id} {client_network(request)}")
-    if wait is not None:
+    # The address first: one that has used up its own tries takes none from the page's.
+    counted = {
+        "status-password": f"{place.page_id} {client_network(request)}",
+        "status-password-page": str(place.page_id),
+    }
+    if (wait := _wait(counted)) is not None:
         return _too_many(wait)
     stored = StatusPage.objects.filter(pk=place.page_id).values_list("password_hash", flat=True).first()
     if not stored or not check_password(request.POST.get("password", "")[:200], stored):
@@ -229,10 +233,8 @@ def _subscribe(visit: Visit) -> HttpResponse:
         "status-subscribe": client_network(request),
         "status-subscribe-address": email.strip().lower(),
     }
-    for scope, identity in counted.items():
-        wait = seconds_to_wait(scope, identity)
-        if wait is not None:
-            return _too_many(wait)
+    if (wait := _wait(counted)) is not None:
+        return _too_many(wait)
     try:
         subscribing.subscribe(place.page_id, email, now=utc_now())
     except ValidationFailed as error:
@@ -316,6 +318,12 @@ def _text(body: bytes, *, status: int = 200, headers: Mapping[str, str] | None =
             **(headers or {}),
         },
     )
+
+
+def _wait(counted: Mapping[str, str]) -> float | None:
+    """Count a request in each scope until one refuses it. Return the seconds until that one's window ends."""
+    waits = (seconds_to_wait(scope, identity) for scope, identity in counted.items())
+    return next((wait for wait in waits if wait is not None), None)
 
 
 def _not_found() -> HttpResponse:

@@ -256,6 +256,23 @@ class TestPasswords:
         tries = [client.post(f"/status/{page.slug}/unlock", {"password": "x"}).status_code for _ in range(11)]
         assert tries == [403] * 10 + [429]
 
+    def test_many_addresses_together_try_it_so_often_only(
+        self, user: User, client: Any, settings: Settings
+    ) -> None:
+        settings.THROTTLE_SCALE = 1
+        few = {"status-password": (2, 900), "status-password-page": (5, 900)}
+        settings.THROTTLES = settings.THROTTLES | few
+        page, other = (make_page(user, [], password="open sesame") for _ in range(2))
+
+        def attempt(number: int, at: StatusPage) -> int:
+            where = {"REMOTE_ADDR": f"203.0.{number}.1"}
+            status: int = client.post(f"/status/{at.slug}/unlock", {"password": "x"}, **where).status_code
+            return status
+
+        assert [attempt(1, page) for _ in range(5)] == [403, 403, 429, 429, 429]
+        assert [attempt(number, page) for number in (2, 3, 4, 5)] == [403, 403, 403, 429]
+        assert attempt(5, other) == 403
+
 
 class TestDomains:
     @pytest.fixture
