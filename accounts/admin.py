@@ -102,7 +102,7 @@ class AccountAdmin(StaffAdmin[User], UserAdmin[User]):
         """In the transaction that the admin opens for each form. An address that staff enters counts as verified."""
         if not change:
             super().save_model(request, obj, form, change)
-            set_address(obj, verified=True)
+            set_address(obj)
             welcome(obj)
             return
         changed = set(form.changed_data)
@@ -111,7 +111,7 @@ class AccountAdmin(StaffAdmin[User], UserAdmin[User]):
         if columns:
             obj.save(update_fields=columns)  # what else was written meanwhile stays
         if "email" in changed:
-            set_address(obj, verified=True)
+            set_address(obj)
         if "plan" in changed:
             change_plan([obj.pk], obj.plan)
         record_changes(before, obj, rights=sorted(changed & set(_RIGHTS)))

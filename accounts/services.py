@@ -74,11 +74,10 @@ def create_account(
     plan: str = "free",
     is_staff: bool = False,
     is_superuser: bool = False,
-    verified: bool = True,
 ) -> User:
-    """A new account; raises ValidationFailed for a bad or taken address, a weak password, an unknown plan.
+    """Create an account; raises ValidationFailed for a bad or taken address, a weak password, an unknown plan.
 
-    Without a password its person signs in by another service. `verified`: whoever asks for it vouches for the address.
+    Without a password its person signs in by another service. The caller vouches for the address.
     """
     email = email_address(email)
     chosen = Plan.objects.filter(name=plan).first()
@@ -95,7 +94,7 @@ def create_account(
                 user.save(force_insert=True)
         except IntegrityError:
             raise AddressTaken from None
-        set_address(user, verified=verified)
+        set_address(user)
         welcome(user)
     return user
 
@@ -124,18 +123,33 @@ def change_password(user: User, *, current: str, new: str) -> User:
             raise ValidationFailed("is not the password of this account.", field="current_password")
         _require_strong(new, user)
         user.set_password(new)
-        user.save(update_fields=["password"])
-        audit.services.record(Action.PASSWORD_CHANGED, actor=user)
+        _save_password(user, Action.PASSWORD_CHANGED)
     return user
 
 
 def set_password(user: User, password: str | None) -> None:
-    """For whoever has shown otherwise that the account is theirs; None leaves none that fits. Ends all sessions."""
-    action = Action.PASSWORD_REMOVED if password is None else Action.PASSWORD_RESET
+    """Set it without the old one, for somebody who has shown otherwise that the account is theirs; None removes it."""
     user.set_password(password)
     with transaction.atomic():
-        user.save(update_fields=["password"])
-        audit.services.record(action, actor=user)
+        _save_password(user, Action.PASSWORD_REMOVED if password is None else Action.PASSWORD_RESET)
+
+
+def _save_password(user: User, action: Action) -> None:
+    """Browsers that are signed in look at the password's hash; the hooks end other sessions."""
+    user.save(update_fields=["password"])
+    audit.services.record(action, actor=user)
+    for follow in on_password_changed:
+        follow(user)
+
+
+def hand_over(user: User, password: str | None) -> None:
+    """Give an account whose address was never confirmed to somebody who has shown that they read its mail.
+
+    Somebody else may have signed up with the address: their password ends, and with it their sessions.
+    """
+    with transaction.atomic():
+        set_password(user, password)
+        set_address(user)
 
 
 def addresses_of(user: User) -> list[str]:

@@ -15,13 +15,13 @@ def is_verified(user: User) -> bool:
     return bool(EmailAddress.objects.filter(user=user, email=user.email, verified=True).exists())
 
 
-def set_address(user: User, *, verified: bool) -> None:
-    """`user.email` is the address from now on, and the only one. In the transaction that writes the user."""
+def set_address(user: User) -> None:
+    """Make `user.email` the account's only address, and verified. In the transaction that writes the user."""
     EmailAddress.objects.filter(user=user).delete()
-    EmailAddress.objects.create(user=user, email=user.email, primary=True, verified=verified)
+    EmailAddress.objects.create(user=user, email=user.email, primary=True, verified=True)
 
 
 def verified_account(email: str) -> User | None:
-    """The account of an address, which is in lower case; None also where its person has not been heard of yet."""
+    """The account of an address, which is in lower case; None if it was never verified."""
     user = User.objects.filter(email=email).first()
     return user if user is not None and is_verified(user) else None

@@ -261,7 +261,6 @@ ACCOUNT_EMAIL_NOTIFICATIONS = True
 ACCOUNT_REAUTHENTICATION_REQUIRED = True  # before what a stolen session must not do
 ACCOUNT_LOGOUT_ON_GET = False
 ACCOUNT_SESSION_REMEMBER = True
-ACCOUNT_LOGIN_ON_EMAIL_CONFIRMATION = True  # in the browser that signed up, nowhere else
 ACCOUNT_RATE_LIMITS = False  # `THROTTLES` above has them, in one table with those of the API
 ACCOUNT_ADAPTER = "entrance.adapter.AccountAdapter"
 ACCOUNT_FORMS = {

@@ -21,8 +21,8 @@ from django.http import HttpRequest
 from django.urls import reverse
 from qrcode.image.svg import SvgPathFillImage
 
+import accounts.services
 import audit.services
-import tokens.services
 from accounts.models import User
 from accounts.services import AddressChange, record_address
 from audit.actions import Action
@@ -30,6 +30,7 @@ from core.addresses import client_address
 from core.clock import utc_now
 from core.crypto import seal, unseal
 from core.throttles import seconds_to_wait
+from entrance.signing_up import address_of, send_link
 from projects.members import accept_invitations, is_invited
 
 logger = logging.getLogger(__name__)
@@ -69,7 +70,7 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
         audit.services.record_failure(Action.SIGN_IN_FAILED, subject=tried, details={"door": DOOR})
 
     def set_password(self, user: User, password: str) -> None:
-        tokens.services.set_password(user, password)
+        accounts.services.set_password(user, password)
 
     def confirm_email(self, request: HttpRequest, email_address: EmailAddress) -> bool:
         before = email_address.user.email
@@ -92,7 +93,13 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
     def get_password_change_redirect_url(self, request: HttpRequest) -> str:
         return reverse("account")
 
-    # Links of mails lead to BASE_URL, whatever Host the request named.
+    def send_confirmation_mail(self, request: HttpRequest, emailconfirmation: Any, signup: bool) -> None:  # noqa: FBT001
+        """For a change of address. An account whose only address was never confirmed is signed up for once more."""
+        address = emailconfirmation.email_address
+        if address.primary:
+            send_link(address.email)
+        else:
+            super().send_confirmation_mail(request, emailconfirmation, signup)
 
     def get_email_confirmation_url(self, request: HttpRequest, emailconfirmation: Any) -> str:
         return address_of("account_confirm_email", key=emailconfirmation.key)
@@ -122,10 +129,6 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
                 self.add_message(
                     self.request, messages.ERROR, message="The mail could not be sent; try again in a while."
                 )
-
-
-def address_of(name: str, **parts: str) -> str:
-    return f"{settings.BASE_URL}{reverse(name, kwargs=parts)}"
 
 
 class SealingAdapter(DefaultMFAAdapter):  # type: ignore[misc]

@@ -6,25 +6,27 @@ from typing import Any, ClassVar
 
 from allauth.account import forms as account_forms
 from allauth.account.adapter import get_adapter
-from allauth.account.internal.flows.signup import prevent_enumeration
+from allauth.core import context
 from allauth.core.exceptions import ImmediateHttpResponse
 from allauth.mfa.adapter import get_adapter as get_mfa_adapter
 from allauth.mfa.base import forms as mfa_forms
 from allauth.mfa.totp.forms import ActivateTOTPForm
 from django import forms
 from django.conf import settings
-from django.http import HttpRequest
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 
 import tokens.services
 from accounts import second_factor
 from accounts.models import User
-from accounts.services import AddressTaken, create_account
-from accounts.verification import is_verified, set_address
+from accounts.services import AddressTaken, hand_over
+from accounts.verification import is_verified
 from core.clock import utc_now
 from core.errors import TooManyRequests, ValidationFailed
 from core.forms import sentence
 from core.throttles import count_second_factor
+from entrance import signing_up
 from projects.access import Caller
 from projects.members import is_invited
 
@@ -55,7 +57,19 @@ class LoginForm(_Plain, account_forms.LoginForm):  # type: ignore[misc]
 
 
 class SignupForm(_Plain, account_forms.SignupForm):  # type: ignore[misc]
+    """Asks for the address, which gets a link. Whoever came by that link, or by an invitation's, chooses a password."""
+
     labels: ClassVar = {"email": "E-mail address"}
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.proven: str | None = context.request.session.get("account_verified_email")
+        if self.proven is None:
+            del self.fields["password1"]
+
+    def validate_unique_email(self, value: str) -> str:
+        """Whether there is an account is told by mail alone."""
+        return value
 
     def clean_email(self) -> str:
         email = str(super().clean_email())
@@ -63,21 +77,19 @@ class SignupForm(_Plain, account_forms.SignupForm):  # type: ignore[misc]
             raise forms.ValidationError("Sign up with the address that your invitation was sent to.")
         return email
 
-    def try_save(self, request: HttpRequest) -> tuple[User | None, Any]:
+    def try_save(self, request: HttpRequest) -> tuple[User | None, HttpResponse | None]:
+        email = self.cleaned_data["email"]
+        if email != self.proven:
+            signing_up.send_link(email)
+            return None, redirect("account_email_verification_sent")
         try:
-            user, response = super().try_save(request)
+            user = signing_up.complete(email, self.cleaned_data["password1"])
         except AddressTaken:
-            # By somebody who was quicker: answered as any address that is taken, which is that a mail was sent.
-            return None, prevent_enumeration(request, email=self.cleaned_data["email"])
-        return user, response
-
-    def save(self, request: HttpRequest) -> User:
-        email, adapter = self.cleaned_data["email"], get_adapter()
-        # Whoever opened the link of an invitation reads the mail of that address.
-        verified = adapter.is_email_verified(request, email)
-        user = create_account(email=email, password=self.cleaned_data["password1"], verified=verified)
-        adapter.unstash_verified_email(request)
-        return user
+            # By a second click, or in another tab. They read the mail of the address, so this tells nobody else.
+            messages.info(request, "You have an account already. Sign in.")
+            return None, redirect("account_login")
+        get_adapter().unstash_verified_email(request)
+        return user, None
 
 
 class AddEmailForm(_Plain, account_forms.AddEmailForm):  # type: ignore[misc]
@@ -128,9 +140,10 @@ class ResetPasswordKeyForm(_Plain, account_forms.ResetPasswordKeyForm):  # type:
         del self.fields["password2"]
 
     def save(self) -> None:
-        super().save()
-        if not is_verified(self.user):
-            set_address(self.user, verified=True)  # the link was sent there
+        if is_verified(self.user):
+            super().save()
+        else:  # the link was sent there
+            hand_over(self.user, self.cleaned_data["password1"])
 
 
 class _Code:

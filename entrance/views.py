@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from allauth.account import views as allauth_views
+from allauth.account.adapter import get_adapter
 from allauth.account.decorators import reauthentication_required
-from allauth.account.models import EmailAddress
+from allauth.account.models import EmailAddress, get_emailconfirmation_model
 from allauth.mfa.models import Authenticator
 from django import forms
 from django.contrib import messages
 from django.contrib.auth import logout
-from django.http import Http404, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
@@ -23,6 +25,7 @@ from core.clock import utc_now
 from core.forms import ServiceForm
 from dashboard.pages import PageRequest, page
 from dashboard.security_log import shown_log
+from entrance import signing_up
 from entrance.browsers import end_browser, end_browsers, list_browsers
 from entrance.social.backends import BACKENDS
 from entrance.social.views import linked_providers
@@ -54,6 +57,45 @@ def account(request: PageRequest) -> HttpResponse:
         ],
     }
     return render(request, "entrance/account.html", context)
+
+
+@require_GET
+def sign_up_link(request: HttpRequest, key: str) -> HttpResponse:
+    """Where the link of a sign-up leads. Opening it does nothing yet: programs that look at mails do so too."""
+    email = signing_up.read_link(key)
+    if email is None:
+        context = {
+            "title": "This link does not work any more",
+            "reason": "It has expired. Sign up again to get another one.",
+        }
+        return render(request, "problem.html", context, status=404)
+    return _choose_password(request, email)
+
+
+def confirm_email(request: HttpRequest, key: str) -> HttpResponseBase:
+    """Confirm a change of address. An account's first one, by a link from an earlier version, asks for a password:
+    the one that there is may be a stranger's.
+    """
+    confirmation = get_emailconfirmation_model().from_key(key)
+    if confirmation is not None and confirmation.email_address.primary:
+        return _choose_password(request, confirmation.email_address.email)
+    response: HttpResponseBase = allauth_views.confirm_email(request, key=key)
+    return response
+
+
+def _choose_password(request: HttpRequest, email: str) -> HttpResponse:
+    """Lead somebody who reads the mail of the address on to the page of signing up."""
+    if request.user.is_authenticated:
+        context = {
+            "title": "You are signed in",
+            "reason": f"This link is for {email}. Sign out, and open it again to use it.",
+        }
+        return render(request, "problem.html", context)
+    get_adapter(request).stash_verified_email(request, email)
+    if signing_up.has_account(email):
+        messages.info(request, "You have an account already. Sign in.")
+        return redirect("account_login")
+    return redirect("account_signup")
 
 
 @require_GET

@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import redis
+from allauth.account.models import EmailAddress
 from django.conf import settings
 from django.db import connection
 
@@ -47,6 +48,15 @@ def make_user(*, plan: str = "pro", email: str | None = None) -> User:
         defaults = dict(zip(names, PLANS[plan], strict=True))
         Plan.objects.get_or_create(name=plan, defaults=defaults)
     return create_account(email=email or f"user{next(_numbers)}@example.com", password=PASSWORD, plan=plan)
+
+
+def make_unconfirmed(email: str, *, password: str = PASSWORD) -> User:
+    """An account of an earlier version: somebody signed up with the address, and nobody has opened the mail's link."""
+    user = make_user(plan="free", email=email)
+    user.set_password(password)
+    user.save(update_fields=["password"])
+    EmailAddress.objects.filter(user=user).update(verified=False)
+    return user
 
 
 def make_plan(*, min_interval_sec: int = 60, monitor_limit: int = 1000) -> Plan:

@@ -91,18 +91,15 @@ def sign_out(plaintext: str) -> None:
 def change_password(caller: Caller, *, current: str, new: str) -> User:
     """Ends every session of the user, the one that asks included (decision 3). Project tokens stay."""
     caller.require_session()
-    with transaction.atomic():
-        user = accounts.services.change_password(caller.user, current=current, new=new)
-        # A sign-in with the old password that is under way makes a session of the old password's hash: worthless.
-        Session.objects.filter(user=user).delete()
-    return user
+    return accounts.services.change_password(caller.user, current=current, new=new)
 
 
-def set_password(user: User, password: str | None) -> None:
-    """For a reset: whoever may has shown so by a link that was sent to the address."""
-    with transaction.atomic():
-        accounts.services.set_password(user, password)
-        Session.objects.filter(user=user).delete()
+def follow_password(user: User) -> None:
+    """End the sessions of an account that has another password now.
+
+    A sign-in with the old password that is under way makes a session of the old password's hash: worthless.
+    """
+    Session.objects.filter(user=user).delete()
 
 
 def list_sessions(caller: Caller, *, now: datetime) -> QuerySet[Session]:

@@ -10,10 +10,9 @@ from django.conf import settings
 from django.db import IntegrityError, transaction
 
 import audit.services
-import tokens.services
 from accounts.models import SocialAccount, User
-from accounts.services import AddressTaken, create_account
-from accounts.verification import is_verified, set_address
+from accounts.services import AddressTaken, create_account, hand_over
+from accounts.verification import is_verified
 from audit.actions import Action
 from connectors.providers.base import OAuthRefused
 from core.errors import NotFound, ValidationFailed
@@ -23,8 +22,11 @@ from projects.members import is_invited
 T = TypeVar("T")
 
 
-def account_of(identity: Identity, *, now: datetime) -> User:
-    """The account that the identity opens: linked to it, of its address, or new. Raises OAuthRefused."""
+def account_of(identity: Identity, *, now: datetime) -> tuple[User, bool]:
+    """Return the account that the identity opens, and whether it was linked just now to one that somebody uses.
+
+    It is the one that is linked already, the one of the address, or a new one. Raises OAuthRefused.
+    """
     return _until_settled(lambda: _account_of(identity, now=now))
 
 
@@ -56,22 +58,21 @@ def _until_settled(action: Callable[[], T]) -> T:
     raise OAuthRefused("Somebody is doing the same at this moment. Begin again.")
 
 
-def _account_of(identity: Identity, *, now: datetime) -> User:
+def _account_of(identity: Identity, *, now: datetime) -> tuple[User, bool]:
     known = _known(identity)
     if known is not None:
-        return known.user
+        return known.user, False
     user = User.objects.filter(email=identity.email).first()
+    existed = user is not None
     if user is None:
         if not settings.SIGN_UP and not is_invited(identity.email, now=now):
             raise OAuthRefused(f"There is no account of {identity.email}, and sign-up is by invitation.")
         user = create_account(email=identity.email, password=None)
     elif not is_verified(user):
-        # Whoever signed up with this address never showed that it is theirs. Its person is here: the password that a
-        # stranger chose, and the sessions that he may have, end.
-        tokens.services.set_password(user, None)
-        set_address(user, verified=True)
+        # Somebody signed up with this address and never showed that they read its mail.
+        hand_over(user, None)
     _add(user, identity)
-    return user
+    return user, existed
 
 
 def _link(user: User, identity: Identity) -> None:

@@ -63,13 +63,15 @@ def callback(request: HttpRequest, provider: str) -> HttpResponse:
             return _problem(request, backend, changed, status=400)
         if begun["user"] is not None:
             return _link(request, backend, identity)
-        user = account_of(identity, now=utc_now())
+        user, linked = account_of(identity, now=utc_now())
     except TooManyRequests as error:
         return _problem(request, backend, error.reason or error.code, status=error.status)
     except OAuthRefused as error:
         return _problem(request, backend, str(error), status=400)
     except ProviderFailed as error:
         return _problem(request, backend, str(error), status=502)
+    if linked:
+        _tell(user, backend, "linked")
     record_authentication(request, user, "social", provider=identity.provider)
     # The stages of every sign-in follow: an account that was shut, the second factor.
     response: HttpResponse = perform_login(request, user, redirect_url=begun["next"], email=user.email)
@@ -79,7 +81,7 @@ def callback(request: HttpRequest, provider: str) -> HttpResponse:
 def _link(request: HttpRequest, backend: SignInBackend, identity: Identity) -> HttpResponse:
     user = cast("User", request.user)
     link(user, identity)
-    get_adapter().send_notification_mail("entrance/email/linked", user, {"title": backend.title})
+    _tell(user, backend, "linked")
     messages.success(request, f"You can sign in with {backend.title} from now on.")
     return redirect("account")
 
@@ -98,9 +100,13 @@ def remove(request: HttpRequest, provider: str) -> HttpResponse:
     except ValidationFailed as error:
         messages.error(request, sentence(error.reason or ""))
     else:
-        get_adapter().send_notification_mail("entrance/email/unlinked", user, {"title": backend.title})
+        _tell(user, backend, "unlinked")
         messages.success(request, f"{backend.title} does not open this account any more.")
     return redirect("account")
+
+
+def _tell(user: User, backend: SignInBackend | type[SignInBackend], what: str) -> None:
+    get_adapter().send_notification_mail(f"entrance/email/{what}", user, {"title": backend.title})
 
 
 def linked_providers(user: User) -> set[str]:

@@ -9,7 +9,6 @@ from django.core import mail
 from pytest_django.fixtures import Settings
 
 from accounts.models import User
-from accounts.services import create_account
 from alerts.models import AlertChannel
 from checks.models import DeletedMonitor
 from incidents.models import MaintenanceWindow
@@ -26,6 +25,7 @@ from tests.makers import (
     make_connector,
     make_monitor,
     make_project,
+    make_unconfirmed,
     make_user,
     minutes,
 )
@@ -37,7 +37,7 @@ def sign_in(user: User, **given: str) -> Answer:
 
 
 def test_an_address_that_was_never_confirmed(db: None) -> None:
-    user = create_account(email="new@example.com", password=PASSWORD, verified=False)
+    user = make_unconfirmed("new@example.com")
     assert (sign_in(user).status, sign_in(user).json["error"]) == (403, "email_unverified")
     assert Api().post("/v1/sessions", {"email": user.email, "password": "wrong"}).status == 401
     EmailAddress.objects.filter(user=user).update(verified=True)
@@ -45,7 +45,7 @@ def test_an_address_that_was_never_confirmed(db: None) -> None:
 
 
 def test_an_unconfirmed_account_is_invited_like_a_stranger(user: User) -> None:
-    newcomer = create_account(email="new@example.com", password=PASSWORD, verified=False)
+    newcomer = make_unconfirmed("new@example.com")
     project = make_project(user)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("django.db.transaction.on_commit", lambda send: send())

@@ -51,8 +51,15 @@ class Browser:
     def sign_in(self, email: str, password: str = PASSWORD, **more: str) -> Page:
         return self.send(reverse("account_login"), login=email, password=password, **more)
 
-    def sign_up(self, email: str, password: str = PASSWORD) -> Page:
-        return self.send(reverse("account_signup"), email=email, password1=password)
+    def sign_up(self, email: str, password: str = "") -> Page:
+        """The page asks for a password once a link has shown that somebody reads the mail of the address."""
+        fields = {"password1": password} if password else {}
+        return self.send(reverse("account_signup"), email=email, **fields)
+
+    def choose_password(self, to: str, password: str = PASSWORD) -> Page:
+        """The link of the mail about the sign-up, and the page that it leads to."""
+        self.follow(to)
+        return self.sign_up(to, password)
 
     def follow(self, to: str) -> Page:
         """The link of the last mail to that address; it is confirmed by a button."""

@@ -43,7 +43,7 @@ def _own_content_types() -> Iterator[None]:
 def test_signing_up_in_and_failing_to(browser: Browser) -> None:
     forget_all()
     browser.sign_up("ada@example.com")
-    browser.confirm("ada@example.com")
+    browser.choose_password("ada@example.com")
     assert browser.person() == "ada@example.com"
     Browser().sign_in("ada@example.com", "wrong")
     Browser().sign_in("nobody@example.com", "wrong")

@@ -28,7 +28,7 @@ from core.clock import utc_now
 from entrance.tasks import forget
 from tests.api.client import Api
 from tests.entrance.browser import Browser, link_of, mails_to, signed_in
-from tests.makers import PASSWORD, make_project, make_user
+from tests.makers import PASSWORD, make_project, make_unconfirmed, make_user
 from tests.second_factor import App, stored
 
 ANOTHER = "quite another long one"
@@ -183,7 +183,7 @@ def test_an_address_that_somebody_else_takes_meanwhile(user: User) -> None:
     browser, old = signed_in(user), user.email
     page = browser.send(reverse("account_email"), email="new@example.com", action_add="")
     browser.send(f"{page.path}?next={reverse('account_email')}", password=PASSWORD)
-    create_account(email="new@example.com", password=PASSWORD, verified=False)
+    make_unconfirmed("new@example.com")
     shown = browser.confirm_link(mails_to("new@example.com")[0])
     user.refresh_from_db()
     assert user.email == old

@@ -7,20 +7,23 @@ from datetime import timedelta
 
 import pytest
 import time_machine
+from allauth.account.models import EmailConfirmationHMAC
+from django.contrib.auth.hashers import MD5PasswordHasher
 from django.core import mail
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from pytest_django.fixtures import Settings
 
 from accounts.models import User
-from accounts.services import create_account
 from accounts.verification import is_verified
 from alerts.models import AlertChannel
 from core.clock import utc_now
 from projects.access import Caller
 from projects.members import add_member
 from projects.models import Membership
-from tests.entrance.browser import Browser, link_of, mails_to, signed_in
-from tests.makers import PASSWORD, at_once, make_project, make_user
+from tests.entrance.browser import Browser, mails_to, signed_in
+from tests.makers import PASSWORD, at_once, make_project, make_unconfirmed, make_user
 
 NEW = "new@example.com"
 
@@ -33,50 +36,104 @@ def invite(owner: User, email: str = NEW) -> str:
     return str(path)
 
 
-def test_signing_up_confirming_and_being_signed_in(browser: Browser) -> None:
+def test_signing_up_choosing_a_password_and_being_signed_in(browser: Browser) -> None:
     page = browser.sign_up("New@Example.com")
     assert page.heading == "Look into your mail"
-    user = User.objects.get(email=NEW)
-    assert (is_verified(user), browser.person()) == (False, None)
-    assert AlertChannel.objects.get(owner=user).config == {"address": NEW}
-    assert NEW in browser.follow(NEW).text
-    assert not is_verified(user), "a link is opened by scanners of mail too"
-    browser.confirm(NEW)
-    assert (is_verified(user), browser.person()) == (True, NEW)
-    assert "was used before" in browser.follow(NEW).text
-
-
-def test_confirming_in_another_browser_signs_nobody_in(browser: Browser) -> None:
-    browser.sign_up(NEW)
+    assert not User.objects.filter(email=NEW).exists()
     other = Browser()
-    assert other.confirm(NEW).heading == "Sign in"
-    assert (other.person(), browser.person()) == (None, None)
-    browser.sign_in(NEW)
-    assert browser.person() == NEW
+    page = other.follow(NEW)
+    assert (page.path, page.heading) == ("/account/signup/", "Choose a password")
+    assert f'value="{NEW}"' in page.text
+    assert not User.objects.filter(email=NEW).exists(), "a link is opened by scanners of mail too"
+    assert "too short" in other.sign_up(NEW, "short").text
+    other.sign_up(NEW, PASSWORD)
+    user = User.objects.get(email=NEW)
+    assert (other.person(), browser.person(), is_verified(user)) == (NEW, None, True)
+    assert AlertChannel.objects.get(owner=user).config == {"address": NEW}
+    assert "have an account already" in Browser().follow(NEW).text
 
 
-def test_an_address_that_is_not_confirmed_signs_nobody_in(browser: Browser) -> None:
-    create_account(email=NEW, password=PASSWORD, verified=False)
-    assert browser.sign_in(NEW).heading == "Look into your mail"
-    assert browser.person() is None
-    browser.confirm(NEW)
-    assert browser.person() == NEW
+def test_a_sign_up_that_somebody_else_began_ends_with_ones_own_password(user: User) -> None:
+    """However its person comes: by the mail, by an invitation, or by the link of an earlier version."""
+    stranger = Browser()
+    invitation = invite(user, "invited@example.com")
+    for email in (NEW, "invited@example.com"):
+        stranger.sign_up(email, "the stranger's password")
+    Browser().choose_password(NEW)
+    invited = Browser()
+    invited.open(invitation)
+    invited.sign_up("invited@example.com", PASSWORD)
+    old = make_unconfirmed("old@example.com", password="the stranger's password")
+    invitation = invite(user, "old@example.com")
+    by_invitation = Browser()
+    by_invitation.open(invitation)
+    by_invitation.sign_up(old.email, PASSWORD)
+    older = make_unconfirmed("older@example.com", password="the stranger's password")
+    assert stranger.sign_in(older.email, "the stranger's password").heading == "Look into your mail"
+    Browser().choose_password(older.email)
+    oldest = make_unconfirmed("oldest@example.com", password="the stranger's password")
+    link = reverse("account_confirm_email", args=[EmailConfirmationHMAC(oldest.emailaddress_set.get()).key])
+    by_link = Browser()
+    assert by_link.send(link).heading == "Choose a password"
+    by_link.sign_up(oldest.email, PASSWORD)
+    for email in (NEW, "invited@example.com", old.email, older.email, oldest.email):
+        assert stranger.sign_in(email, "the stranger's password").heading == "Sign in", email
+        assert signed_in(User.objects.get(email=email)).person() == email
+    assert stranger.person() is None
 
 
 def test_a_link_runs_out(browser: Browser) -> None:
     browser.sign_up(NEW)
     with time_machine.travel(utc_now() + timedelta(days=3, minutes=1)):
-        assert "has run out" in browser.follow(NEW).text
-    assert not is_verified(User.objects.get(email=NEW))
+        page = browser.follow(NEW)
+        assert (page.status, "has expired" in page.text) == (404, True)
+    assert browser.open("/account/signup/nonsense:x:y/").status == 404
+    assert not User.objects.filter(email=NEW).exists()
 
 
-def test_an_address_that_is_taken_is_told_by_mail_alone(browser: Browser, user: User) -> None:
-    taken, free = browser.sign_up(user.email), Browser().sign_up(NEW)
-    assert (taken.status, taken.path, taken.heading) == (free.status, free.path, free.heading)
+def test_a_sign_up_does_the_same_work_whether_or_not_the_address_is_taken(
+    user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hashed: list[str] = []
+    encode = MD5PasswordHasher.encode
+
+    def counted(self: MD5PasswordHasher, password: str, salt: str) -> str:
+        hashed.append(password)
+        return encode(self, password, salt)
+
+    monkeypatch.setattr(MD5PasswordHasher, "encode", counted)
+    seen = []
+    for email in (user.email, NEW):
+        browser = Browser()
+        browser.open(reverse("account_signup"))
+        with CaptureQueriesContext(connection) as queries:
+            page = browser.sign_up(email, PASSWORD)
+        kinds = [query["sql"].split(" ", 1)[0] for query in queries.captured_queries]
+        seen.append((page.status, page.path, page.heading, kinds, len(mails_to(email))))
+    taken, free = seen
+    assert taken == free
+    assert hashed == []
     (body,) = mails_to(user.email)
     assert "has an account already" in body
     assert "http://testserver/account/password/reset/" in body
     assert signed_in(user).person() == user.email, "the password is what it was"
+
+
+def test_an_unconfirmed_change_of_address_keeps_nobody_out(browser: Browser, user: User) -> None:
+    squatter = signed_in(user)
+    page = squatter.send(reverse("account_email"), email=NEW, action_add="")
+    squatter.send(f"{page.path}?next={reverse('account_email')}", password=PASSWORD)
+    change = mails_to(NEW)[-1]
+    browser.sign_up(NEW)
+    browser.choose_password(NEW)
+    assert browser.person() == NEW
+    assert "is the address of another account" in squatter.confirm_link(change).text
+    invited = "invited@example.com"
+    squatter.send(reverse("account_email"), email=invited, action_add="")
+    browser = Browser()
+    browser.open(invite(make_user(), invited))
+    browser.sign_up(invited, PASSWORD)
+    assert browser.person() == invited
 
 
 @pytest.mark.parametrize(
@@ -89,8 +146,10 @@ def test_an_address_that_is_taken_is_told_by_mail_alone(browser: Browser, user: 
     ],
 )
 def test_bad_input_keeps_what_was_typed(browser: Browser, fields: dict[str, str], said: str) -> None:
+    browser.sign_up(NEW)
+    browser.follow(NEW)
     page = browser.send(reverse("account_signup"), **fields)
-    assert (page.status, page.heading) == (200, "Sign up")
+    assert (page.status, page.heading) == (200, "Choose a password")
     assert said in page.text
     assert f'value="{fields["email"]}"' in page.text or not fields["email"]
     assert f'value="{fields["password1"]}"' not in page.text
@@ -99,10 +158,11 @@ def test_bad_input_keeps_what_was_typed(browser: Browser, fields: dict[str, str]
 
 def test_two_sign_ups_with_one_address_at_once() -> None:
     browsers = [Browser() for _ in range(4)]
+    browsers[0].sign_up(NEW)
     for browser in browsers:
-        browser.open(reverse("account_signup"))
-    pages = at_once(*[lambda browser=browser: browser.sign_up(NEW).heading for browser in browsers])
-    assert pages == ["Look into your mail"] * 4
+        browser.follow(NEW)
+    at_once(*[lambda browser=browser: browser.sign_up(NEW, PASSWORD) for browser in browsers])
+    assert sorted(str(browser.person()) for browser in browsers) == ["None"] * 3 + [NEW]
     assert User.objects.filter(email=NEW).count() == 1
 
 
@@ -124,9 +184,9 @@ def test_who_is_invited_may_sign_up_and_is_confirmed_by_that(
     assert user.email in page.text
     assert f'value="{NEW}"' in browser.open(reverse("account_signup")).text
     assert f'value="{NEW}"' in browser.open(reverse("account_login")).text
-    other = browser.sign_up("other@example.com")
+    other = browser.sign_up("other@example.com", PASSWORD)
     assert "the address that your invitation was sent to" in other.text
-    browser.sign_up(NEW)
+    browser.sign_up(NEW, PASSWORD)
     newcomer = User.objects.get(email=NEW)
     assert (browser.person(), is_verified(newcomer)) == (NEW, True)
     assert Membership.objects.filter(user=newcomer, role="member").exists()
@@ -135,9 +195,11 @@ def test_who_is_invited_may_sign_up_and_is_confirmed_by_that(
 
 def test_an_invitation_proves_its_own_address_only(browser: Browser, user: User) -> None:
     browser.open(invite(user))
-    browser.sign_up("other@example.com")
-    assert not is_verified(User.objects.get(email="other@example.com"))
+    browser.sign_up("other@example.com", PASSWORD)
+    assert not User.objects.filter(email="other@example.com").exists()
     assert browser.person() is None
+    browser.choose_password("other@example.com")
+    assert browser.person() == "other@example.com"
 
 
 def test_an_invitation_that_was_withdrawn_opens_nothing(
@@ -163,16 +225,11 @@ def test_an_invitation_of_somebody_who_is_signed_in(user: User) -> None:
     assert browser.open(path).status == 404
 
 
-def test_signing_up_by_an_account_with_a_stranger_s_password_ends_it(browser: Browser) -> None:
-    """Somebody signed up with the address before its person did: a reset is the person's, and ends the stranger's."""
-    stranger = Browser()
-    stranger.sign_up(NEW, "the stranger's password")
+def test_a_reset_by_its_person_ends_a_stranger_s_password(browser: Browser) -> None:
+    make_unconfirmed(NEW, password="the stranger's password")
     browser.send(reverse("account_reset_password"), email=NEW)
-    browser.follow(NEW)
-    form = link_of(NEW).rpartition("-")[0]
-    browser.send(
-        f"{form.rpartition('/')[0]}/{form.rpartition('/')[2].split('-')[0]}-set-password/", password1=PASSWORD
-    )
-    assert stranger.sign_in(NEW, "the stranger's password").heading == "Sign in"
+    page = browser.follow(NEW)
+    browser.send(page.path, password1=PASSWORD)
+    assert Browser().sign_in(NEW, "the stranger's password").heading == "Sign in"
     browser.sign_in(NEW)
     assert browser.person() == NEW

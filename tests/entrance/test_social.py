@@ -16,7 +16,6 @@ from pytest_django.fixtures import Settings
 
 from accounts.leftovers import remove_leftovers
 from accounts.models import SocialAccount, User
-from accounts.services import create_account
 from accounts.verification import is_verified
 from core.clock import utc_now
 from projects.access import Caller
@@ -25,7 +24,7 @@ from tests.api.client import Api
 from tests.connectors.fakes import Mode
 from tests.entrance.browser import Browser, Page, mails_to, signed_in
 from tests.entrance.fakes import FakeDoor, FakeGitHub, FakeGoogle
-from tests.makers import PASSWORD, at_once, make_project, make_user
+from tests.makers import PASSWORD, at_once, make_project, make_unconfirmed, make_user
 from tests.second_factor import App
 
 ADA = "ada@example.com"
@@ -84,13 +83,19 @@ def test_an_account_of_the_verified_address(browser: Browser, door: FakeDoor) ->
     user, door.email = make_user(email=ADA), "Ada@Example.com"
     go(browser, door)
     assert browser.person() == ADA
+    (told,) = mails_to(ADA)
+    assert f"at {door.NAME} was linked to your account" in told.replace("GitHub", "github").replace(
+        "Google", "google"
+    )
+    go(Browser(), door)
+    assert len(mails_to(ADA)) == 1, "linked once"
     assert signed_in(user).person() == ADA, "the password is what it was"
 
 
 def test_a_stranger_s_account_of_one_s_address_is_taken_from_the_stranger(
     browser: Browser, door: FakeDoor
 ) -> None:
-    user = create_account(email=ADA, password=PASSWORD, verified=False)
+    user = make_unconfirmed(ADA)
     go(browser, door)
     assert (browser.person(), is_verified(user)) == (ADA, True)
     assert Browser().sign_in(ADA).heading == "Sign in"
