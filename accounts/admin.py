@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from allauth.account.adapter import get_adapter
 from django import forms
 from django.contrib import admin, messages
 from django.contrib.auth.admin import GroupAdmin, UserAdmin
@@ -10,6 +11,7 @@ from django.contrib.auth.forms import AdminPasswordChangeForm
 from django.contrib.auth.models import Group
 from django.db.models import Count, F, QuerySet
 from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
 from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.http import urlencode
@@ -48,11 +50,12 @@ class PlanForm(forms.Form):
 
 
 class PasswordForm(AdminPasswordChangeForm):  # type: ignore[type-arg]  # (of the stubs alone)
-    """Sets it as a reset does, with an entry in the audit log."""
+    """Sets it as a reset does: with an entry in the audit log, an end to all sessions, and a mail."""
 
     def set_password_and_save(self, user: Any, **options: Any) -> Any:
         is_usable = self.cleaned_data["set_usable_password"]
         set_password(user, self.cleaned_data["password1"] if is_usable else None)
+        get_adapter().send_mail("account/email/password_by_staff", user.email, {})
         return user
 
 
@@ -87,8 +90,15 @@ class AccountAdmin(StaffAdmin[User], UserAdmin[User]):
         return False
 
     def get_readonly_fields(self, request: HttpRequest, obj: User | None = None) -> tuple[str, ...]:
+        """Your own address and password are changed on the page of your account, which asks for the password."""
         rights = () if _is_superuser(request) else _RIGHTS[1:]
-        return (*self.readonly_fields, *rights)
+        own = ("email",) if obj == request.user else ()
+        return (*self.readonly_fields, *rights, *own)
+
+    def user_change_password(self, request: HttpRequest, id: str, form_url: str = "") -> HttpResponse:  # noqa: A002
+        if id == str(request.user.pk):
+            return redirect("account_change_password")
+        return super().user_change_password(request, id, form_url)
 
     @admin.display(description="password")
     def password_set(self, user: User) -> SafeString | str:

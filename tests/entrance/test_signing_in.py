@@ -308,6 +308,49 @@ def test_the_admin_is_behind_the_same_door(browser: Browser) -> None:
     assert signed_in(make_user()).open("/admin/").status == 403
 
 
+def test_the_admin_has_no_door_and_no_password_form_of_its_own() -> None:
+    """Django's would pass by the throttle, the second factor, the mail and the audit log."""
+    staff = create_account(email="staff@example.com", password=PASSWORD, is_staff=True, is_superuser=True)
+    other = create_account(email="other@example.com", password=PASSWORD, is_staff=True, is_superuser=True)
+    App(other)
+    browser = signed_in(staff)
+    page = browser.send("/admin/login/", username=other.email, password=PASSWORD)
+    assert (page.path, browser.person()) == ("/admin/", staff.email)
+    new = {"old_password": PASSWORD, "new_password1": ANOTHER, "new_password2": ANOTHER}
+    for path in ("/admin/password_change/", f"/admin/accounts/user/{staff.pk}/password/"):
+        for page in (browser.open(path), browser.send(path, **new, password1=ANOTHER, password2=ANOTHER)):
+            assert page.path == reverse("account_change_password")
+    assert browser.open("/admin/password_change/done/").path == reverse("account")
+    change = f"/admin/accounts/user/{staff.pk}/change/"
+    browser.send(
+        change,
+        email="stolen@example.com",
+        plan=str(staff.plan_id),
+        is_active="on",
+        is_staff="on",
+        is_superuser="on",
+    )
+    staff.refresh_from_db()
+    assert (staff.email, staff.check_password(PASSWORD)) == ("staff@example.com", True)
+    assert mail.outbox == []
+    browser.send("/admin/logout/")
+    assert browser.person() is None
+
+
+def test_a_password_that_staff_sets_is_mailed_and_ends_what_is_signed_in(user: User) -> None:
+    inside, api = signed_in(user), Api.signed_in(user)
+    staff = Browser()
+    staff.sign_in(
+        create_account(email="staff@example.com", password=PASSWORD, is_staff=True, is_superuser=True).email
+    )
+    given = {"usable_password": "true", "password1": ANOTHER, "password2": ANOTHER}
+    staff.send(f"/admin/accounts/user/{user.pk}/password/", **given)
+    assert (inside.person(), api.get("/v1/account").status, user.api_sessions.count()) == (None, 401, 0)
+    (body,) = mails_to(user.email)
+    assert "staff of this service changed" in body
+    assert "127.0.0.1" not in body
+
+
 def test_staff_takes_a_lost_second_factor_away_and_sees_nothing_of_it(user: User) -> None:
     app, staff = App(user), Browser()
     staff.sign_in(
