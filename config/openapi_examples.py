@@ -575,6 +575,10 @@ OPERATION_ERRORS: dict[tuple[str, str], dict[str, Any]] = {
         "error": "email_unverified",
         "reason": "The e-mail address of this account is not confirmed yet; open the link that was sent to it.",
     },
+    ("export_account", "403"): {
+        "error": "reauthentication_required",
+        "reason": "Sign in once more: this takes a session that was created within the last 5 minutes.",
+    },
     ("delete_account", "409"): {
         "error": "projects_shared",
         "reason": "Other people are members of “Shop”; remove them, or delete the projects, first.",

@@ -95,6 +95,12 @@ class SessionRequired(ApiError):
     reason = "A project token may not do this; sign in and use a session token."
 
 
+class ReauthenticationRequired(ApiError):
+    status = 403
+    code = "reauthentication_required"
+    reason = "Sign in once more: this takes a session that was created within the last 5 minutes."
+
+
 class ProjectsShared(ApiError):
     status = 409
     code = "projects_shared"

@@ -42,6 +42,7 @@ UNASKED = (
     "account/email/password_reset_key",
     "account/email/account_already_exists",
     "account/email/unknown_account",
+    "entrance/email/code",
 )
 
 DOOR = "web"  # as the audit log has it, beside "api"
@@ -63,6 +64,13 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
         details = {"door": DOOR, "ways": list(dict.fromkeys(ways))}
         audit.services.record(Action.SIGN_IN_SUCCEEDED, actor=user, details=details)
         accept_invitations(user, now=utc_now())
+
+    def get_reauthentication_methods(self, user: Any) -> list[dict[str, Any]]:
+        methods: list[dict[str, Any]] = super().get_reauthentication_methods(user)
+        if methods or not user.is_authenticated:
+            return methods
+        url = reverse("account_reauthenticate_by_mail")
+        return [{"id": "mail", "description": "Get a code by mail", "url": url}]
 
     def authentication_failed(self, request: HttpRequest, **credentials: Any) -> None:
         """A wrong password: of the page of signing in, or of one that asks for it again."""

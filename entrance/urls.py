@@ -9,6 +9,7 @@ import core.api.converters  # noqa: F401  (registers <id:…>)
 from entrance import second_factor, views
 from entrance.limits import by_address, by_field, by_person, limited
 from entrance.policy import leads_to_providers
+from entrance.reauthentication import reauthenticate_by_mail, reauthenticated
 from entrance.social import views as social
 
 sign_in = limited(account.login, sign_in=by_address, sign_in_email=by_field("login"))
@@ -25,9 +26,15 @@ urlpatterns = [
     re_path(r"^signup/(?P<key>[-:\w]+)/$", views.sign_up_link, name="account_signup_link"),
     path("confirm-email/", account.email_verification_sent, name="account_email_verification_sent"),
     re_path(r"^confirm-email/(?P<key>[-:\w]+)/$", views.confirm_email, name="account_confirm_email"),
-    path("email/", limited(account.email, invite=by_person), name="account_email"),
+    path(
+        "email/",
+        limited(reauthenticated(account.email, when_read=False), invite=by_person),
+        name="account_email",
+    ),
     path("password/", limited(account.password_change, password=by_person), name="account_change_password"),
-    path("password/set/", account.password_set, name="account_set_password"),
+    path(
+        "password/set/", reauthenticated(account.password_set, keep_form=False), name="account_set_password"
+    ),
     path("password/reset/", reset, name="account_reset_password"),
     path("password/reset/sent/", account.password_reset_done, name="account_reset_password_done"),
     re_path(
@@ -45,29 +52,40 @@ urlpatterns = [
         leads_to_providers(limited(account.reauthenticate, password=by_person)),
         name="account_reauthenticate",
     ),
+    path(
+        "confirm/mail/",
+        leads_to_providers(limited(reauthenticate_by_mail, password=by_person)),
+        name="account_reauthenticate_by_mail",
+    ),
     path("confirm/code/", leads_to_providers(mfa.reauthenticate), name="mfa_reauthenticate"),
     path("second-factor/", mfa.index, name="mfa_index"),
     path("second-factor/code/", mfa.authenticate, name="mfa_authenticate"),
-    path("second-factor/app/", second_factor.activate, name="mfa_activate_totp"),
-    path("second-factor/app/remove/", second_factor.deactivate, name="mfa_deactivate_totp"),
-    path("second-factor/recovery-codes/", recovery_codes.view_recovery_codes, name="mfa_view_recovery_codes"),
+    path("second-factor/app/", reauthenticated(second_factor.activate), name="mfa_activate_totp"),
+    path("second-factor/app/remove/", reauthenticated(second_factor.deactivate), name="mfa_deactivate_totp"),
+    path(
+        "second-factor/recovery-codes/",
+        reauthenticated(recovery_codes.view_recovery_codes),
+        name="mfa_view_recovery_codes",
+    ),
     path(
         "second-factor/recovery-codes/new/",
-        second_factor.new_recovery_codes,
+        reauthenticated(second_factor.new_recovery_codes),
         name="mfa_generate_recovery_codes",
     ),
     path(
         "second-factor/recovery-codes/download/",
-        recovery_codes.download_recovery_codes,
+        reauthenticated(recovery_codes.download_recovery_codes),
         name="mfa_download_recovery_codes",
     ),
     path("sessions/", views.sessions, name="account_sessions"),
-    path("sessions/end-others/", views.end_other_sessions, name="account_end_other_sessions"),
-    path("sessions/<id:session_id>/end/", views.end_session, name="account_end_session"),
+    path(
+        "sessions/end-others/", reauthenticated(views.end_other_sessions), name="account_end_other_sessions"
+    ),
+    path("sessions/<id:session_id>/end/", reauthenticated(views.end_session), name="account_end_session"),
     path("log/", views.security_log, name="account_log"),
-    path("export/", limited(views.export, export=by_person), name="account_export"),
-    path("delete/", views.delete, name="account_delete"),
+    path("export/", limited(reauthenticated(views.export), export=by_person), name="account_export"),
+    path("delete/", reauthenticated(views.delete), name="account_delete"),
     path("with/<id:provider>/", social.begin, name="social_begin"),
     path("with/<id:provider>/callback", social.callback, name="social_callback"),
-    path("with/<id:provider>/remove/", social.remove, name="social_remove"),
+    path("with/<id:provider>/remove/", reauthenticated(social.remove), name="social_remove"),
 ]

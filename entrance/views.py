@@ -6,7 +6,6 @@ from typing import Any
 
 from allauth.account import views as allauth_views
 from allauth.account.adapter import get_adapter
-from allauth.account.decorators import reauthentication_required
 from allauth.account.models import EmailAddress, get_emailconfirmation_model
 from allauth.mfa.models import Authenticator
 from django import forms
@@ -144,7 +143,6 @@ def security_log(request: PageRequest) -> HttpResponse:
 
 @require_http_methods(["GET", "POST"])
 @page
-@reauthentication_required(app="allauth.account")  # type: ignore[untyped-decorator]
 def export(request: PageRequest) -> HttpResponseBase:
     """A page that says what comes, and the file at the push of its button."""
     if request.method == "POST":
@@ -174,7 +172,6 @@ class DeletionForm(ServiceForm):
 
 @require_http_methods(["GET", "POST"])
 @page
-@reauthentication_required(app="allauth.account")  # type: ignore[untyped-decorator]
 def delete(request: PageRequest) -> HttpResponse:
     user = request.caller.user
     form = DeletionForm(request.POST or None, user=user)

@@ -33,10 +33,11 @@ class AccountExport(APIView):
         operation_id="export_account",
         summary="Export all that is kept of the account",
         description="As one JSON file, without secrets; `not_included` says what is missing and why. The last "
-        "member is `complete`: without it the file was cut off.",
+        "member is `complete`: without it the file was cut off. Takes a session that was created within the last 5 "
+        "minutes, else 403 `reauthentication_required`.",
         responses={200: OpenApiTypes.OBJECT, 403: ErrorSerializer},
     )
     def get(self, request: Request) -> StreamingHttpResponse:
         caller = caller_of(request)
-        caller.require_session()
+        caller.require_recent_session(now=utc_now())
         return download(caller.user)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, TypeVar
 
 from django.db.models import Model, Q, QuerySet
 
 from accounts.models import User
-from core.errors import Forbidden, NotFound, SessionRequired, Unauthorized
+from core.errors import Forbidden, NotFound, ReauthenticationRequired, SessionRequired, Unauthorized
 from projects.models import Membership, Project, Role
 
 if TYPE_CHECKING:  # workers ask for projects too, and have no use for DRF
@@ -18,6 +19,8 @@ if TYPE_CHECKING:  # workers ask for projects too, and have no use for DRF
 M = TypeVar("M", bound=Model)
 
 EVERY_ROLE: Collection[str] = tuple(Role.values)
+RECENT = timedelta(minutes=5)
+"""As long as pages believe somebody who has just shown who they are (allauth's REAUTHENTICATION_TIMEOUT)."""
 MANAGERS: Collection[str] = (Role.OWNER, Role.ADMIN)
 
 
@@ -27,6 +30,7 @@ class Caller:
 
     user: User
     project: Project | None = None
+    signed_in_at: datetime | None = None  # of a session of the API
 
     # What DRF's IsAuthenticated looks at.
     is_authenticated = True
@@ -45,6 +49,12 @@ class Caller:
     def require_session(self) -> None:
         if self.project is not None:
             raise SessionRequired
+
+    def require_recent_session(self, *, now: datetime) -> None:
+        """Before what somebody with a stolen session of the API must not do, where no password is asked for."""
+        self.require_session()
+        if self.signed_in_at is None or now - self.signed_in_at > RECENT:
+            raise ReauthenticationRequired
 
 
 def caller_of(request: Request) -> Caller:

@@ -232,7 +232,9 @@ def caller_for(plaintext: str, *, now: datetime) -> Caller | None:
     session = _find(Session.objects.select_related("user__plan"), plaintext, prefix=SESSION_PREFIX, now=now)
     if session is not None:
         unchanged = compare_digest(session.password_hash, session.user.get_session_auth_hash())
-        return Caller(session.user) if session.user.is_active and unchanged else None
+        if not (session.user.is_active and unchanged):
+            return None
+        return Caller(session.user, signed_in_at=session.created_at)
     token = _find(
         # Removing a member deletes the tokens that he made; should one be left, it opens nothing.
         ProjectToken.objects.filter(project__memberships__user=F("created_by")).select_related(

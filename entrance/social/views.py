@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import cast
 
 from allauth.account.adapter import get_adapter
-from allauth.account.decorators import reauthentication_required
 from allauth.account.internal.flows.login import record_authentication
 from allauth.account.utils import get_next_redirect_url, perform_login
+from allauth.core.exceptions import ReauthenticationRequired
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils.http import urlencode
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_POST
 
@@ -22,11 +24,13 @@ from core.clock import utc_now
 from core.errors import NotFound, TooManyRequests, ValidationFailed
 from core.forms import sentence
 from core.waiting import waiting_place
+from entrance.reauthentication import is_recent
 from entrance.social.backends import BACKENDS, Identity, SignInBackend
 from entrance.social.joining import account_of, link, unlink
 
 BEGUN = "social_begun"
-"""Of the session: by whom it was begun, where it is to lead to."""
+"""Of the session: by whom it was begun, where it is to lead to, and whether it is to show again who they are."""
+AGAIN = "again"
 
 
 def _backend(request: HttpRequest, provider: str) -> SignInBackend:
@@ -36,17 +40,19 @@ def _backend(request: HttpRequest, provider: str) -> SignInBackend:
     return found(request)
 
 
-def _signed_in(request: HttpRequest) -> bool:
-    return request.user.is_authenticated
-
-
 @never_cache
 @require_POST
-@reauthentication_required(enabled=_signed_in, app="allauth.account")  # type: ignore[untyped-decorator]
 def begin(request: HttpRequest, provider: str) -> HttpResponse:
-    """To sign in or sign up; of somebody who is signed in, to add a way in."""
+    """To sign in or sign up. For somebody who is signed in: to show once more who they are, or to add a way in."""
     backend = _backend(request, provider)
-    request.session[BEGUN] = {"user": request.user.pk, "next": get_next_redirect_url(request)}
+    again = request.user.is_authenticated and AGAIN in request.POST
+    if request.user.is_authenticated and not again and not is_recent(request):
+        raise ReauthenticationRequired
+    request.session[BEGUN] = {
+        "user": request.user.pk,
+        "next": get_next_redirect_url(request),
+        "again": again,
+    }
     return redirect(backend.auth_url())
 
 
@@ -61,6 +67,8 @@ def callback(request: HttpRequest, provider: str) -> HttpResponse:
         if begun["user"] != request.user.pk:
             changed = "Somebody has signed in or out meanwhile. Begin again."
             return _problem(request, backend, changed, status=400)
+        if begun.get("again"):
+            return _recognize(request, identity, next_url=begun["next"])
         if begun["user"] is not None:
             return _link(request, backend, identity)
         user, linked = account_of(identity, now=utc_now())
@@ -78,6 +86,16 @@ def callback(request: HttpRequest, provider: str) -> HttpResponse:
     return response
 
 
+def _recognize(request: HttpRequest, identity: Identity, *, next_url: str | None) -> HttpResponse:
+    """Note that the person who is signed in has just shown so, and go on where they were."""
+    user = cast("User", request.user)
+    if not SocialAccount.objects.filter(user=user, provider=identity.provider, uid=identity.uid).exists():
+        raise OAuthRefused("That account does not open the one that is signed in here.")
+    record_authentication(request, user, "social", provider=identity.provider, reauthenticated=True)
+    query = f"?{urlencode({'next': next_url})}" if next_url else ""
+    return redirect(f"{reverse('account_reauthenticate_by_mail')}{query}")
+
+
 def _link(request: HttpRequest, backend: SignInBackend, identity: Identity) -> HttpResponse:
     user = cast("User", request.user)
     link(user, identity)
@@ -88,7 +106,6 @@ def _link(request: HttpRequest, backend: SignInBackend, identity: Identity) -> H
 
 @require_POST
 @login_required
-@reauthentication_required(app="allauth.account")  # type: ignore[untyped-decorator]
 def remove(request: HttpRequest, provider: str) -> HttpResponse:
     user, backend = cast("User", request.user), BACKENDS.get(provider)
     if backend is None:

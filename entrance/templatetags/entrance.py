@@ -7,6 +7,7 @@ from typing import Any
 from django import template
 
 from entrance.social.backends import configured
+from entrance.social.views import linked_providers
 
 register = template.Library()
 
@@ -18,6 +19,19 @@ def social_buttons(context: template.Context, verb: str) -> dict[str, Any]:
         "verb": verb,
         # Not the classes themselves, which a template would call.
         "providers": [(backend.name, backend.title) for backend in configured()],
+        "next": context.get("redirect_field_value"),
+        "csrf_token": context.get("csrf_token"),
+    }
+
+
+@register.inclusion_tag("entrance/social_buttons.html", takes_context=True)
+def linked_buttons(context: template.Context) -> dict[str, Any]:
+    """A button for each provider that opens the account of who is signed in, to show once more who they are."""
+    linked = linked_providers(context["request"].user)
+    return {
+        "verb": "Sign in once more",
+        "again": True,
+        "providers": [(backend.name, backend.title) for backend in configured() if backend.name in linked],
         "next": context.get("redirect_field_value"),
         "csrf_token": context.get("csrf_token"),
     }

@@ -61,6 +61,16 @@ class Browser:
         self.follow(to)
         return self.sign_up(to, password)
 
+    def prove(self, *, to: str = "/account/") -> Page:
+        """Type the password once more, and go on to that page."""
+        return self.send(f"{reverse('account_reauthenticate')}?next={to}", password=PASSWORD)
+
+    def prove_by_mail(self, email: str, *, to: str = "/account/") -> Page:
+        """For an account that has no password: the code that is mailed."""
+        path = f"{reverse('account_reauthenticate_by_mail')}?next={to}"
+        self.send(path, send="")
+        return self.send(path, code=code_of(email))
+
     def follow(self, to: str) -> Page:
         """The link of the last mail to that address; it is confirmed by a button."""
         return self.open(link_of(to))
@@ -79,6 +89,11 @@ class Browser:
 
 def mails_to(to: str) -> list[str]:
     return [str(message.body) for message in mail.outbox if message.to == [to]]
+
+
+def code_of(to: str) -> str:
+    (code,) = re.findall(r"^(\d{4} \d{4})$", mails_to(to)[-1], re.M)
+    return str(code)
 
 
 def link_of(to: str) -> str:

@@ -108,6 +108,7 @@ def test_passwords_and_addresses(user: User) -> None:
 
 def test_sessions_that_are_ended(user: User) -> None:
     here, _, _, api = signed_in(user), signed_in(user), signed_in(user), Api.signed_in(user)
+    here.prove()
     forget_all()
     page = here.open(reverse("account_sessions"))
     endings = re.findall(r"/account/sessions/(\d+)/end/", page.text)

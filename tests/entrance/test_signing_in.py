@@ -255,6 +255,9 @@ def test_sessions_are_listed_and_ended(user: User) -> None:
     assert "sin_" in page.text
     browser_end, api_end = sorted(set(re.findall(r"/account/sessions/\w+/end/", page.text)))
     stranger = signed_in(make_user())
+    for browser in (stranger, here):
+        assert browser.send(browser_end).heading == "Is it you?", "a stolen session ends no others"
+        browser.prove()
     assert [stranger.send(path).status for path in (browser_end, api_end)] == [404, 404]
     here.send(browser_end)
     assert (here.person(), there.person(), api.get("/v1/account").status) == (user.email, None, 200)

@@ -1,0 +1,137 @@
+"""Asking people once more who they are, before what somebody with a stolen session must not do.
+
+allauth asks for the password, or for a code of the second factor, and accounts that have neither for nothing. Those get
+a code by mail, or sign in with GitHub or Google once more.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import wraps
+from hmac import compare_digest
+from typing import Any
+
+from allauth.account import app_settings
+from allauth.account.adapter import get_adapter
+from allauth.account.authentication import get_authentication_records
+from allauth.account.internal.flows.login import record_authentication
+from allauth.account.internal.flows.reauthentication import resume_request
+from allauth.account.views import BaseReauthenticateView
+from allauth.core.exceptions import ReauthenticationRequired
+from django import forms
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.utils.crypto import get_random_string, salted_hmac
+
+from accounts.models import User
+
+View = Callable[..., Any]
+
+CODE_LIFETIME_SEC = 600
+MOST_TRIES = 5
+_PENDING = "reauthentication_code"  # of the session: digest, time and tries of the code that was mailed
+
+
+def reauthenticated(view: View, *, keep_form: bool = True, when_read: bool = True) -> View:
+    """Open the view to people who have shown recently who they are; others are asked first.
+
+    A form that was sent is repeated afterwards, unless `keep_form` is off: until then it lies in the session, where no
+    password may. `when_read`: ask before the page is shown too.
+    """
+
+    @wraps(view)
+    def asked(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        applies = request.user.is_authenticated and (when_read or request.method == "POST")
+        if applies and not is_recent(request):
+            if request.method == "POST" and not keep_form:
+                return redirect(request.path)
+            raise ReauthenticationRequired
+        return view(request, *args, **kwargs)
+
+    return asked
+
+
+def is_recent(request: HttpRequest) -> bool:
+    records = get_authentication_records(request, request.user)
+    times = [float(record["at"]) for record in records if record.get("reauthenticated")]
+    return bool(times) and time.time() - times[-1] < app_settings.REAUTHENTICATION_TIMEOUT
+
+
+def send_code(request: HttpRequest, user: User) -> None:
+    """Mail a code to the account's address; the ones before it are void."""
+    code = get_random_string(8, "0123456789")
+    request.session[_PENDING] = {"digest": _digest(user, code), "at": time.time(), "tries": 0}
+    get_adapter().send_mail("entrance/email/code", user.email, {"code": f"{code[:4]} {code[4:]}"})
+
+
+def use_code(request: HttpRequest, user: User, code: str) -> bool:
+    """Return whether it is the code that was mailed for this session. It is good once."""
+    pending = request.session.get(_PENDING)
+    if pending is None or time.time() - pending["at"] > CODE_LIFETIME_SEC or pending["tries"] >= MOST_TRIES:
+        return False
+    digits = "".join(filter(str.isdigit, code))
+    if not compare_digest(pending["digest"], _digest(user, digits)):
+        request.session[_PENDING] = pending | {"tries": pending["tries"] + 1}
+        return False
+    del request.session[_PENDING]
+    record_authentication(request, user, "code", email=user.email, reauthenticated=True)
+    return True
+
+
+def _digest(user: User, code: str) -> str:
+    """Of the address too: a code proves nothing about another one."""
+    text = f"{user.pk} {user.email} {code}"
+    return salted_hmac("pulsekeeper.reauthentication", text, algorithm="sha256").hexdigest()
+
+
+class CodeForm(forms.Form):
+    code = forms.CharField(
+        label="Code",
+        max_length=20,
+        widget=forms.TextInput(attrs={"autocomplete": "one-time-code", "inputmode": "numeric"}),
+    )
+
+    def __init__(self, *args: Any, request: HttpRequest, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._request = request
+
+    def clean_code(self) -> str:
+        code = str(self.cleaned_data["code"])
+        assert isinstance(self._request.user, User)
+        if not use_code(self._request, self._request.user, code):
+            raise forms.ValidationError("Incorrect code, or it has expired. Check it, or send another one.")
+        return code
+
+
+class MailedCodeView(BaseReauthenticateView):  # type: ignore[misc]
+    """allauth goes on from here to where the person was, with the form that was sent."""
+
+    form_class = CodeForm
+    template_name = "entrance/reauthenticate.html"
+
+    def get(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        if is_recent(request):  # by way of GitHub or Google
+            return resume_request(request) or redirect("account")
+        response: HttpResponse = super().get(request, *args, **kwargs)
+        return response
+
+    def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        if "send" in request.POST:
+            assert isinstance(request.user, User)
+            send_code(request, request.user)
+            messages.info(request, f"A mail is on its way to {request.user.email}.")
+            return redirect(self.passthrough_next_url(request.path))
+        response: HttpResponse = super().post(request, *args, **kwargs)
+        return response
+
+    def get_form_kwargs(self) -> dict[str, Any]:
+        return {**super().get_form_kwargs(), "request": self.request}
+
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        return {**super().get_context_data(**kwargs), "sent": _PENDING in self.request.session}
+
+
+reauthenticate_by_mail = login_required(MailedCodeView.as_view())
