@@ -8,6 +8,7 @@ from typing import Any, Concatenate, ParamSpec, cast
 
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django_htmx.http import HttpResponseClientRefresh
 
@@ -26,12 +27,12 @@ class PageRequest(HttpRequest):
 
 
 def page(
-    view: Callable[Concatenate[PageRequest, P], HttpResponse],
+    view: Callable[Concatenate[PageRequest, P], HttpResponseBase],
 ) -> Callable[Concatenate[HttpRequest, P], HttpResponse]:
     """Closed to everybody who is not signed in; errors that services raise become pages that say so."""
 
     @login_required
-    def signed_in(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
+    def signed_in(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponseBase:
         asked = cast("PageRequest", request)
         asked.caller = Caller(cast("User", request.user))
         try:
@@ -43,7 +44,7 @@ def page(
         return answer
 
     @wraps(view)
-    def guarded(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
+    def guarded(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponseBase:
         asked = cast("PageRequest", request)
         if asked.htmx and not asked.user.is_authenticated:
             # The session ended below an open page: led to the entrance as a whole, not with that in one of its parts.

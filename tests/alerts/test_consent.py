@@ -88,7 +88,7 @@ def test_mails_to_a_member_end_with_the_place_and_the_account(
     assert send_all() == [owner_of(project).email], "what was queued does not leave either"
     theirs.refresh_from_db()
     others.refresh_from_db()
-    assert (theirs.confirmed_at, bool(others.confirmed_at)) == (None, True)
+    assert (bool(theirs.confirmed_at), bool(others.confirmed_at)) == (False, True)
 
 
 def test_whoever_left_gets_no_queued_news_of_the_project(project: Project, member: User) -> None:
