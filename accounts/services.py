@@ -128,7 +128,7 @@ def change_password(user: User, *, current: str, new: str) -> User:
 
 
 def set_password(user: User, password: str | None) -> None:
-    """Set it without the old one, for somebody who has shown otherwise that the account is theirs; None removes it."""
+    """Set a password without asking for the old one; None removes it. The caller has verified the person."""
     user.set_password(password)
     with transaction.atomic():
         _save_password(user, Action.PASSWORD_REMOVED if password is None else Action.PASSWORD_RESET)
@@ -143,9 +143,9 @@ def _save_password(user: User, action: Action) -> None:
 
 
 def hand_over(user: User, password: str | None) -> None:
-    """Give an account whose address was never confirmed to somebody who has shown that they read its mail.
+    """Give an account with an unconfirmed address to the verified owner of that address.
 
-    Somebody else may have signed up with the address: their password ends, and with it their sessions.
+    A different person may have signed up with it: their password and sessions end.
     """
     with transaction.atomic():
         set_password(user, password)

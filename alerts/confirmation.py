@@ -1,13 +1,12 @@
-"""E-mail addresses get alerts once their owner has agreed, and for as long as that consent lasts.
+"""E-mail addresses get alerts after their owner agreed, and while that consent lasts.
 
-The owner agrees by the link of a mail, which is all that is sent before. Nobody else agrees for them: neither an
-account nor a place in a project makes an address a recipient. Only people who enter the address that they sign in with
-need no mail: they have confirmed it by one already.
+The owner agrees through a link in a mail; nothing else is sent before. An account or a membership with that address is
+not consent. The exception is a signed-in person who enters their own sign-in address: a mail has confirmed it already.
 
-Consent ends when its owner leaves the project, and when their account is closed or deleted. Alerts of one's own follow
-the account to its new address.
+Consent ends when the owner leaves the project, and when the account is closed or deleted. If an account changes its
+address, its channels and those of its projects change with it.
 
-A link leads to a page with a button: programs that look at links in mails follow a GET, and agree to nothing.
+The link leads to a page with a button, because mail scanners open links.
 """
 
 from __future__ import annotations
@@ -54,21 +53,21 @@ def _ask(channel: AlertChannel, address: str, *, by: str, now: datetime) -> None
 
 
 def _is_own(by: Caller, address: str) -> bool:
-    """Whether the caller signs in with the address. A project token is not a person: others may hold it too."""
+    """Return whether the caller signs in with the address. A project token may be shared, so it never does."""
     if by.project is not None:
         return False
-    # Locked: of a change of address at the same moment one sees what the other has done.
+    # Locked, so that a concurrent change of address either comes first or finds this channel.
     user = User.objects.select_for_update(no_key=True).filter(pk=by.user.pk, email=address, is_active=True)
     return user.exists() and is_verified(by.user)
 
 
 def end_with_membership(project: Project, user: User) -> None:
-    """Send the project's alerts no longer to somebody who was its member."""
+    """Withdraw a former member's consent to alerts of the project."""
     _withdraw(user.email, Q(project=project))
 
 
 def end_with_account(user: User) -> None:
-    """Send no alerts to the address of an account that is closed or deleted, whoever entered it."""
+    """Withdraw the consent of an account that is closed or deleted, in every channel."""
     _withdraw(user.email, Q())
 
 
@@ -78,7 +77,7 @@ def _withdraw(address: str, among: Q) -> None:
 
 
 def follow_address(change: AddressChange) -> None:
-    """Send the alerts that an account has agreed to get to its new address. One that staff entered is asked first."""
+    """Move the account's channels to its new address. An address that staff entered has to confirm first."""
     user, now = change.user, utc_now()
     agreed = Q(owner=user, project=None) | Q(project__memberships__user=user)
     for channel in _channels_to(change.before, agreed & Q(confirmed_at__isnull=False)):
@@ -91,7 +90,7 @@ def follow_address(change: AddressChange) -> None:
 
 
 def _channels_to(address: str, among: Q) -> list[AlertChannel]:
-    """Return the channels that send to the address, locked. Addresses are sealed: the hint leaves few to open."""
+    """Return the locked channels that send to the address. Addresses are encrypted, so filter by hint first."""
     found = AlertChannel.objects.filter(among, kind=AlertChannel.Kind.EMAIL, hint=hints.of_address(address))
     held = found.select_for_update(of=["self"], no_key=True).order_by("pk")
     return [channel for channel in held if channel.config["address"] == address]

@@ -126,10 +126,10 @@ def due(now: datetime, *, most: int) -> int:
 
 
 def load(claimed: Try) -> tuple[AlertChannel | None, list[Facts]]:
-    """Return where the message goes and what it says. No channel: it was deleted, or nothing may be sent there now.
+    """Return the channel and the items of a claimed message. No channel: it was deleted or must not be used any more.
 
-    Channels were chosen when the news was written. What the owner of one of their own may no longer read is deleted
-    here, and a message of nothing else with it: who has left a project gets no mail of it.
+    Routes were evaluated when the items were written. For a personal channel, delete items that its owner can no longer
+    read, and the message if none is left: a former member of a project gets no queued news of it.
     """
     usable = AlertChannel.objects.filter(enabled=True, confirmed_at__isnull=False, owner__is_active=True)
     channel = usable.select_related("owner").filter(pk=claimed.channel_id).first()
@@ -146,7 +146,7 @@ def load(claimed: Try) -> tuple[AlertChannel | None, list[Facts]]:
 
 
 def _foreign(items: Sequence[DeliveryItem], owner: Caller) -> set[int]:
-    """Return the keys of those whose incident, or monitor where there is no incident, the owner may not read."""
+    """Return the keys of items whose incident (or monitor, if there is no incident) the owner cannot read."""
     of_incident = {item.pk: item.incident_id for item in items if item.incident_id is not None}
     of_monitor = {item.pk: item.facts["monitor_id"] for item in items if item.incident_id is None}
     incidents = access.accessible(owner, Incident.objects.filter(pk__in=of_incident.values()))

@@ -42,8 +42,8 @@ UNASKED = (
     "account/email/password_reset_key",
     "account/email/account_already_exists",
     "account/email/unknown_account",
-    "entrance/email/code",
 )
+AWAITED = (*UNASKED, "entrance/email/code")
 
 DOOR = "web"  # as the audit log has it, beside "api"
 
@@ -102,7 +102,7 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
         return reverse("account")
 
     def send_confirmation_mail(self, request: HttpRequest, emailconfirmation: Any, signup: bool) -> None:  # noqa: FBT001
-        """For a change of address. An account whose only address was never confirmed is signed up for once more."""
+        """Send the link for a change of address. For the unconfirmed address of a sign-up, send its link instead."""
         address = emailconfirmation.email_address
         if address.primary:
             send_link(address.email)
@@ -133,7 +133,7 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
             message.send()
         except (SMTPException, OSError) as error:
             logger.warning("a mail of %s could not be sent: %s", template_prefix, type(error).__name__)
-            if template_prefix in UNASKED:
+            if template_prefix in AWAITED:
                 self.add_message(
                     self.request, messages.ERROR, message="The mail could not be sent; try again in a while."
                 )

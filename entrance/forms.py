@@ -57,7 +57,7 @@ class LoginForm(_Plain, account_forms.LoginForm):  # type: ignore[misc]
 
 
 class SignupForm(_Plain, account_forms.SignupForm):  # type: ignore[misc]
-    """Asks for the address, which gets a link. Whoever came by that link, or by an invitation's, chooses a password."""
+    """Ask for the address and mail it a link. After that link or an invitation's, ask for the password as well."""
 
     labels: ClassVar = {"email": "E-mail address"}
 
@@ -68,7 +68,7 @@ class SignupForm(_Plain, account_forms.SignupForm):  # type: ignore[misc]
             del self.fields["password1"]
 
     def validate_unique_email(self, value: str) -> str:
-        """Whether there is an account is told by mail alone."""
+        """Accept addresses with an account: only the mail differs."""
         return value
 
     def clean_email(self) -> str:
@@ -85,7 +85,7 @@ class SignupForm(_Plain, account_forms.SignupForm):  # type: ignore[misc]
         try:
             user = signing_up.complete(email, self.cleaned_data["password1"])
         except AddressTaken:
-            # By a second click, or in another tab. They read the mail of the address, so this tells nobody else.
+            # Signed up in another tab. The address is proven, so this discloses nothing.
             messages.info(request, "You have an account already. Sign in.")
             return None, redirect("account_login")
         get_adapter().unstash_verified_email(request)

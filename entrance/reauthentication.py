@@ -1,7 +1,7 @@
-"""Asking people once more who they are, before what somebody with a stolen session must not do.
+"""Reauthentication before sensitive actions, in case the session was stolen.
 
-allauth asks for the password, or for a code of the second factor, and accounts that have neither for nothing. Those get
-a code by mail, or sign in with GitHub or Google once more.
+allauth asks for the password or a code of the second factor, but lets accounts with neither pass. These confirm with a
+mailed code, or by signing in again with a linked provider.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from allauth.account.internal.flows.reauthentication import resume_request
 from allauth.account.views import BaseReauthenticateView
 from allauth.core.exceptions import ReauthenticationRequired
 from django import forms
-from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
@@ -32,14 +31,14 @@ View = Callable[..., Any]
 
 CODE_LIFETIME_SEC = 600
 MOST_TRIES = 5
-_PENDING = "reauthentication_code"  # of the session: digest, time and tries of the code that was mailed
+_PENDING = "reauthentication_code"  # session key: digest, time and tries of the mailed code
 
 
 def reauthenticated(view: View, *, keep_form: bool = True, when_read: bool = True) -> View:
-    """Open the view to people who have shown recently who they are; others are asked first.
+    """Require recent authentication for the view.
 
-    A form that was sent is repeated afterwards, unless `keep_form` is off: until then it lies in the session, where no
-    password may. `when_read`: ask before the page is shown too.
+    `keep_form`: repeat a submitted form afterwards. It is stored in the session until then, so not for passwords.
+    `when_read`: also require it for GET.
     """
 
     @wraps(view)
@@ -55,20 +54,21 @@ def reauthenticated(view: View, *, keep_form: bool = True, when_read: bool = Tru
 
 
 def is_recent(request: HttpRequest) -> bool:
+    """Return whether this session has authenticated again within REAUTHENTICATION_TIMEOUT."""
     records = get_authentication_records(request, request.user)
     times = [float(record["at"]) for record in records if record.get("reauthenticated")]
     return bool(times) and time.time() - times[-1] < app_settings.REAUTHENTICATION_TIMEOUT
 
 
 def send_code(request: HttpRequest, user: User) -> None:
-    """Mail a code to the account's address; the ones before it are void."""
+    """Mail a code to the account's address and void earlier ones."""
     code = get_random_string(8, "0123456789")
     request.session[_PENDING] = {"digest": _digest(user, code), "at": time.time(), "tries": 0}
     get_adapter().send_mail("entrance/email/code", user.email, {"code": f"{code[:4]} {code[4:]}"})
 
 
 def use_code(request: HttpRequest, user: User, code: str) -> bool:
-    """Return whether it is the code that was mailed for this session. It is good once."""
+    """Return whether this is the code mailed for this session, and use it up."""
     pending = request.session.get(_PENDING)
     if pending is None or time.time() - pending["at"] > CODE_LIFETIME_SEC or pending["tries"] >= MOST_TRIES:
         return False
@@ -82,7 +82,7 @@ def use_code(request: HttpRequest, user: User, code: str) -> bool:
 
 
 def _digest(user: User, code: str) -> str:
-    """Of the address too: a code proves nothing about another one."""
+    """Include the address: a code sent to one proves nothing about another."""
     text = f"{user.pk} {user.email} {code}"
     return salted_hmac("pulsekeeper.reauthentication", text, algorithm="sha256").hexdigest()
 
@@ -107,13 +107,13 @@ class CodeForm(forms.Form):
 
 
 class MailedCodeView(BaseReauthenticateView):  # type: ignore[misc]
-    """allauth goes on from here to where the person was, with the form that was sent."""
+    """allauth's view then resumes the suspended request."""
 
     form_class = CodeForm
     template_name = "entrance/reauthenticate.html"
 
     def get(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        if is_recent(request):  # by way of GitHub or Google
+        if is_recent(request):  # signed in again with a provider
             return resume_request(request) or redirect("account")
         response: HttpResponse = super().get(request, *args, **kwargs)
         return response
@@ -122,7 +122,6 @@ class MailedCodeView(BaseReauthenticateView):  # type: ignore[misc]
         if "send" in request.POST:
             assert isinstance(request.user, User)
             send_code(request, request.user)
-            messages.info(request, f"A mail is on its way to {request.user.email}.")
             return redirect(self.passthrough_next_url(request.path))
         response: HttpResponse = super().post(request, *args, **kwargs)
         return response

@@ -1,7 +1,7 @@
-"""Signing up: the address gets a link, and whoever opens it chooses the password.
+"""Signing up: mail the address a link, and ask for the password on the page that it opens.
 
-Nothing is stored before. Somebody who types the address of somebody else leaves no account and no password behind, is
-in nobody's way, and learns nothing: an address that has an account gets another mail, by the same work.
+Nothing is stored before that. So typing a stranger's address creates no account and no password, blocks no other
+sign-up, and reveals nothing: an address with an account gets a different mail, with the same work.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _SALT = "pulsekeeper.sign-up"
 
 
 def address_of(name: str, **parts: str) -> str:
-    """Return the URL for a mail: of BASE_URL, whatever Host the request named."""
+    """Return an absolute URL for a mail, built from BASE_URL and not from the Host header."""
     return f"{settings.BASE_URL}{reverse(name, kwargs=parts)}"
 
 
 def send_link(email: str) -> None:
-    """Mail the address a link to choose a password, or that it has an account already."""
+    """Mail the address a link to choose a password, or a note that it has an account."""
     taken = has_account(email)
     template = "account_already_exists" if taken else "email_confirmation_signup"
     link = address_of("account_signup_link", key=signing.dumps(email, salt=_SALT))
@@ -37,7 +37,7 @@ def send_link(email: str) -> None:
 
 
 def read_link(key: str) -> str | None:
-    """Return the address that the link was sent to, or None if it has expired or is none of ours."""
+    """Return the address that the link was sent to, or None if the link is expired or invalid."""
     try:
         return str(signing.loads(key, salt=_SALT, max_age=LIFETIME))
     except signing.BadSignature:
@@ -45,12 +45,12 @@ def read_link(key: str) -> str | None:
 
 
 def has_account(email: str) -> bool:
-    """An account whose address was never confirmed does not count: it may be anybody's."""
+    """Return whether the address has an account that confirmed it."""
     return bool(EmailAddress.objects.filter(email=email, primary=True, verified=True).exists())
 
 
 def complete(email: str, password: str) -> User:
-    """Create the account of somebody who reads the mail of the address. Raises AddressTaken, ValidationFailed."""
+    """Create the account for the proven owner of the address. Raises AddressTaken, ValidationFailed."""
     with transaction.atomic():
         user = User.objects.select_for_update(of=["self"]).filter(email=email).first()
         if user is None:

@@ -60,7 +60,7 @@ def account(request: PageRequest) -> HttpResponse:
 
 @require_GET
 def sign_up_link(request: HttpRequest, key: str) -> HttpResponse:
-    """Where the link of a sign-up leads. Opening it does nothing yet: programs that look at mails do so too."""
+    """Open the link of a sign-up. It changes nothing yet, because mail scanners open links."""
     email = signing_up.read_link(key)
     if email is None:
         context = {
@@ -72,8 +72,10 @@ def sign_up_link(request: HttpRequest, key: str) -> HttpResponse:
 
 
 def confirm_email(request: HttpRequest, key: str) -> HttpResponseBase:
-    """Confirm a change of address. An account's first one, by a link from an earlier version, asks for a password:
-    the one that there is may be a stranger's.
+    """Confirm a change of address.
+
+    Links of earlier versions confirm the address of a sign-up. They lead to choosing a password, because the stored one
+    may be a stranger's.
     """
     confirmation = get_emailconfirmation_model().from_key(key)
     if confirmation is not None and confirmation.email_address.primary:
@@ -83,7 +85,7 @@ def confirm_email(request: HttpRequest, key: str) -> HttpResponseBase:
 
 
 def _choose_password(request: HttpRequest, email: str) -> HttpResponse:
-    """Lead somebody who reads the mail of the address on to the page of signing up."""
+    """Redirect the proven owner of the address to the sign-up page."""
     if request.user.is_authenticated:
         context = {
             "title": "You are signed in",

@@ -20,7 +20,7 @@ M = TypeVar("M", bound=Model)
 
 EVERY_ROLE: Collection[str] = tuple(Role.values)
 RECENT = timedelta(minutes=5)
-"""As long as pages believe somebody who has just shown who they are (allauth's REAUTHENTICATION_TIMEOUT)."""
+"""The same as allauth's REAUTHENTICATION_TIMEOUT for pages."""
 MANAGERS: Collection[str] = (Role.OWNER, Role.ADMIN)
 
 
@@ -51,7 +51,7 @@ class Caller:
             raise SessionRequired
 
     def require_recent_session(self, *, now: datetime) -> None:
-        """Before what somebody with a stolen session of the API must not do, where no password is asked for."""
+        """Require a session created within RECENT, for sensitive requests that take no password."""
         self.require_session()
         if self.signed_in_at is None or now - self.signed_in_at > RECENT:
             raise ReauthenticationRequired

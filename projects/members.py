@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 INVITATION_LIFETIME = timedelta(days=14)
 
 on_member_gone: list[Callable[[Project, User], None]] = []
-"""What upper floors do when somebody leaves or is removed, in that transaction, under the project's lock."""
+"""Callbacks of upper floors for a member who left or was removed: same transaction, project locked."""
 
 
 def list_members(caller: Caller, project_id: str, *, now: datetime) -> QuerySet[Membership]:

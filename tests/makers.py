@@ -51,7 +51,7 @@ def make_user(*, plan: str = "pro", email: str | None = None) -> User:
 
 
 def make_unconfirmed(email: str, *, password: str = PASSWORD) -> User:
-    """An account of an earlier version: somebody signed up with the address, and nobody has opened the mail's link."""
+    """An account of an earlier version, whose sign-up was never confirmed."""
     user = make_user(plan="free", email=email)
     user.set_password(password)
     user.save(update_fields=["password"])

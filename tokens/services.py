@@ -97,7 +97,7 @@ def change_password(caller: Caller, *, current: str, new: str) -> User:
 def follow_password(user: User) -> None:
     """End the sessions of an account that has another password now.
 
-    A sign-in with the old password that is under way makes a session of the old password's hash: worthless.
+    A concurrent sign-in with the old password creates a session with the old hash, which is worthless.
     """
     Session.objects.filter(user=user).delete()
 

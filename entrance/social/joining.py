@@ -23,9 +23,9 @@ T = TypeVar("T")
 
 
 def account_of(identity: Identity, *, now: datetime) -> tuple[User, bool]:
-    """Return the account that the identity opens, and whether it was linked just now to one that somebody uses.
+    """Return the account that the identity opens, and whether this call linked it to an existing account.
 
-    It is the one that is linked already, the one of the address, or a new one. Raises OAuthRefused.
+    The account is the linked one, the one with the address, or a new one. Raises OAuthRefused.
     """
     return _until_settled(lambda: _account_of(identity, now=now))
 
@@ -69,7 +69,7 @@ def _account_of(identity: Identity, *, now: datetime) -> tuple[User, bool]:
             raise OAuthRefused(f"There is no account of {identity.email}, and sign-up is by invitation.")
         user = create_account(email=identity.email, password=None)
     elif not is_verified(user):
-        # Somebody signed up with this address and never showed that they read its mail.
+        # The sign-up with this address was never confirmed.
         hand_over(user, None)
     _add(user, identity)
     return user, existed

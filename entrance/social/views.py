@@ -29,7 +29,7 @@ from entrance.social.backends import BACKENDS, Identity, SignInBackend
 from entrance.social.joining import account_of, link, unlink
 
 BEGUN = "social_begun"
-"""Of the session: by whom it was begun, where it is to lead to, and whether it is to show again who they are."""
+"""Session key: who began it, where it leads, and whether it is a reauthentication."""
 AGAIN = "again"
 
 
@@ -43,7 +43,7 @@ def _backend(request: HttpRequest, provider: str) -> SignInBackend:
 @never_cache
 @require_POST
 def begin(request: HttpRequest, provider: str) -> HttpResponse:
-    """To sign in or sign up. For somebody who is signed in: to show once more who they are, or to add a way in."""
+    """Start signing in or up. If signed in already: reauthenticate, or link the provider."""
     backend = _backend(request, provider)
     again = request.user.is_authenticated and AGAIN in request.POST
     if request.user.is_authenticated and not again and not is_recent(request):
@@ -87,7 +87,7 @@ def callback(request: HttpRequest, provider: str) -> HttpResponse:
 
 
 def _recognize(request: HttpRequest, identity: Identity, *, next_url: str | None) -> HttpResponse:
-    """Note that the person who is signed in has just shown so, and go on where they were."""
+    """Record the reauthentication and resume the suspended request."""
     user = cast("User", request.user)
     if not SocialAccount.objects.filter(user=user, provider=identity.provider, uid=identity.uid).exists():
         raise OAuthRefused("That account does not open the one that is signed in here.")

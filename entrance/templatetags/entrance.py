@@ -26,10 +26,10 @@ def social_buttons(context: template.Context, verb: str) -> dict[str, Any]:
 
 @register.inclusion_tag("entrance/social_buttons.html", takes_context=True)
 def linked_buttons(context: template.Context) -> dict[str, Any]:
-    """A button for each provider that opens the account of who is signed in, to show once more who they are."""
+    """A button to reauthenticate with each linked provider."""
     linked = linked_providers(context["request"].user)
     return {
-        "verb": "Sign in once more",
+        "verb": "Sign in again",
         "again": True,
         "providers": [(backend.name, backend.title) for backend in configured() if backend.name in linked],
         "next": context.get("redirect_field_value"),

@@ -52,7 +52,7 @@ class Browser:
         return self.send(reverse("account_login"), login=email, password=password, **more)
 
     def sign_up(self, email: str, password: str = "") -> Page:
-        """The page asks for a password once a link has shown that somebody reads the mail of the address."""
+        """Without a link opened before, the page ignores the password and sends one."""
         fields = {"password1": password} if password else {}
         return self.send(reverse("account_signup"), email=email, **fields)
 

@@ -69,7 +69,7 @@ def test_neither_links_nor_unlinks_a_way_in(browser: Browser, ada: User) -> None
 def test_a_mailed_code_goes_on_with_the_form_that_was_sent(browser: Browser, ada: User) -> None:
     next_page = f"?next={reverse('account_email')}"
     browser.send(reverse("account_email"), email="new@example.com", action_add="")
-    assert "on its way to" in browser.send(reverse(BY_MAIL) + next_page, send="").text
+    assert "Enter the code" in browser.send(reverse(BY_MAIL) + next_page, send="").text
     code = code_of(ADA)
     page = browser.send(reverse(BY_MAIL) + next_page, code=code.replace(" ", ""))
     assert (page.path, "new@example.com" in page.text) == (reverse("account_email"), True)
@@ -114,7 +114,7 @@ def test_signing_in_with_the_linked_provider_once_more(
     browser: Browser, ada: User, github: FakeGitHub
 ) -> None:
     page = browser.send(reverse("account_email"), email="new@example.com", action_add="")
-    assert re.search("Sign in once more with GitHub", page.text)
+    assert re.search("Sign in again with GitHub", page.text)
     assert github.url in page.headers["Content-Security-Policy"]
     again = {"again": "1", "next": reverse("account_email")}
     uid, github.uid = github.uid, 4712
