@@ -1,7 +1,8 @@
 """What is done to alert channels. Each function is one transaction; who may, is settled by `projects.access`.
 
-Locks in one order: the states of chosen monitors, as whoever changes or deletes a monitor takes them; the project, or
-the one that a channel is limited to; then the owner, for the cap, or the channel.
+Locks in one order: the caller's account, if an e-mail address is given; the states of chosen monitors, as whoever
+changes or deletes a monitor takes them; the project, or the one that a channel is limited to; then the owner, for the
+cap, or the channel.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ def create_channel(
     kind = Kind(given["kind"])
     config = _configured(kind, given, stored={})
     with transaction.atomic():
+        own = confirmation.own_address(caller) if "address" in given else None
         monitors = _hold_monitors(caller, given)
         project, owner = places.place(caller, given)
         scope_project = _hold_scope_project(caller, given)
@@ -57,7 +59,7 @@ def create_channel(
         chosen = _aim(channel, given, scope_project=scope_project, monitors=monitors)
         _take_room(owner)
         if kind is Kind.EMAIL:
-            confirmation.settle(channel, address=config["address"], by=caller, now=now)
+            confirmation.settle(channel, address=config["address"], own=own, by=caller, now=now)
         else:
             channel.confirmed_at = now
         channel.save(force_insert=True)
@@ -71,6 +73,7 @@ def update_channel(
 ) -> AlertChannel:
     """Change what is given, judged as the merged channel that it leaves."""
     with transaction.atomic():
+        own = confirmation.own_address(caller) if "address" in given else None
         monitors = _hold_monitors(caller, given)
         scope_project = _hold_scope_project(caller, given)
         channel = _hold(caller, public_id)
@@ -86,7 +89,7 @@ def update_channel(
             channel.config, channel.hint = config, _hint(kind, config)
             changed += ["sealed_config", "hint"]
         if "address" in given and (config != before or channel.confirmed_at is None):
-            confirmation.settle(channel, address=config["address"], by=caller, now=now)
+            confirmation.settle(channel, address=config["address"], own=own, by=caller, now=now)
             changed += ["confirmed_at", "confirmation_digest", "confirmation_until"]
         channel.save(update_fields=changed)
         if chosen is not None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from django.db import transaction
+from django.db import connection, transaction
 from django.db.models import Q
 from django.utils.crypto import salted_hmac
 
@@ -34,10 +34,26 @@ LIFETIME = timedelta(days=14)
 _COLUMNS = ["confirmed_at", "confirmation_digest", "confirmation_until"]
 
 
-def settle(channel: AlertChannel, *, address: str, by: Caller, now: datetime) -> None:
+def own_address(caller: Caller) -> str | None:
+    """Return the verified address that the caller signs in with; None for a project token, which may be shared.
+
+    The row is locked, before any project or channel: a concurrent change or end of the account waits, and then finds
+    the channel that this transaction saves. KEY SHARE, because others of these transactions hold the row of an owner.
+    """
+    if caller.project is not None:
+        return None
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT email FROM accounts_user WHERE id = %s AND is_active FOR KEY SHARE", [caller.user.pk]
+        )
+        row = cursor.fetchone()
+    return row[0] if row is not None and is_verified(caller.user) else None
+
+
+def settle(channel: AlertChannel, *, address: str, own: str | None, by: Caller, now: datetime) -> None:
     """Confirm the channel's new address if it is the caller's own, else ask for consent. Saves nothing."""
     channel.confirmed_at = channel.confirmation_digest = channel.confirmation_until = None
-    if _is_own(by, address):
+    if address == own:
         channel.confirmed_at = now
     else:
         _ask(channel, address, by=by.user.email, now=now)
@@ -52,15 +68,6 @@ def _ask(channel: AlertChannel, address: str, *, by: str, now: datetime) -> None
     transaction.on_commit(lambda: mail.send_confirmation(to=address, by=by, name=name, token=token))
 
 
-def _is_own(by: Caller, address: str) -> bool:
-    """Return whether the caller signs in with the address. A project token may be shared, so it never does."""
-    if by.project is not None:
-        return False
-    # Locked, so that a concurrent change of address either comes first or finds this channel.
-    user = User.objects.select_for_update(no_key=True).filter(pk=by.user.pk, email=address, is_active=True)
-    return user.exists() and is_verified(by.user)
-
-
 def end_with_membership(project: Project, user: User) -> None:
     """Withdraw a former member's consent to alerts of the project."""
     _withdraw(user.email, Q(project=project))
@@ -68,6 +75,7 @@ def end_with_membership(project: Project, user: User) -> None:
 
 def end_with_account(user: User) -> None:
     """Withdraw the consent of an account that is closed or deleted, in every channel."""
+    User.objects.select_for_update().filter(pk=user.pk).first()  # waits for `own_address`
     _withdraw(user.email, Q())
 
 

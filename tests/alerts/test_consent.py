@@ -11,6 +11,7 @@ from django.db import transaction
 
 from accounts.models import User
 from accounts.services import AddressChange, delete_account, record_address, record_changes
+from accounts.verification import set_address
 from alerts.channels import create_channel
 from alerts.models import AlertChannel, Delivery
 from alerts.sender import send_next
@@ -59,10 +60,24 @@ def deactivate(project: Project, member: User) -> None:
         record_changes(member, closed, rights=["is_active"])
 
 
+def delete_for_good(project: Project, member: User) -> None:
+    delete_account(member)
+
+
+def move(project: Project, member: User) -> None:
+    before = member.email
+    moved = copy(member)
+    with transaction.atomic():
+        moved.email = f"moved.{before}"
+        moved.save(update_fields=["email"])
+        set_address(moved)
+        record_address(AddressChange(moved, before, clicked=True))
+
+
 ENDS = {
     "left": leave,
     "removed": lambda project, member: leave(project, member, by=owner_of(project)),
-    "deleted": lambda _, member: delete_account(member),
+    "deleted": delete_for_good,
     "deactivated": deactivate,
 }
 
@@ -133,6 +148,20 @@ def test_a_member_who_is_removed_while_they_enter_their_address(project: Project
         lambda: leave(project, member, by=owner_of(project)),
     )
     assert not AlertChannel.objects.filter(project=project, confirmed_at__isnull=False).exists()
+
+
+def test_an_account_that_ends_or_moves_while_its_person_enters_the_address(project: Project) -> None:
+    for change in (deactivate, delete_for_good, move):
+        member = make_user()
+        Membership.objects.create(project=project, user=member, role="member")
+        before = member.email
+        given = {"kind": "email", "address": before, "project_id": project.public_id}
+        at_once(
+            lambda who=member, given=given: create_channel(Caller(who), given, now=utc_now()),
+            lambda who=member, change=change: change(project, who),
+        )
+        confirmed = AlertChannel.objects.filter(project=project, confirmed_at__isnull=False)
+        assert before not in [channel.config["address"] for channel in confirmed], change.__name__
 
 
 def test_nobody_agrees_for_somebody_else(project: Project, member: User) -> None:
