@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
+from functools import partial
 
 import pytest
 from django.core import mail
@@ -157,8 +158,7 @@ def test_an_account_that_ends_or_moves_while_its_person_enters_the_address(proje
         before = member.email
         given = {"kind": "email", "address": before, "project_id": project.public_id}
         at_once(
-            lambda who=member, given=given: create_channel(Caller(who), given, now=utc_now()),
-            lambda who=member, change=change: change(project, who),
+            partial(create_channel, Caller(member), given, now=utc_now()), partial(change, project, member)
         )
         confirmed = AlertChannel.objects.filter(project=project, confirmed_at__isnull=False)
         assert before not in [channel.config["address"] for channel in confirmed], change.__name__

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import redis
@@ -124,8 +124,8 @@ def test_an_entry_that_was_not_stored_under_its_key_is_absent(
     place = Place(page_id=1, slug="shop", version=1, domain=None, lock="x")
     store("status-place:shop", place, seconds=60)
     assert load("status-place:shop", Place, seconds=60) == place
-    (key,) = broker.keys("*status-place:shop")
-    signed: Any = broker.get(key)
+    (key,) = cast("list[bytes]", broker.keys("*status-place:shop"))
+    signed = cast("bytes", broker.get(key))
 
     forged = signed.replace(rb"\"lock\":\"x\"", rb"\"lock\":\"\"")
     assert forged != signed
