@@ -34,7 +34,7 @@ _SECRET = re.compile(
     | (?P<pool>\bwith\ url:\ )\S+                            # of requests, which tells no host there
     | (?P<user>://)[^\s/@:"']*:[^\s/@"']+@
     | (?P<link>/(?:v1/heartbeats|invitations|alert-channels/confirm|status-subscriptions/(?:confirm|unsubscribe)
-        |account/confirm-email|account/password/reset)/)[^\s/?"']+
+        |account/(?:confirm-email|signup|password/reset))/)[^\s/?"']+
     | (?P<query>\?)[^\s"'<>=?]*=[^\s"'<>]*                    # of any address: where keys of others are
     | (?P<field>\b(?:[a-z0-9]+[-_.])?(?:"""
     + _NAMES
