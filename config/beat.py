@@ -13,7 +13,7 @@ from config import reporting, task_logs
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 
-app = Celery("pulsekeeper", fixups=[])
+app = Celery("pulsekeeper", loader="config.routing:RoutedLoader", fixups=[])
 app.config_from_object("config.celeryconfig")
 task_logs.connect()
 reporting.connect()

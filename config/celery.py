@@ -28,7 +28,7 @@ TASK_MODULES = (
 # would stop all checks without a trace in the database, and `conf` and `active` show what only workers know.
 REMOTE_CONTROL = frozenset({"ping", "active_queues"})
 
-app = Celery("pulsekeeper", include=TASK_MODULES)
+app = Celery("pulsekeeper", loader="config.routing:RoutedLoader", include=TASK_MODULES)
 # By name: read when it is first needed, after `manage.py` has found out where the broker is.
 app.config_from_object("config.celeryconfig")
 task_logs.connect()

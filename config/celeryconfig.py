@@ -1,4 +1,4 @@
-"""Celery: its queues, and beat's table.
+"""Celery: its settings and beat's table. `config.routing` has the queues.
 
 The broker carries wake-ups only (ids and claims): PostgreSQL is the truth, so messages are acknowledged
 early, results are not kept, and a flushed broker costs a lease at most.
@@ -11,6 +11,9 @@ from __future__ import annotations
 
 from celery.schedules import crontab
 from django.conf import settings
+from kombu import Queue
+
+from config.routing import QUEUES, route
 
 broker_url = settings.REDIS_URL
 broker_connection_retry_on_startup = True
@@ -21,17 +24,10 @@ task_publish_retry_policy = {"max_retries": 1, "interval_start": 0.1}
 task_ignore_result = True
 task_serializer = result_serializer = event_serializer = "json"
 accept_content = result_accept_content = ["json"]  # of remote control and its replies, too
-task_default_queue = "dispatch"
-task_routes = {
-    "monitors.tasks.dispatch_due": {"queue": "dispatch"},
-    "monitors.tasks.probe_batch": {"queue": "probes"},
-    "monitors.tasks.first_check": {"queue": "interactive"},
-    "monitors.tasks.check_draft": {"queue": "interactive"},
-    "monitors.tasks.refresh_registrations": {"queue": "probes"},
-    # They may take a minute, and the dispatcher has two threads.
-    "checks.tasks.*": {"queue": "probes"},
-    "monitors.tasks.write_days": {"queue": "probes"},
-}
+task_queues = [Queue(name) for name in QUEUES]
+task_create_missing_queues = False
+task_default_queue = "dispatch"  # Celery wants one that exists; the router lets nothing fall through to it
+task_routes = (route,)
 
 worker_prefetch_multiplier = 1
 worker_hijack_root_logger = False

@@ -31,6 +31,7 @@ from prometheus_client.registry import Collector
 
 import alerts.metrics
 from alerts.backlog import oldest_alert
+from config.routing import QUEUES
 from core import metrics as counted
 from core.addresses import client_address, is_forwarded_by_a_stranger
 from core.clock import utc_now
@@ -44,7 +45,6 @@ logger = logging.getLogger(__name__)
 FRESH_SEC = 5.0
 PATIENCE_SEC = 2
 MOST_DUE = 50_000  # are counted; more is a number that nobody needs to know exactly
-QUEUES = ("probes", "interactive", "dispatch", "alerts")
 
 
 @dataclass(frozen=True, slots=True)

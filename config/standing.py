@@ -21,7 +21,8 @@ from alerts.backlog import oldest_alert
 from checks.partitions import SERIES, Series
 from config import celery_app
 from config.health import look
-from config.metrics import MOST_DUE, QUEUES
+from config.metrics import MOST_DUE
+from config.routing import QUEUES
 from core.db import hasty_connection
 from core.metrics import read_levels
 from monitors import metrics

@@ -60,15 +60,31 @@ def times_are_utc(**_: Any) -> list[CheckMessage]:
 def beat_names_tasks(**_: Any) -> list[CheckMessage]:
     """Beat sends names: of one that no worker knows, nothing would ever come."""
     from config import celeryconfig
+
+    return [
+        Error(f"beat's entry {name!r} names {entry['task']}, which is no task.", id="pulsekeeper.E003")
+        for name, entry in celeryconfig.beat_schedule.items()
+        if entry["task"] not in _tasks()
+    ]
+
+
+@register(TAG)
+def tasks_have_queues(**_: Any) -> list[CheckMessage]:
+    """Check that every task is routed. Workers and beat look for this at their start, too."""
+    from config.routing import unrouted
+
+    return [
+        Error(f"{task} has no queue.", hint="Add it to config/routing.py.", id="pulsekeeper.E004")
+        for task in unrouted(_tasks())
+    ]
+
+
+def _tasks() -> set[str]:
     from config.celery import TASK_MODULES, app
 
     for module in TASK_MODULES:  # not by Celery's loader, which would run all checks
         import_module(module)
-    return [
-        Error(f"beat's entry {name!r} names {entry['task']}, which is no task.", id="pulsekeeper.E003")
-        for name, entry in celeryconfig.beat_schedule.items()
-        if entry["task"] not in app.tasks
-    ]
+    return set(app.tasks)
 
 
 @register(TAG, Tags.security, deploy=True)

@@ -17,12 +17,16 @@ import pytest
 from celery.contrib.testing.worker import start_worker
 
 from config.celery import app
+from config.routing import ROUTES
 from core import logs
 from tests.makers import empty_broker
 from tests.processes.waiting import until
 
 ROOT = Path(__file__).parents[1]
 logger = logging.getLogger("tests.tasks")
+
+
+ROUTES["tests.speak"] = "dispatch"
 
 
 @app.task(name="tests.speak")

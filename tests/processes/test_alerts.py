@@ -66,7 +66,7 @@ class Stage:
 
     def remind(self) -> None:
         """What beat does every minute."""
-        self.broker.send_task("alerts.tasks.remind", queue="dispatch")
+        self.broker.send_task("alerts.tasks.remind", queue="alerts")
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,84 @@
+"""Which queue every task goes to. There is no default: a task without a route is an error at start and when it is sent.
+
+A queue decides which process runs a task, and so what the task can reach: docs/deployment.md has the table. Only
+`interactive` serves `alerts`: tasks that send webhooks and mails need a way out, and `dispatcher` has none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
+from typing import Any
+
+from celery import Celery
+from celery.loaders.app import AppLoader
+
+QUEUES = ("probes", "interactive", "dispatch", "alerts")
+
+ROUTES = {
+    "monitors.tasks.dispatch_due": "dispatch",
+    "monitors.tasks.probe_batch": "probes",
+    "monitors.tasks.first_check": "interactive",
+    "monitors.tasks.check_draft": "interactive",
+    "monitors.tasks.refresh_registrations": "probes",  # asks registries
+    "monitors.tasks.warn_of_expiries": "dispatch",
+    # Send webhooks and mails.
+    "alerts.tasks.*": "alerts",
+    "statuspages.tasks.*": "alerts",
+    # They may take a minute, and the dispatcher has two threads.
+    "checks.tasks.*": "probes",
+    "monitors.tasks.write_days": "probes",
+    # Short deletions in the database.
+    "audit.tasks.sweep": "dispatch",
+    "connectors.tasks.sweep": "dispatch",
+    "entrance.tasks.sweep": "dispatch",
+    "projects.tasks.sweep": "dispatch",
+    # Celery registers tasks of its own in every application.
+    "celery.*": "dispatch",
+}
+
+
+class UnroutedTask(Exception):
+    """A task has no queue in ROUTES."""
+
+
+def queue_of(task: str) -> str | None:
+    """Return the queue of a task by its name, or None if no route matches."""
+    return next((queue for pattern, queue in ROUTES.items() if fnmatchcase(task, pattern)), None)
+
+
+def unrouted(tasks: Iterable[str]) -> list[str]:
+    """Return the names without a route, sorted."""
+    return sorted(task for task in set(tasks) if queue_of(task) is None)
+
+
+def route(
+    name: str,
+    args: object,
+    kwargs: object,
+    options: Mapping[str, Any],
+    **_: Any,
+) -> dict[str, str] | None:
+    """Route a task for Celery. Return None if the caller chose a queue. Raises UnroutedTask."""
+    if "queue" in options:
+        return None
+    queue = queue_of(name)
+    if queue is None:
+        raise UnroutedTask(f"{name} has no queue: add it to config/routing.py.")
+    return {"queue": queue}
+
+
+class RoutedLoader(AppLoader):  # type: ignore[misc]  # Celery is untyped
+    """Loads the tasks of a worker, or the table of beat, and refuses to start if one has no queue.
+
+    Django's checks also look for this, but workers start with CELERY_SKIP_CHECKS=1.
+    """
+
+    app: Celery
+
+    def import_default_modules(self) -> list[Any]:
+        modules: list[Any] = super().import_default_modules()
+        scheduled = {entry["task"] for entry in self.app.conf.beat_schedule.values()}
+        if missing := unrouted(scheduled | set(self.app.tasks)):
+            raise UnroutedTask(f"No queue in config/routing.py for: {', '.join(missing)}.")
+        return modules
