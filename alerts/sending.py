@@ -35,8 +35,23 @@ State = Delivery.State
 Type = IncidentEvent.Type
 
 # A message waits for earlier ones of its channel about the same monitor, as long as those are open: no recovery
-# overtakes its own outage, nor what comes after it. Of a channel one at a time, so that a slow one costs one sender,
-# and of an account a few. Healthy channels first.
+# overtakes its own outage, nor what comes after it.
+BEHIND_AN_EARLIER = """
+    EXISTS (
+        SELECT
+          FROM alerts_deliveryitem AS item
+          JOIN incidents_incident AS incident ON incident.id = item.incident_id
+          JOIN incidents_incident AS same
+            ON same.id = incident.id OR same.monitor_id = incident.monitor_id
+          JOIN alerts_deliveryitem AS told ON told.incident_id = same.id
+          JOIN alerts_delivery AS earlier ON earlier.id = told.delivery_id
+         WHERE item.delivery_id = candidate.id
+           AND told.channel_id = candidate.channel_id
+           AND earlier.id < candidate.id
+           AND earlier.state IN ('gathering', 'waiting')
+    )
+"""
+# Of a channel one at a time, so that a slow one costs one sender, and of an account a few. Healthy channels first.
 # Chosen in a WITH, which is run once: a subquery may be run for each row that it is joined to, and then skips the row
 # that this statement has just updated, and chooses another.
 _CLAIM = """
@@ -63,19 +78,7 @@ _CLAIM = """
                    AND other.state = 'waiting'
                    AND other.leased_until > %(now)s
            )
-           AND NOT EXISTS (
-                SELECT
-                  FROM alerts_deliveryitem AS item
-                  JOIN incidents_incident AS incident ON incident.id = item.incident_id
-                  JOIN incidents_incident AS same
-                    ON same.id = incident.id OR same.monitor_id = incident.monitor_id
-                  JOIN alerts_deliveryitem AS told ON told.incident_id = same.id
-                  JOIN alerts_delivery AS earlier ON earlier.id = told.delivery_id
-                 WHERE item.delivery_id = candidate.id
-                   AND told.channel_id = candidate.channel_id
-                   AND earlier.id < candidate.id
-                   AND earlier.state IN ('gathering', 'waiting')
-           )
+           AND NOT {behind_an_earlier}
          ORDER BY channel.failures > 0, candidate.id
          LIMIT 1
            FOR UPDATE OF candidate SKIP LOCKED
@@ -103,7 +106,7 @@ def claim(now: datetime, *, healthy_only: bool = False) -> Try | None:
     """The next message that is due; None where there is none for now. Committed when this returns."""
     with connection.cursor() as cursor:
         cursor.execute(
-            _CLAIM,
+            _CLAIM.format(behind_an_earlier=BEHIND_AN_EARLIER),
             {
                 "now": now,
                 "lease_end": now + LEASE,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cache
 
 import psycopg
@@ -14,6 +14,7 @@ from django.conf import settings
 from django.db.migrations.loader import MigrationLoader
 from django.http import HttpRequest, HttpResponse, JsonResponse
 
+from alerts.backlog import MOST_LAG, MOST_QUEUED, oldest_alert
 from core.clock import utc_now
 from core.db import hasty_connection
 from monitors.scheduling import STOPPED_AFTER
@@ -22,6 +23,7 @@ PATIENCE_SEC = 2  # for connecting, and for each answer
 FRESH_SEC = 1.0
 
 OK = "ok"
+SILENT = "does not answer"
 
 
 def healthz(request: HttpRequest) -> HttpResponse:
@@ -30,7 +32,7 @@ def healthz(request: HttpRequest) -> HttpResponse:
 
 
 def readyz(request: HttpRequest) -> JsonResponse:
-    """200 where requests can be served and monitors are checked, else 503 and what is missing."""
+    """Answer 200 if requests are served, monitors checked and alerts sent, else 503 and what is wrong."""
     checks = _checks()
     ready = all(found == OK for found in checks.values())
     return JsonResponse(
@@ -58,28 +60,48 @@ class _Latest:
 
 
 def look() -> dict[str, str]:
-    """`ok` or what is wrong, by name; without a word of addresses and credentials."""
-    return _database() | {"broker": broker_answers()}
+    """Return `ok` or what is wrong, by name, without addresses and credentials."""
+    found = _database()
+    try:
+        with _broker() as broker:
+            waiting = int(broker.llen("alerts"))
+    except redis.RedisError:
+        return found | {"broker": SILENT}
+    if found["alerts"] == OK and waiting > MOST_QUEUED:
+        found["alerts"] = f"{waiting} messages wait in queue alerts: does interactive run?"
+    return found | {"broker": OK}
 
 
 _checks = _Latest(look)
 
 
 def _database() -> dict[str, str]:
-    """By a connection of its own: the pool would have us wait for longer than whoever asks does."""
+    """Ask over a connection of its own: the pool would wait longer than the caller does."""
+    unknown = {"scheduler": "not looked at", "alerts": "not looked at"}
     try:
         with hasty_connection(patience_sec=PATIENCE_SEC) as database:
             applied = set(database.execute("SELECT app, name FROM django_migrations").fetchall())
             missing = len(known_migrations() - applied)
             if missing:
-                found = f"{missing} migrations are not applied"
-                return {"database": OK, "migrations": found, "scheduler": "not looked at"}
+                return {"database": OK, "migrations": f"{missing} migrations are not applied", **unknown}
             tick = database.execute("SELECT at FROM monitors_schedulertick").fetchone()
+            now = utc_now()
+            alert = oldest_alert(database, now=now)
     except psycopg.errors.UndefinedTable:
-        return {"database": OK, "migrations": "none is applied", "scheduler": "not looked at"}
+        return {"database": OK, "migrations": "none is applied", **unknown}
     except psycopg.Error:
-        return dict.fromkeys(("database", "migrations", "scheduler"), "the database does not answer")
-    return {"database": OK, "migrations": OK, "scheduler": _tick(None if tick is None else tick[0])}
+        names = ("database", "migrations", "scheduler", "alerts")
+        return dict.fromkeys(names, "the database does not answer")
+    return {
+        "database": OK,
+        "migrations": OK,
+        "scheduler": _tick(None if tick is None else tick[0]),
+        "alerts": OK if alert is None or now - alert < MOST_LAG else _late(now - alert),
+    }
+
+
+def _late(lag: timedelta) -> str:
+    return f"the oldest that could be sent has waited for {lag.total_seconds():.0f} s"
 
 
 def _tick(at: datetime | None) -> str:
@@ -99,10 +121,14 @@ def known_migrations() -> frozenset[tuple[str, str]]:
 def broker_answers() -> str:
     """`ok`, or what is wrong."""
     try:
-        with redis.Redis.from_url(
-            settings.REDIS_URL or "", socket_connect_timeout=PATIENCE_SEC, socket_timeout=PATIENCE_SEC
-        ) as broker:
+        with _broker() as broker:
             broker.ping()
     except redis.RedisError:
-        return "does not answer"
+        return SILENT
     return OK
+
+
+def _broker() -> redis.Redis:
+    return redis.Redis.from_url(
+        settings.REDIS_URL or "", socket_connect_timeout=PATIENCE_SEC, socket_timeout=PATIENCE_SEC
+    )

@@ -19,6 +19,9 @@ MOST_LAG = timedelta(seconds=10)
 MOST_ALERT_LAG = timedelta(seconds=30)
 LEAST_AHEAD = timedelta(days=2)
 MOST_ROLLUP_AGE = timedelta(hours=3)
+# One dead receiver is its owner's business; several, while none takes anything, look like a network that is closed.
+FEWEST_FAILING = 2
+NOTHING_SENT_FOR = timedelta(minutes=10)
 
 
 def health(request: HttpRequest) -> HttpResponse:
@@ -55,6 +58,12 @@ def _of_database(stored: Stored, *, now: datetime) -> Iterator[str]:
         yield f"The oldest due monitor has waited for {duration(lag)}: workers do not keep up, or none runs."
     if alert_lag > MOST_ALERT_LAG:
         yield f"The oldest alert has waited for {duration(alert_lag)}: does the process “interactive” run?"
+    silent = stored.last_sent_at is None or now - stored.last_sent_at > NOTHING_SENT_FOR
+    if stored.failing_channels >= FEWEST_FAILING and silent:
+        yield (
+            f"Alerts to {stored.failing_channels} channels fail and none was delivered in the last "
+            f"{duration(NOTHING_SENT_FOR)}: can the process “interactive” reach the mail server and the internet?"
+        )
     if stored.dead_deliveries:
         yield "Alerts were given up: look at the dead deliveries, and replay them when their cause is gone."
     for table, ahead in stored.ahead.items():

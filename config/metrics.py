@@ -62,7 +62,7 @@ TICK_AGE = Gauge("pulsekeeper_tick_age_seconds", "Since the last tick of the sch
 QUEUE_LENGTH = Gauge("pulsekeeper_queue_length", "Messages that no worker has taken yet.", ("queue",))
 ALERT_LAG = Gauge(
     "pulsekeeper_alert_lag_seconds",
-    "How long the oldest alert has waited that could have gone out; 0 where none does.",
+    "How long the oldest alert that could be sent has waited, else 0. What a receiver delays does not count.",
 )
 UNREACHABLE = Gauge(
     "pulsekeeper_unreachable",

@@ -68,7 +68,7 @@ def route(
     return {"queue": queue}
 
 
-class RoutedLoader(AppLoader):  # type: ignore[misc]  # Celery is untyped
+class RoutedLoader(AppLoader):
     """Loads the tasks of a worker, or the table of beat, and refuses to start if one has no queue.
 
     Django's checks also look for this, but workers start with CELERY_SKIP_CHECKS=1.

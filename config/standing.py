@@ -44,7 +44,14 @@ _COUNTS = """
            (SELECT count(*) FROM (
                SELECT FROM alerts_delivery WHERE state IN ('gathering', 'waiting') LIMIT %(most)s) AS found),
            (SELECT count(*) FROM (SELECT FROM checks_deletedmonitor LIMIT %(most)s) AS found),
-           (SELECT rolled_until FROM checks_rollupprogress)
+           (SELECT rolled_until FROM checks_rollupprogress),
+           (SELECT count(*) FROM (
+               SELECT FROM alerts_alertchannel AS channel
+                WHERE channel.failures > 0
+                  AND EXISTS (SELECT FROM alerts_delivery AS delivery
+                               WHERE delivery.channel_id = channel.id AND delivery.state = 'waiting')
+                LIMIT %(most)s) AS found),
+           (SELECT max(last_sent_at) FROM alerts_alertchannel)
 """
 # Partitions are counted in with the table that they are of; rows are what the planner takes them for.
 _TABLES = """
@@ -72,7 +79,10 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """Of the database. Counts end at MOST_COUNTED. `ahead`: for how long there are partitions, by table."""
+    """Of the database. Counts end at MOST_COUNTED. `ahead`: for how long there are partitions, by table.
+
+    `failing_channels` have messages to send, and their last try failed.
+    """
 
     backlog: Backlog
     alert_since: datetime | None
@@ -82,6 +92,8 @@ class Stored:
     waiting_deliveries: int
     deleted_monitors: int
     rolled_until: datetime | None
+    failing_channels: int
+    last_sent_at: datetime | None
     bytes: int
     tables: Sequence[Table]
     ahead: Mapping[str, timedelta | None]
@@ -134,7 +146,9 @@ def _stored(now: datetime) -> Stored | None:
         return None
     assert counts is not None
     assert size is not None
-    dead_deliveries, dead_mails, waiting_mails, waiting_deliveries, deleted, rolled_until = counts
+    dead_deliveries, dead_mails, waiting_mails, waiting_deliveries, deleted, rolled_until, failing, sent = (
+        counts
+    )
     return Stored(
         backlog=waiting,
         alert_since=alert,
@@ -144,6 +158,8 @@ def _stored(now: datetime) -> Stored | None:
         waiting_deliveries=waiting_deliveries,
         deleted_monitors=deleted,
         rolled_until=rolled_until,
+        failing_channels=failing,
+        last_sent_at=sent,
         bytes=size[0],
         tables=[Table(*row) for row in tables],
         ahead=ahead,

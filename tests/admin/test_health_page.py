@@ -14,7 +14,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from pytest_django.fixtures import Settings
 
-from alerts.models import Delivery
+from alerts.models import AlertChannel, Delivery
 from config import health as readiness
 from config import health_page, standing
 from core.clock import utc_now
@@ -116,3 +116,17 @@ def test_it_is_for_staff_and_linked(staff: Client, with_rights: Callable[..., Cl
     assert somebody.get(address).status_code == 302
     somebody.force_login(make_user())
     assert somebody.get(address).status_code == 302
+
+
+def test_alerts_that_reach_nobody_are_trouble_and_one_dead_receiver_is_not(staff: Client) -> None:
+    said = "Alerts to 2 channels fail and none was delivered in the last 10 min"
+    owner = make_user()
+    healthy = make_channel(owner)
+    for number in range(2):
+        assert said not in words(staff), number
+        channel = make_channel(owner)
+        make_delivery(channel)
+        AlertChannel.objects.filter(pk=channel.pk).update(failures=1)
+    assert said in words(staff)
+    AlertChannel.objects.filter(pk=healthy.pk).update(last_sent_at=utc_now() - timedelta(minutes=1))
+    assert said not in words(staff)

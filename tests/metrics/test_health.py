@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import time
 from datetime import timedelta
@@ -11,15 +12,19 @@ from django.db import connection, connections
 from django.test import Client
 from pytest_django.fixtures import Settings
 
+from alerts.backlog import MOST_QUEUED
+from alerts.sending import claim, finish
 from config import health
+from config.celery import app
 from core.clock import utc_now
 from monitors.models import SchedulerTick
 from monitors.scheduling import tick
+from tests.makers import empty_broker, make_channel, make_delivery, make_user
 from tests.processes.up import free_port
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-GOOD = dict.fromkeys(("database", "migrations", "scheduler", "broker"), "ok")
+GOOD = dict.fromkeys(("database", "migrations", "scheduler", "alerts", "broker"), "ok")
 
 
 @pytest.fixture(autouse=True)
@@ -61,7 +66,7 @@ def test_without_the_database(monkeypatch: pytest.MonkeyPatch) -> None:
     }
     monkeypatch.setattr(connections["default"], "settings_dict", elsewhere)
     away = "the database does not answer"
-    assert ready() == (503, {"database": away, "migrations": away, "scheduler": away, "broker": "ok"})
+    assert ready() == (503, dict.fromkeys(GOOD, away) | {"broker": "ok"})
     assert "secret" not in Client().get("/readyz").content.decode()
 
 
@@ -89,4 +94,35 @@ def test_an_answer_is_good_for_a_moment(monkeypatch: pytest.MonkeyPatch) -> None
     assert ready() == (200, GOOD)
     monkeypatch.setattr(health, "FRESH_SEC", 60.0)
     SchedulerTick.objects.all().delete()
+    assert ready() == (200, GOOD)
+
+
+def test_with_alerts_that_nobody_sends() -> None:
+    make_delivery(make_channel(make_user()), at=utc_now() - timedelta(seconds=100))
+    status, checks = ready()
+    assert status == 503
+    assert re.fullmatch(r"the oldest that could be sent has waited for 10\d s", checks.pop("alerts"))
+    assert checks.items() <= GOOD.items()
+
+
+def test_with_a_queue_of_alerts_that_nobody_serves() -> None:
+    empty_broker()
+    for _ in range(MOST_QUEUED + 1):
+        app.send_task("alerts.tasks.tick")
+    said = "61 messages wait in queue alerts: does interactive run?"
+    assert ready() == (503, GOOD | {"alerts": said})
+    empty_broker()
+    assert ready() == (200, GOOD)
+
+
+def test_a_dead_receiver_of_one_account_is_none_of_our_readiness() -> None:
+    """Its message is tried again later, and another waits for that."""
+    channel = make_channel(make_user())
+    long_ago = utc_now() - timedelta(hours=1)
+    for _ in range(2):
+        make_delivery(channel, at=long_ago)
+    claimed = claim(utc_now())
+    assert claimed is not None
+    assert ready() == (200, GOOD)
+    finish(claimed, delivered=False, detail="It hung.", retry=True, now=utc_now())
     assert ready() == (200, GOOD)

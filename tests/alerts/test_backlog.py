@@ -1,0 +1,120 @@
+"""What counts as alert lag: that nobody sends, and nothing that a receiver causes."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import pytest
+from django.db import connection
+
+from accounts.models import User
+from alerts import announcing
+from alerts.backlog import oldest_alert
+from alerts.models import AlertChannel, Delivery
+from alerts.sending import LEASE, MOST_OF_OWNER, Try, claim, finish
+from checks.spec import Verdict
+from incidents import consuming
+from monitors.models import Monitor
+from tests.alerts.driving import Drive, at, make_channel
+from tests.makers import make_delivery, make_user
+
+
+@pytest.fixture
+def owner(db: None) -> User:
+    user = make_user()
+    AlertChannel.objects.all().delete()
+    return user
+
+
+def lag(moment: datetime) -> timedelta:
+    found = oldest_alert(connection.connection, now=moment)
+    return timedelta() if found is None else moment - found
+
+
+def claimed(moment: datetime) -> Try:
+    found = claim(moment)
+    assert found is not None
+    return found
+
+
+def test_a_message_that_nobody_sends_is_late(owner: User) -> None:
+    delivery = make_delivery(make_channel(owner), at=at(0))
+    assert lag(at(100)) == timedelta(seconds=100)
+    attempt = claimed(at(100))
+    assert lag(at(101)) == timedelta(), "it is under way"
+    # Its sender died, and no other takes it.
+    assert lag(at(200)) == at(200) - (at(100) + LEASE)
+    finish(attempt, delivered=True, detail="200", retry=True, now=at(200))
+    delivery.refresh_from_db()
+    assert (delivery.state, lag(at(300))) == ("sent", timedelta())
+
+
+def test_a_status_change_that_nobody_takes_in_is_late(owner: User) -> None:
+    drive = Drive()
+    monitor = drive.monitor(owner)
+    consuming.consume(at(0), slow=lambda _: None)  # it is up
+    drive.check(monitor, Verdict.DOWN, at(60))
+    assert lag(at(100)) == timedelta(seconds=40)
+    consuming.consume(at(100), slow=lambda _: None)
+    assert lag(at(100)) == timedelta()
+
+
+def outages(monitor: Monitor, drive: Drive, count: int) -> None:
+    for number in range(count):
+        for second, verdict in ((60, Verdict.DOWN), (120, Verdict.UP)):
+            moment = at(2000 * number + second)
+            drive.check(monitor, verdict, moment)
+            consuming.consume(moment, slow=lambda _: None)
+            announcing.announce(moment)
+
+
+def test_a_dead_webhook_is_no_lag_of_ours(owner: User) -> None:
+    """Neither what is tried again later, nor what waits for that, nor what would be sent to it next."""
+    make_channel(owner)
+    drive = Drive()
+    outages(drive.monitor(owner), drive, 2)
+    outages(drive.monitor(owner, "Blog"), drive, 2)
+    moment = at(5000)
+    for _ in range(8):
+        assert Delivery.objects.filter(state="waiting", next_try_at__lte=moment).exists()
+        attempt = claimed(moment)
+        # Its other messages wait meanwhile, and after its failure until a sender takes the next.
+        assert lag(moment) == timedelta()
+        moment += timedelta(seconds=10)
+        finish(attempt, delivered=False, detail="It hung.", retry=True, now=moment)
+        assert lag(moment) == timedelta()
+        moment += timedelta(seconds=60)
+
+
+def test_a_message_behind_one_that_is_tried_again_is_not_late(owner: User) -> None:
+    """Also where other messages to its channel arrive, so that the channel is not a failing one."""
+    channel = make_channel(owner)
+    drive = Drive()
+    outages(drive.monitor(owner), drive, 1)
+    other = make_delivery(channel, at=at(150))
+    finish(claimed(at(200)), delivered=False, detail="500", retry=True, now=at(201))
+    finish(claimed(at(201)), delivered=True, detail="200", retry=True, now=at(202))
+    other.refresh_from_db()
+    channel.refresh_from_db()
+    assert (other.state, channel.failures) == ("sent", 0)
+    behind = Delivery.objects.order_by("pk")[1]
+    assert behind.next_try_at < at(202)
+    assert lag(at(205)) == timedelta()
+
+
+def test_a_slow_receiver_and_a_busy_account_are_not_late(owner: User) -> None:
+    channel = make_channel(owner)
+    for _ in range(3):
+        make_delivery(channel, at=at(0))
+    finish(claimed(at(1)), delivered=True, detail="200", retry=True, now=at(500))
+    assert lag(at(503)) == timedelta(seconds=3), "one at a time: the next could go out since the last did"
+    for _ in range(MOST_OF_OWNER + 2):
+        make_delivery(make_channel(owner), at=at(0))
+    for _ in range(MOST_OF_OWNER):
+        claimed(at(503))
+    assert claim(at(503)) is None
+    assert lag(at(504)) == timedelta(), "the rest waits for others of its own account"
+    stranger = make_user()
+    AlertChannel.objects.filter(owner=stranger).delete()
+    make_delivery(make_channel(stranger), at=at(400))
+    assert lag(at(504)) == timedelta(seconds=104), "the messages of other accounts count"
