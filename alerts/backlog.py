@@ -1,4 +1,4 @@
-"""How long alerts have waited that could have gone out."""
+"""How long alerts that could be sent have waited."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MOST_QUEUED = 60
 MOST_LAG = timedelta(seconds=60)
 
 # What a receiver causes is not late: a message in back-off, for a failing channel, behind an earlier one of its
-# channel, or of an account that has others under way. A healthy channel takes one message at a time, so the next one
+# channel, or of an account that is being sent others. A healthy channel takes one message at a time, so the next one
 # could go out since the last was sent. A lease that ended unfinished counts from its end. Only the first message of
 # each channel is looked at, so that a storm costs little.
 _OLDEST = """
@@ -41,12 +41,13 @@ _OLDEST = """
         (SELECT min(at) FROM monitors_statuschange WHERE processed_at IS NULL),
         (SELECT min(since) FROM candidate WHERE NOT {behind_an_earlier})
     )
-""".format(behind_an_earlier=BEHIND_AN_EARLIER)
+"""
 
 
 def oldest_alert(database: psycopg.Connection, *, now: datetime) -> datetime | None:
     """Return since when the oldest status change or message waits, or None if none does. Raises psycopg.Error."""
-    row = database.execute(_OLDEST, {"now": now}).fetchone()
+    statement = _OLDEST.format(behind_an_earlier=BEHIND_AN_EARLIER)
+    row = database.execute(statement, {"now": now}).fetchone()
     assert row is not None
     found: datetime | None = row[0]
     return found

@@ -1,10 +1,14 @@
-"""The threads of a worker that send messages. Celery's own threads never wait for a receiver."""
+"""The threads of a worker that send messages and tests. Celery's own threads never wait for a receiver.
+
+No account takes all of them: of its messages few are sent at once (`sending.claim`), and so are its tests.
+"""
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Hashable, Sequence
 from functools import cache
 
 from celery.signals import worker_shutdown
@@ -23,8 +27,12 @@ logger = logging.getLogger(__name__)
 THREADS = 16
 ANY_THREADS = 8
 """Of those, how many serve any channel; the others only those whose last try did not fail."""
-ASIDES = 8
+TESTS = 16
+TESTS_OF_OWNER = 3
 STOP_SEC = 2.5
+
+_claiming = threading.Lock()
+"""Two claims at once would not see each other's messages, and pass the bound of their account."""
 
 
 class Sender:
@@ -34,31 +42,15 @@ class Sender:
         self._changed = threading.Condition()
         self._running: set[int] = set()
         self._stopping = False
-        self._asides = threading.BoundedSemaphore(ASIDES)
 
     def wake(self, due: int) -> None:
-        """Have so many threads at work, as far as there are so many."""
+        """Start a thread for each message that is due, as far as threads are idle. The busy ones may hang for long."""
         with self._changed:
             idle = [] if self._stopping else [n for n in range(THREADS) if n not in self._running]
-            started = idle[: max(0, due - len(self._running))]
+            started = idle[:due]
             self._running.update(started)
         for number in started:
             threading.Thread(target=self._work, args=(number,), name=f"sender-{number}", daemon=True).start()
-
-    def aside(self, work: Callable[[], object]) -> None:
-        """Have it done by a thread of its own; by the caller's, where enough of those are at work."""
-        if not self._asides.acquire(blocking=False):
-            work()
-            return
-
-        def run() -> None:
-            try:
-                work()
-            finally:
-                release_connection()
-                self._asides.release()
-
-        threading.Thread(target=run, name="sender-aside", daemon=True).start()
 
     def stop(self, *, grace_sec: float) -> None:
         """Begin nothing more, and wait so long for what is under way; its leases end by themselves."""
@@ -81,7 +73,8 @@ class Sender:
 
 def send_next(*, healthy_only: bool = False) -> bool:
     """Send the next message that is due; whether there was one."""
-    claimed = sending.claim(utc_now(), healthy_only=healthy_only)
+    with _claiming:
+        claimed = sending.claim(utc_now(), healthy_only=healthy_only)
     if claimed is None:
         return False
     channel, items = sending.load(claimed)
@@ -108,9 +101,64 @@ def _try(channel: AlertChannel, items: Sequence[Facts], key: str) -> Outcome:
         return Outcome(delivered=False, detail="Something broke on our side; it has been logged.")
 
 
+class FairThreads:
+    """Does work of many owners in threads of its own, a bounded number at once, and fewer of each owner.
+
+    What is more waits, and owners take turns. `submit` never waits.
+    """
+
+    def __init__(self, name: str, *, threads: int, most_of_owner: int) -> None:
+        self._name = name
+        self._threads = threads
+        self._most_of_owner = most_of_owner
+        self._lock = threading.Lock()
+        self._waiting: OrderedDict[Hashable, deque[Callable[[], object]]] = OrderedDict()
+        self._busy: Counter[Hashable] = Counter()
+
+    def submit(self, owner: Hashable, work: Callable[[], object]) -> None:
+        """Do it as soon as a thread is free for this owner."""
+        with self._lock:
+            self._waiting.setdefault(owner, deque()).append(work)
+        self._start()
+
+    def _start(self) -> None:
+        with self._lock:
+            while self._busy.total() < self._threads and (taken := self._next()) is not None:
+                owner, work = taken
+                self._busy[owner] += 1
+                threading.Thread(target=self._run, args=(owner, work), name=self._name, daemon=True).start()
+
+    def _next(self) -> tuple[Hashable, Callable[[], object]] | None:
+        """Take work of the owner whose turn is first and who may have more. Called with the lock."""
+        for owner, works in self._waiting.items():
+            if self._busy[owner] < self._most_of_owner:
+                work = works.popleft()
+                del self._waiting[owner]
+                if works:
+                    self._waiting[owner] = works  # last again
+                return owner, work
+        return None
+
+    def _run(self, owner: Hashable, work: Callable[[], object]) -> None:
+        try:
+            work()
+        finally:
+            release_connection()
+            with self._lock:
+                self._busy[owner] -= 1
+                if not self._busy[owner]:
+                    del self._busy[owner]
+            self._start()
+
+
 @cache
 def sender() -> Sender:
     return Sender()
+
+
+@cache
+def tests() -> FairThreads:
+    return FairThreads("channel-test", threads=TESTS, most_of_owner=TESTS_OF_OWNER)
 
 
 @worker_shutdown.connect

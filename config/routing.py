@@ -18,6 +18,7 @@ QUEUES = ("probes", "interactive", "dispatch", "alerts")
 ROUTES = {
     "monitors.tasks.dispatch_due": "dispatch",
     "monitors.tasks.probe_batch": "probes",
+    "monitors.tasks.probe_now": "interactive",
     "monitors.tasks.first_check": "interactive",
     "monitors.tasks.check_draft": "interactive",
     "monitors.tasks.refresh_registrations": "probes",  # asks registries

@@ -63,9 +63,8 @@ def hand_out(claims: Mapping[int, int], *, now: datetime) -> None:
         try:
             # Not behind the regular ones: somebody waits.
             current_app.send_task(
-                "monitors.tasks.probe_batch",
+                "monitors.tasks.probe_now",
                 [pairs[start : start + BATCH]],
-                queue="interactive",
                 expires=now + LEASE_MARGIN,
             )
         except (OperationalError, RedisError) as error:

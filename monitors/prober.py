@@ -96,9 +96,25 @@ class Prober:
         """
         for assignment in assignments:
             self._room.acquire()
-            with self._lock:
-                self._open.add((assignment.monitor_id, assignment.claim))
-            self._service.submit(_Job(assignment, then, time.monotonic()), assignment.spec)
+            self._start(assignment, then)
+
+    def offer(self, assignments: Iterable[Assignment]) -> list[Assignment]:
+        """Check as many as leave half of the loop free for checks that somebody waits for. Return the others.
+
+        Never waits.
+        """
+        left = []
+        for assignment in assignments:
+            if self.in_flight < MAX_IN_FLIGHT // 2 and self._room.acquire(blocking=False):
+                self._start(assignment, None)
+            else:
+                left.append(assignment)
+        return left
+
+    def _start(self, assignment: Assignment, then: Then | None) -> None:
+        with self._lock:
+            self._open.add((assignment.monitor_id, assignment.claim))
+        self._service.submit(_Job(assignment, then, time.monotonic()), assignment.spec)
 
     def submit_draft(self, spec: CheckSpec, *, then: Then) -> None:
         """Check what is stored nowhere; `then` is called in some thread with the outcome."""

@@ -98,6 +98,16 @@ def probe_batch(claims: list[tuple[int, int]]) -> None:
     prober().submit(_load(claims))
 
 
+@shared_task(name="monitors.tasks.probe_now")
+def probe_now(claims: list[tuple[int, int]]) -> None:
+    """Check monitors that people chose, as many as fit beside the checks that they wait for. The rest is due at once.
+
+    Unlike `probe_batch` it must not wait for room: it shares its threads with first checks, tests and alerts.
+    """
+    if left := prober().offer(_load(claims)):
+        scheduling.return_claims([(each.monitor_id, each.claim) for each in left], now=utc_now())
+
+
 @shared_task(name="monitors.tasks.first_check")
 def first_check(monitor_id: int, claim: int, reply_to: str) -> None:
     """The check of a new monitor, which its creator waits for. The answer says only whether it is recorded."""

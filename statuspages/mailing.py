@@ -1,9 +1,9 @@
 """Mails to subscribers on their way. A try is claimed, made and finished, each in a transaction of its own.
 
 A sender that dies leaves leases, and when they end its mails are tried again: each arrives at least once, under a
-Message-ID that stays. MOST_AT_ONCE bounds how many are under way, and with the beat's pace the rate: ten thousand
-subscribers take some minutes, and no mail server is flooded. Pages take turns, so that a small one never waits for a
-large one.
+Message-ID that stays. MOST_AT_ONCE bounds how many are being sent, and with the beat's pace the rate: ten thousand
+subscribers take some minutes, and no mail server is flooded. Accounts take turns, and so do the pages of each account:
+a small page never waits for a large one, and an account with many pages gets no more than one with a single page.
 """
 
 from __future__ import annotations
@@ -47,18 +47,24 @@ State = PageMail.State
 
 _CLAIM = """
     WITH due AS (
-        SELECT mail.id, row_number() OVER (PARTITION BY subscriber.page_id ORDER BY mail.id) AS turn
+        SELECT mail.id,
+               page.owner_id,
+               row_number() OVER (PARTITION BY subscriber.page_id ORDER BY mail.id) AS turn_of_page
           FROM statuspages_pagemail AS mail
           JOIN statuspages_subscriber AS subscriber ON subscriber.id = mail.subscriber_id
+          JOIN statuspages_statuspage AS page ON page.id = subscriber.page_id
          WHERE mail.state = 'waiting' AND mail.next_try_at <= %(now)s
            AND (mail.leased_until IS NULL OR mail.leased_until <= %(now)s)
+    ), fair AS (
+        SELECT id, row_number() OVER (PARTITION BY owner_id ORDER BY turn_of_page, id) AS turn
+          FROM due
     ), chosen AS (
         SELECT mail.id
           FROM statuspages_pagemail AS mail
-          JOIN due ON due.id = mail.id
+          JOIN fair ON fair.id = mail.id
          WHERE mail.state = 'waiting' AND mail.next_try_at <= %(now)s
            AND (mail.leased_until IS NULL OR mail.leased_until <= %(now)s)
-         ORDER BY mail.event_id IS NOT NULL, due.turn, mail.id  -- somebody waits for a question
+         ORDER BY mail.event_id IS NOT NULL, fair.turn, mail.id  -- somebody waits for a question
          LIMIT least(%(batch)s, greatest(0, %(most)s - (
                 SELECT count(*) FROM statuspages_pagemail WHERE state = 'waiting' AND leased_until > %(now)s)))
            FOR UPDATE OF mail SKIP LOCKED
@@ -77,6 +83,19 @@ _at_work = threading.Lock()
 class Try:
     mail_id: int
     number: int
+
+
+def start_sending() -> None:
+    """Send what is due in a thread of its own, unless this process is sending already."""
+    if not _at_work.locked():
+        threading.Thread(target=_send_and_release, name="page-mails", daemon=True).start()
+
+
+def _send_and_release() -> None:
+    try:
+        send_due()
+    finally:
+        release_connection()
 
 
 def send_due() -> int:

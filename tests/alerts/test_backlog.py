@@ -1,4 +1,4 @@
-"""What counts as alert lag: that nobody sends, and nothing that a receiver causes."""
+"""What counts as alert lag: alerts that no process sends, and nothing that a receiver delays."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_message_that_nobody_sends_is_late(owner: User) -> None:
     delivery = make_delivery(make_channel(owner), at=at(0))
     assert lag(at(100)) == timedelta(seconds=100)
     attempt = claimed(at(100))
-    assert lag(at(101)) == timedelta(), "it is under way"
+    assert lag(at(101)) == timedelta(), "it is being sent"
     # Its sender died, and no other takes it.
     assert lag(at(200)) == at(200) - (at(100) + LEASE)
     finish(attempt, delivered=True, detail="200", retry=True, now=at(200))
@@ -78,7 +78,7 @@ def test_a_dead_webhook_is_no_lag_of_ours(owner: User) -> None:
     for _ in range(8):
         assert Delivery.objects.filter(state="waiting", next_try_at__lte=moment).exists()
         attempt = claimed(moment)
-        # Its other messages wait meanwhile, and after its failure until a sender takes the next.
+        # Its other messages wait for this try, and then for a sender.
         assert lag(moment) == timedelta()
         moment += timedelta(seconds=10)
         finish(attempt, delivered=False, detail="It hung.", retry=True, now=moment)

@@ -17,8 +17,9 @@ from core.clock import utc_now
 from monitors.assignments import Assignment, load_assignments
 from monitors.ledger import Reading
 from monitors.models import Monitor, MonitorState
-from monitors.prober import Prober
-from monitors.scheduling import Claim, claim_due, start_runs
+from monitors.prober import Prober, drain
+from monitors.scheduling import Claim, claim_due, claim_now, start_runs
+from monitors.tasks import probe_now
 from tests.makers import NOON, make_monitor, make_user, outcome, state_of
 from tests.targets.server import Hang, TargetServer, answer
 
@@ -153,3 +154,28 @@ def test_one_odd_result_costs_itself_alone(prober: Prober, caplog: pytest.LogCap
     assert prober._store(readings) == {(good.monitor_id, good.claim)}
     assert CheckResult.objects.exclude(claim=1).get().monitor_id == good.monitor_id
     assert f"the result of monitor {odd.monitor_id} cannot be stored" in caplog.text
+
+
+def test_many_checks_at_once_leave_room_for_those_that_somebody_waits_for(
+    prober: Prober, targets: TargetServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("monitors.prober.MAX_IN_FLIGHT", 8)
+    hanging, good = targets.serve([Hang()]), targets.serve([answer()])
+    many = assign(*[hanging.url(f"/{number}") for number in range(10)], timeout_ms=60_000)
+    assert prober.offer(many) == many[4:]
+    prober.submit(assign(good.url()))
+    wait_until(lambda: results() == 1)
+    assert prober.offer(many[4:]) == many[4:]
+
+
+def test_what_does_not_fit_is_due_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    drain(grace_sec=0)
+    monkeypatch.setattr("monitors.prober.MAX_IN_FLIGHT", 1)
+    monitor = make_monitor(make_user(), now=utc_now(), first=Verdict.UP)
+    (claimed,) = claim_now([monitor.pk], now=utc_now())
+    assert claim_due(utc_now(), limit=10) == []
+    try:
+        probe_now([(claimed.monitor_id, claimed.number)])
+    finally:
+        drain(grace_sec=0)  # this process's own, which others would find with no room at all
+    assert [claim.monitor_id for claim in claim_due(utc_now(), limit=10)] == [monitor.pk]

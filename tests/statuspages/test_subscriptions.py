@@ -318,6 +318,23 @@ def test_a_small_page_does_not_wait_for_a_large_one(user: User, page: StatusPage
     assert PageMail.objects.get(subscriber=last).pk in claimed
 
 
+def test_an_account_with_many_pages_gets_no_more_turns_than_one_with_a_single_page(
+    user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mailing, "BATCH", 4)
+    many = [make_page(user, []) for _ in range(2 * mailing.BATCH)]
+    single = make_page(make_user(), [])
+    for page in (*many, single, single):
+        make_subscriber(page)
+    for page in (*many, single):
+        write_note(Caller(page.owner), page.public_id, NOTE, now=utc_now())
+    while news.address(utc_now()):
+        pass
+    claimed = {one.mail_id for one in mailing.claim(utc_now())}
+    theirs = PageMail.objects.filter(subscriber__page=single)
+    assert {mail.pk for mail in theirs} <= claimed
+
+
 def test_of_a_page_that_is_taken_down_nothing_more_is_sent(
     user: User, page: StatusPage, inbox: Inbox
 ) -> None:

@@ -1,0 +1,139 @@
+"""The threads that send: receivers of one account that hang take few of them, and none of Celery's."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from accounts.models import User
+from alerts import tasks
+from alerts.models import AlertChannel
+from alerts.sender import TESTS_OF_OWNER, THREADS, Sender, send_next
+from alerts.sending import MOST_OF_OWNER
+from alerts.transports import webhook
+from checks import mailbox
+from core.clock import utc_now
+from core.db import release_connection
+from tests.alerts.receiver import Call, Receiver
+from tests.makers import empty_broker, make_channel, make_delivery, make_user
+from tests.processes.waiting import until
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+PATIENCE = 20.0
+"""Less than a webhook may take here: what waits for one that hangs is late."""
+
+
+@pytest.fixture(autouse=True)
+def _webhooks_may_hang_for_long(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(webhook, "TOTAL_SEC", 60.0)
+    webhook._session.cache_clear()
+    yield
+    webhook._session.cache_clear()
+
+
+class Stuck(Receiver):
+    """Answers nothing until it is let go."""
+
+    def __init__(self) -> None:
+        self._go = threading.Event()
+        super().__init__(self._wait)
+
+    def _wait(self, call: Call) -> int:
+        self._go.wait(60)
+        return 200
+
+    def let_go(self) -> None:
+        self._go.set()
+
+
+@pytest.fixture
+def stuck() -> Iterator[Stuck]:
+    with Stuck() as receiver:
+        yield receiver
+        receiver.let_go()
+
+
+@pytest.fixture
+def prompt() -> Iterator[Receiver]:
+    with Receiver() as receiver:
+        yield receiver
+
+
+def account(channels: int, url: str) -> list[AlertChannel]:
+    """A new account's channels, without the one for its own address."""
+    owner: User = make_user()
+    AlertChannel.objects.filter(owner=owner).delete()
+    return [make_channel(owner, kind="webhook", url=f"{url}/{number}") for number in range(channels)]
+
+
+def send_and_release() -> bool:
+    try:
+        return send_next()
+    finally:
+        release_connection()
+
+
+def test_all_senders_at_once_take_few_messages_of_one_account(stuck: Stuck) -> None:
+    for channel in account(THREADS + 2, stuck.url):
+        make_delivery(channel, at=utc_now())
+    with ThreadPoolExecutor(THREADS) as pool:
+        tries = [pool.submit(send_and_release) for _ in range(THREADS)]
+        until(
+            lambda: sum(each.done() for each in tries) == THREADS - MOST_OF_OWNER,
+            PATIENCE,
+            "the rest is free",
+        )
+        assert [each.result() for each in tries if each.done()] == [False] * (THREADS - MOST_OF_OWNER)
+        until(lambda: len(stuck.calls) == MOST_OF_OWNER, PATIENCE, "each message is sent")
+        stuck.let_go()
+
+
+def test_a_message_finds_a_thread_while_others_hang(stuck: Stuck, prompt: Receiver) -> None:
+    sender = Sender()
+    for channel in account(MOST_OF_OWNER, stuck.url):
+        make_delivery(channel, at=utc_now())
+    sender.wake(MOST_OF_OWNER)
+    until(lambda: len(stuck.calls) == MOST_OF_OWNER, PATIENCE, "as many hang as may")
+    (channel,) = account(1, prompt.url)
+    make_delivery(channel, at=utc_now())
+    sender.wake(1)
+    until(lambda: prompt.calls, PATIENCE, "the message of another account arrives")
+    stuck.let_go()
+    sender.stop(grace_sec=20)
+
+
+def test_tests_of_one_account_that_hang_delay_no_other_and_take_no_thread_of_celery(
+    stuck: Stuck, prompt: Receiver
+) -> None:
+    empty_broker()
+    hanging = account(1, stuck.url)[0]
+    mine = [mailbox.new_address() for _ in range(30)]
+    for address in mine:
+        run_in_time(hanging.pk, address)
+    until(lambda: len(stuck.calls) == TESTS_OF_OWNER, PATIENCE, "a few are sent")
+    address = mailbox.new_address()
+    run_in_time(account(1, prompt.url)[0].pk, address)
+    delivered: Any = mailbox.wait(address, timeout_sec=PATIENCE)
+    assert delivered == {"delivered": True, "detail": "The receiver answered 200."}
+    assert len(stuck.calls) == TESTS_OF_OWNER
+    stuck.let_go()
+    for waited in mine:
+        assert mailbox.wait(waited, timeout_sec=PATIENCE) == delivered
+
+
+def run_in_time(channel_id: int, address: str) -> None:
+    """Run the task as a thread of Celery would, which must not wait for the receiver."""
+
+    def run() -> None:
+        tasks.send_test(channel_id, address)
+        release_connection()
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(PATIENCE)
+    assert not thread.is_alive()
