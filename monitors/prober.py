@@ -99,9 +99,9 @@ class Prober:
             self._start(assignment, then)
 
     def offer(self, assignments: Iterable[Assignment]) -> list[Assignment]:
-        """Check as many as leave half of the loop free for checks that somebody waits for. Return the others.
+        """Check as many as fit into half of the loop, without waiting. Return the others.
 
-        Never waits.
+        The other half is for checks whose callers wait.
         """
         left = []
         for assignment in assignments:

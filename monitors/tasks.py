@@ -100,9 +100,9 @@ def probe_batch(claims: list[tuple[int, int]]) -> None:
 
 @shared_task(name="monitors.tasks.probe_now")
 def probe_now(claims: list[tuple[int, int]]) -> None:
-    """Check monitors that people chose, as many as fit beside the checks that they wait for. The rest is due at once.
+    """Check a batch out of turn, as far as it fits beside the checks whose callers wait. The rest is due at once.
 
-    Unlike `probe_batch` it must not wait for room: it shares its threads with first checks, tests and alerts.
+    Unlike `probe_batch` it must not wait for room: first checks, tests and alerts use the same threads.
     """
     if left := prober().offer(_load(claims)):
         scheduling.return_claims([(each.monitor_id, each.claim) for each in left], now=utc_now())

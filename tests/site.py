@@ -1,4 +1,4 @@
-"""A plain web server on loopback that can be switched off and on, for tests of what lies above the probe."""
+"""A plain web server that can be switched off and on, for tests of what lies above the probe."""
 
 from __future__ import annotations
 
@@ -45,7 +45,8 @@ class Site:
         # Many checks may come at once, and one that is turned away tries again a second later.
         request_queue_size = 128
 
-    def __init__(self) -> None:
+    def __init__(self, *, address: str = "127.0.0.1") -> None:
+        self._address = address
         self._server: Site._Server | None = None
         self._lock = threading.Lock()
         self._port = 0
@@ -62,7 +63,7 @@ class Site:
 
     def start(self) -> None:
         self.closing.clear()
-        self._server = Site._Server(("127.0.0.1", self._port), _Handler)
+        self._server = Site._Server((self._address, self._port), _Handler)
         self._server.site = self
         self._port = self._server.server_address[1]
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
@@ -79,4 +80,4 @@ class Site:
             self.requests += 1
 
     def url(self, path: str) -> str:
-        return f"http://127.0.0.1:{self._port}{path}"
+        return f"http://{self._address}:{self._port}{path}"

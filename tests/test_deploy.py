@@ -16,6 +16,7 @@ import yaml
 from honcho.environ import parse_procfile
 
 from config.env import FROM_FILES
+from tests.faults.reach import documented
 
 ROOT = Path(__file__).parents[1]
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
@@ -51,6 +52,15 @@ def test_a_service_can_do_no_more_than_it_must(name: str) -> None:
     assert all(port.startswith("127.0.0.1:") for port in published)
     assert bool(published) == (name == "web")
     assert name not in SERVERS or service["networks"] == ["inside"]
+
+
+def test_a_service_reaches_what_the_documents_say() -> None:
+    reaches = documented()
+    assert reaches.keys() == PROCESSES.keys()
+    for name, reached in reaches.items():
+        inside_alone = set(reached) <= {"database", "broker"}
+        assert SERVICES[name]["networks"] == (["inside"] if inside_alone else ["inside", "outside"])
+    assert COMPOSE["networks"]["inside"] == {"internal": True}
 
 
 def test_secrets_are_files() -> None:

@@ -1,4 +1,4 @@
-"""A mail server on loopback that keeps what it took."""
+"""A mail server that keeps what it took."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from aiosmtpd.smtp import SMTP, Envelope, Session
 class Inbox:
     """Takes all but what it is told to refuse. `mails` and `recipients` are in the order in which they came."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, address: str = "127.0.0.1") -> None:
         self.refuse_recipient: str | None = None
         self.refuse_data: str | None = None
         self.mails: list[EmailMessage] = []
         self.recipients: list[list[str]] = []
-        with socket.create_server(("127.0.0.1", 0)) as free:
+        with socket.create_server((address, 0)) as free:
             self.port: int = free.getsockname()[1]
-        self._controller = Controller(self, hostname="127.0.0.1", port=self.port)
+        self._controller = Controller(self, hostname=address, port=self.port)
 
     def __enter__(self) -> Self:
         self._controller.start()

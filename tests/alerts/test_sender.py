@@ -1,4 +1,4 @@
-"""The threads that send: receivers of one account that hang take few of them, and none of Celery's."""
+"""The threads that send: hanging receivers of one account take a few, and no thread of Celery."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,11 +23,37 @@ import trustme
 
 from tests.faults.system import kill_with_children
 
-NETWORK = "10.77.0"
-SERVER_ADDRESS = f"{NETWORK}.1"
-BRIDGE = "hosts"
 INSIDE = "PULSEKEEPER_REHEARSAL_INSIDE"
 START_SECONDS = 30
+
+
+@dataclass(frozen=True)
+class Network:
+    """A bridge that hosts are attached to. This process has the first address on it."""
+
+    name: str
+    number: int
+
+    @property
+    def prefix(self) -> str:
+        return f"10.77.{self.number}"
+
+    @property
+    def address(self) -> str:
+        return f"{self.prefix}.1"
+
+    @property
+    def bridge(self) -> str:
+        return f"net-{self.number}"
+
+    def rise(self) -> None:
+        _run("ip", "link", "add", self.bridge, "type", "bridge")
+        _run("ip", "address", "add", f"{self.address}/24", "dev", self.bridge)
+        _run("ip", "link", "set", self.bridge, "up")
+
+
+HOSTS = Network("hosts", 0)
+SERVER_ADDRESS = HOSTS.address
 
 
 def isolated(module: str) -> None:
@@ -38,9 +64,7 @@ def isolated(module: str) -> None:
     if os.environ.get(INSIDE):
         _run("mount", "-t", "tmpfs", "none", "/run")
         _run("ip", "link", "set", "lo", "up")
-        _run("ip", "link", "add", BRIDGE, "type", "bridge")
-        _run("ip", "address", "add", f"{SERVER_ADDRESS}/24", "dev", BRIDGE)
-        _run("ip", "link", "set", BRIDGE, "up")
+        HOSTS.rise()
         return
     missing = [name for name in ("ip", "unshare", "setpriv") if shutil.which(name) is None]
     if os.geteuid() != 0 or missing:
@@ -53,15 +77,20 @@ def isolated(module: str) -> None:
 
 @dataclass
 class NamespaceHost:
-    """One with a name, a cable and an address of its own. `number` is the last byte of the address."""
+    """A machine with a name and a cable to each of its networks. `number` is the last byte of its addresses.
+
+    It has no route but to these networks, so it reaches nothing else.
+    """
 
     name: str
     number: int
+    networks: Sequence[Network] = (HOSTS,)
     up: bool = False
 
     @property
     def address(self) -> str:
-        return f"{NETWORK}.{self.number}"
+        """The one in the first network."""
+        return f"{self.networks[0].prefix}.{self.number}"
 
     def command(self, user: str) -> tuple[str, ...]:
         """What goes before a command that runs here, as `user`."""
@@ -72,26 +101,27 @@ class NamespaceHost:
 
     def rise(self) -> None:
         _run("ip", "netns", "add", self.name)
-        # The same hardware as before: neighbours know it still.
-        hardware = f"02:00:00:00:00:{self.number:02x}"
-        peer = ("peer", "name", "eth0", "address", hardware, "netns", self.name)
-        _run("ip", "link", "add", self._cable, "type", "veth", *peer)
-        _run("ip", "link", "set", self._cable, "master", BRIDGE, "up")
-        for link in ("lo", "eth0"):
+        _run("ip", "-n", self.name, "link", "set", "lo", "up")
+        for network in self.networks:
+            # The same hardware as before: neighbours know it still.
+            hardware, link = f"02:00:00:00:{network.number:02x}:{self.number:02x}", f"eth{network.number}"
+            peer = ("peer", "name", link, "address", hardware, "netns", self.name)
+            _run("ip", "link", "add", self._cable(network), "type", "veth", *peer)
+            _run("ip", "link", "set", self._cable(network), "master", network.bridge, "up")
             _run("ip", "-n", self.name, "link", "set", link, "up")
-        _run("ip", "-n", self.name, "address", "add", f"{self.address}/24", "dev", "eth0")
+            _run("ip", "-n", self.name, "address", "add", f"{network.prefix}.{self.number}/24", "dev", link)
         self.up = True
 
     def cut_off(self) -> None:
-        _run("ip", "link", "delete", self._cable)
+        for network in self.networks:
+            _run("ip", "link", "delete", self._cable(network))
         self.up = False
 
     def fall(self) -> None:
         _run("ip", "netns", "delete", self.name)
 
-    @property
-    def _cable(self) -> str:
-        return f"to-{self.name}"
+    def _cable(self, network: Network) -> str:
+        return f"veth-{network.number}-{self.number}"
 
 
 def as_user(user: str) -> tuple[str, ...]:
@@ -162,7 +192,7 @@ def postgres(folder: Path) -> tuple[Server, str]:
     _run(*as_user("postgres"), str(programs / "initdb"), "--pgdata", str(data), "--encoding=UTF8", "--locale=C.UTF-8",
          "--auth-local=peer", "--auth-host=scram-sha-256")  # fmt: skip
     (data / "pg_hba.conf").write_text(
-        f"local all postgres peer\nhostssl pulsekeeper pulsekeeper {NETWORK}.0/24 scram-sha-256\n"
+        f"local all postgres peer\nhostssl pulsekeeper pulsekeeper {HOSTS.prefix}.0/24 scram-sha-256\n"
     )
     (data / "postgresql.auto.conf").write_text(
         f"listen_addresses = '{SERVER_ADDRESS}'\nunix_socket_directories = '{home}'\nmax_connections = 300\n"

@@ -18,16 +18,16 @@ LEASE_SECONDS = LEASE_MARGIN.total_seconds() + 1  # with a timeout of one second
 
 
 class Served(Protocol):
-    """On this machine."""
-
     port: int
 
 
 class Client:
     """Somebody with curl."""
 
-    def __init__(self, instance: Served, email: str = "admin@example.com") -> None:
-        self._base = f"http://127.0.0.1:{instance.port}/v1"
+    def __init__(
+        self, instance: Served, email: str = "admin@example.com", *, host: str = "127.0.0.1"
+    ) -> None:
+        self._base = f"http://{host}:{instance.port}/v1"
         self._session = requests.Session()
         answer = self.post("/sessions", {"email": email, "password": PASSWORD})
         self._session.headers["Authorization"] = f"Bearer {answer['token']}"

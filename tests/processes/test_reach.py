@@ -1,0 +1,49 @@
+"""Each process kind in a network that reaches what docs/deployment.md says: alerts are sent, targets checked."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from tests.faults.reach import documented
+from tests.processes.up import ROOT
+
+LONGEST = 420  # with the start of all processes, on a machine that is busy with other tests
+WITHOUT_A_SERVER = {"providers", "registries"}
+
+
+def why_not() -> str | None:
+    """Return what this machine lacks, or None."""
+    if os.geteuid() != 0:
+        return "network namespaces need root"
+    if missing := [name for name in ("ip", "unshare", "setpriv") if shutil.which(name) is None]:
+        return f"network namespaces need {', '.join(missing)} (Debian: iproute2, util-linux)"
+    tried = subprocess.run(["unshare", "--net", "--mount", "ip", "link", "add", "tried", "type", "bridge"],
+                           capture_output=True, text=True, check=False)  # fmt: skip
+    return f"this machine allows no network namespaces: {tried.stderr.strip()}" if tried.returncode else None
+
+
+def test_every_process_does_its_work_with_what_the_documents_let_it_reach(
+    clean_environment: dict[str, str],
+) -> None:
+    if reason := why_not():
+        pytest.skip(reason)
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.faults.reach"],
+        cwd=ROOT,
+        env=clean_environment,
+        capture_output=True,
+        text=True,
+        timeout=LONGEST,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-6000:]
+    reached = {name: set(names) for name, names in json.loads(done.stdout.splitlines()[-1]).items()}
+    # The namespaces let each process reach what the table says, and nothing else.
+    assert reached == {name: set(names) - WITHOUT_A_SERVER for name, names in documented().items()}
+    assert reached["dispatcher"] == {"database", "broker"}
