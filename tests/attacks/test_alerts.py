@@ -1,0 +1,139 @@
+"""Receivers that hang: what other accounts and the operator see while one account has alerts sent to them."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+import pytest
+import redis
+import requests
+
+from alerts.sender import TESTS_OF_OWNER
+from config.embedded import Servers, embedded_servers
+from tests.alerts.receiver import Receiver
+from tests.attacks.conftest import Stage
+from tests.processes.client import Client
+from tests.processes.waiting import until
+from tests.targets.server import Seen, answer
+
+ATTEMPTS = 24
+PATIENCE_SEC = 60
+DRAFT_TIMEOUT_MS = 4_000
+"""With the 5 s that a queue may take, less than a channel test of Apprise may hang."""
+
+
+@pytest.fixture
+def servers(stage: Stage) -> Iterator[Servers]:
+    with embedded_servers(stage.up.data_dir) as found:
+        yield found
+
+
+@contextmanager
+def channel_tests(client: Client, channel_id: str, servers: Servers) -> Iterator[None]:
+    """Keep ATTEMPTS tests running. When the body begins, each waits for a worker or has been refused."""
+    stop = threading.Event()
+    refused = set()
+
+    def attack(number: int) -> None:
+        while not stop.is_set():
+            response = client._session.post(
+                f"{client._base}/alert-channels/{channel_id}/test", timeout=PATIENCE_SEC
+            )
+            if response.status_code == 429:
+                refused.add(number)
+                stop.wait(float(response.headers["Retry-After"]))
+
+    def all_sent() -> bool:
+        with redis.Redis.from_url(servers.redis_url) as broker:
+            waiting = [one for one in broker.client_list() if one["cmd"] == "blpop"]
+        return len(waiting) + len(refused) >= ATTEMPTS
+
+    with ThreadPoolExecutor(ATTEMPTS) as pool:
+        running = [pool.submit(attack, number) for number in range(ATTEMPTS)]
+        try:
+            until(all_sent, PATIENCE_SEC, "each of them waits for a worker, or is refused")
+            yield
+        finally:
+            stop.set()
+        for one in running:
+            one.result()
+
+
+def test_hanging_channel_tests_of_one_account_delay_no_other(stage: Stage, servers: Servers) -> None:
+    url = stage.hanging.url("/topic").replace("http://", "ntfys://")
+    held = stage.attacker.post("/alert-channels", {"kind": "apprise", "apprise_url": url})["id"]
+    before = stage.hanging.connections
+    with Receiver() as receiver:
+        mine = stage.neighbour.post("/alert-channels", {"kind": "webhook", "url": receiver.url})["id"]
+        with channel_tests(stage.attacker, held, servers):
+            draft = {"url": stage.quiet.url(), "timeout_ms": DRAFT_TIMEOUT_MS}
+            assert stage.neighbour.post("/monitors/test", draft)["status"] in ("up", "slow")
+            assert stage.neighbour.post(f"/alert-channels/{mine}/test")["delivered"] is True
+            assert stage.neighbour.post("/monitors", draft)["status"] in ("up", "slow")
+            assert requests.get(f"{stage.address}/readyz", timeout=PATIENCE_SEC).status_code == 200
+            assert stage.hanging.connections - before >= TESTS_OF_OWNER, "the attack goes on"
+
+
+def make_monitor(client: Client, url: str) -> str:
+    body = {"url": url, "name": "Shop", "fail_threshold": 1, "timeout_ms": 20_000}
+    made = client.post("/monitors", body)
+    assert made["status"] in ("up", "slow")
+    monitor_id: str = made["id"]
+    return monitor_id
+
+
+def test_a_dead_webhook_raises_no_alarm_and_delays_no_other(stage: Stage, servers: Servers) -> None:
+    broken = threading.Event()
+
+    def routes(_: Seen) -> list[bytes]:
+        return [answer(500 if broken.is_set() else 200)]
+
+    target = stage.targets.serve(routes)
+    with Receiver() as receiver, psycopg.connect(servers.database_url, autocommit=True) as database:
+        dead = stage.attacker.post("/alert-channels", {"kind": "webhook", "url": stage.hanging.url("/dead")})[
+            "id"
+        ]
+        mine = stage.neighbour.post("/alert-channels", {"kind": "webhook", "url": receiver.url})["id"]
+        theirs = [make_monitor(stage.attacker, target.url(f"/{number}")) for number in range(2)]
+        own = make_monitor(stage.neighbour, target.url("/own"))
+        broken.set()
+        for monitor_id in theirs:
+            stage.attacker.post(f"/monitors/{monitor_id}/checks")
+        until(lambda: len(deliveries(stage.attacker, dead)) == 2, PATIENCE_SEC, "both outages are announced")
+        stage.neighbour.post(f"/monitors/{own}/checks")
+        until(lambda: receiver.calls, PATIENCE_SEC, "the neighbour's alert arrives")
+
+        def has_failed_often() -> bool:
+            # As if each had waited for an hour, whether it was tried or waits for the other.
+            database.execute(
+                "UPDATE alerts_delivery SET next_try_at = next_try_at - interval '1 hour'"
+                " WHERE state = 'waiting' AND leased_until IS NULL AND next_try_at > now() - interval '1 hour'"
+            )
+            lags.append(alert_lag(stage))
+            ready.add(requests.get(f"{stage.address}/readyz", timeout=PATIENCE_SEC).status_code)
+            attempts: list[int] = [one["attempts"] for one in deliveries(stage.attacker, dead)]
+            return sum(attempts) >= 4
+
+        lags: list[float] = []
+        ready: set[int] = set()
+        until(has_failed_often, 2 * PATIENCE_SEC, "the dead webhook is tried again and again")
+        assert [one["state"] for one in deliveries(stage.neighbour, mine)] == ["sent"]
+    assert max(lags) < 600, "no alert of an hour counts"
+    assert ready == {200}
+
+
+def deliveries(client: Client, channel_id: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = client.get(f"/alert-channels/{channel_id}/deliveries")
+    return found
+
+
+def alert_lag(stage: Stage) -> float:
+    text = requests.get(f"{stage.address}/metrics", timeout=PATIENCE_SEC).text
+    (found,) = re.findall(r"^pulsekeeper_alert_lag_seconds ([\d.e+-]+)$", text, re.MULTILINE)
+    return float(found)
