@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -20,6 +19,7 @@ from honcho.environ import parse_procfile
 
 from config.embedded import embedded_servers, load_or_create_secrets
 from config.embedded.session import server_pids
+from tests.processes.up import free_port
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -79,7 +79,7 @@ def serving(
         tempfile.TemporaryDirectory(prefix="pulsekeeper-bench-") as folder,
         embedded_servers(Path(folder)) as servers,
     ):
-        port = _free_port()
+        port = free_port()
         environment = {
             **os.environ,
             **load_or_create_secrets(Path(folder)),
@@ -107,13 +107,6 @@ def serving(
                 yield Serving(address, Path(folder), environment, web.pid)
             finally:
                 os.killpg(web.pid, signal.SIGTERM)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _wait_until_answering(address: str) -> None:

@@ -69,10 +69,13 @@ def _start_servers() -> None:
     )
 
 
+# A busy machine is slow to draw examples, which says nothing about the code.
+hypothesis.settings.register_profile(
+    "default", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
 # New random examples are for the people who can follow them up; a verdict on a commit is the same each time.
-hypothesis.settings.register_profile("ci", derandomize=True)
-if os.environ.get("CI"):
-    hypothesis.settings.load_profile("ci")
+hypothesis.settings.register_profile("ci", hypothesis.settings.get_profile("default"), derandomize=True)
+hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "default")
 
 # While this file is imported, not in a hook: the conftest files of the folders below, which pytest reads right
 # after this one and before any hook of theirs runs, import models.

@@ -16,6 +16,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.processes.up import free_port
+
 ROOT = Path(__file__).resolve().parents[2]
 START_SECONDS = 10
 
@@ -61,7 +63,7 @@ def running_target(folder: Path) -> Iterator[Target]:
         assert process.stdout is not None
         port = int(process.stdout.readline())
     else:
-        name, port, place = "nginx", _free_port(), folder / "nginx"
+        name, port, place = "nginx", free_port(), folder / "nginx"
         addresses = tuple(f"127.0.0.{number}" for number in range(2, 18))
         place.mkdir()
         listens = " ".join(f"listen {address}:{port} backlog=4096;" for address in addresses)
@@ -73,13 +75,6 @@ def running_target(folder: Path) -> Iterator[Target]:
     finally:
         process.terminate()
         process.wait()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _wait_until_listening(process: subprocess.Popen[bytes], address: str, port: int) -> None:

@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.processes.up import free_port
+
 NAMES = ("blackbox_exporter", "prometheus-blackbox-exporter")
 START_SECONDS = 10.0
 
@@ -51,8 +53,7 @@ def exporter(folder: Path, ca_file: str | None) -> Iterator[Exporter | None]:
         return
     config = folder / "blackbox.yml"
     config.write_text(CONFIG_WITHOUT_TLS if ca_file is None else CONFIG % ca_file)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     process = subprocess.Popen(
         [
             program,

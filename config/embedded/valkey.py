@@ -32,6 +32,10 @@ SETTINGS = {
 }
 
 
+class _CannotListen(EmbeddedError):
+    pass
+
+
 class Valkey:
     name = "valkey"
 
@@ -66,9 +70,8 @@ class Valkey:
             port = ports[attempt] if attempt < len(ports) else _free_port()
             try:
                 self._try_start(port)
-            except EmbeddedError:
-                # Between our look and its bind, somebody else may have taken the port.
-                if attempt == PORT_TRIES - 1 or not _is_taken(port):
+            except _CannotListen:  # another process took the port after `_free_port` closed it
+                if attempt == PORT_TRIES - 1:
                     raise
             else:
                 self._port = port
@@ -101,9 +104,9 @@ class Valkey:
         deadline = time.monotonic() + START_SECONDS
         while not _answers(port, self._password):
             if process.poll() is not None:
-                raise EmbeddedError(
-                    f"Valkey ended at its start: {last_words(self._log, offset)} ({self._log})"
-                )
+                words = last_words(self._log, offset)
+                kind = _CannotListen if "Failed listening" in words else EmbeddedError
+                raise kind(f"Valkey ended at its start: {words} ({self._log})")
             if time.monotonic() > deadline:
                 self.stop()
                 raise EmbeddedError(f"Valkey was not ready within {START_SECONDS} s: see {self._log}")
@@ -127,13 +130,3 @@ def _free_port() -> int:
         probe.bind((HOST, 0))
         port: int = probe.getsockname()[1]
         return port
-
-
-def _is_taken(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((HOST, port))
-        except OSError:
-            return True
-        return False

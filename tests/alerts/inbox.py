@@ -5,12 +5,25 @@ from __future__ import annotations
 import email
 import email.policy
 import socket
+from asyncio import AbstractServer
+from collections.abc import Coroutine
 from email.message import EmailMessage
 from types import TracebackType
 from typing import Any, Self
 
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import SMTP, Envelope, Session
+
+
+class _BoundController(Controller):
+    """Listens on a socket that is bound from the beginning, so that nobody else takes its port."""
+
+    def __init__(self, handler: Inbox, address: str) -> None:
+        self._listening = socket.create_server((address, 0))
+        super().__init__(handler, hostname=address, port=self._listening.getsockname()[1], ready_timeout=60)
+
+    def _create_server(self) -> Coroutine[Any, Any, AbstractServer]:
+        return self.loop.create_server(self._factory_invoker, sock=self._listening)
 
 
 class Inbox:
@@ -21,9 +34,8 @@ class Inbox:
         self.refuse_data: str | None = None
         self.mails: list[EmailMessage] = []
         self.recipients: list[list[str]] = []
-        with socket.create_server((address, 0)) as free:
-            self.port: int = free.getsockname()[1]
-        self._controller = Controller(self, hostname=address, port=self.port)
+        self._controller = _BoundController(self, address)
+        self.port: int = self._controller.port
 
     def __enter__(self) -> Self:
         self._controller.start()

@@ -9,7 +9,6 @@ import importlib.metadata
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 import time
@@ -28,6 +27,7 @@ from alerts.transports import Outcome, apprise_way, send
 from alerts.transports.services import BY_SCHEME, SERVICES, Service
 from tests.alerts import documents, samples
 from tests.alerts.samples import BASE_URL, DOWN, NOW, RECOVERED
+from tests.processes.up import free_port
 from tests.targets.certificates import Certificates
 from tests.targets.server import Hang, Repeat, Script, Seen, Site, TargetServer, answer, redirect
 
@@ -512,8 +512,7 @@ def test_the_table_of_services() -> None:
 
 
 def test_a_closed_port() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        port = closed.getsockname()[1]
+    port = free_port()
     outcome = deliver(f"gotifys://127.0.0.1:{port}/Aa1-4f6a0c81b2.x")
     assert outcome.detail == "Gotify: The receiver refused the connection."
 

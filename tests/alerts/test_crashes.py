@@ -44,7 +44,7 @@ def work(*step: str) -> int:
         cwd=ROOT,
         env={**os.environ, "DATABASE_URL": address},
         check=False,
-        timeout=60,
+        timeout=600,  # a process takes a minute on a machine that is busy with other work
     ).returncode
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -16,6 +15,7 @@ from alerts.transports import email as transport
 from tests.alerts import samples
 from tests.alerts.inbox import Inbox, part
 from tests.alerts.samples import BASE_URL, DOWN, NOW, RECOVERED
+from tests.processes.up import free_port
 from tests.targets.server import Pause, Repeat, Script, TargetServer, Unasked
 
 ADDRESS = "ops@example.com"
@@ -141,8 +141,7 @@ def test_what_is_no_address(inbox: Inbox, address: str) -> None:
 
 
 def test_no_server(use_server: Callable[[int], None]) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        port = closed.getsockname()[1]
+    port = free_port()
     use_server(port)
     outcome = deliver(samples.rendered("down"))
     assert (outcome.delivered, outcome.retry) == (False, True)

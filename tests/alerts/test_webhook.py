@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import socket
 import time
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from alerts.transports import webhook as transport
 from core.http import GuardedSession
 from tests.alerts import samples
 from tests.alerts.samples import NOW
+from tests.processes.up import free_port
 from tests.targets.certificates import Certificates
 from tests.targets.server import Hang, Pause, Repeat, Reset, Routes, TargetServer, Unasked, answer, redirect
 
@@ -140,8 +140,7 @@ def test_a_receiver_gone_wrong_is_one_bounded_request(
 
 
 def test_nothing_listens() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        port = closed.getsockname()[1]
+    port = free_port()
     assert deliver(f"http://127.0.0.1:{port}/").detail == "The receiver refused the connection."
     assert deliver("https://no-such-name.invalid/").detail == "The receiver's host name has no address."
 

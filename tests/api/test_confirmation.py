@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import socket
 from datetime import timedelta
 from typing import Any
 
@@ -23,6 +22,7 @@ from core.clock import to_ms, utc_now
 from core.errors import NotFound
 from tests.api.client import Answer, Api
 from tests.makers import at_once, make_channel, make_project, make_user
+from tests.processes.up import free_port
 
 PATH = "/v1/alert-channels"
 
@@ -137,8 +137,7 @@ def test_a_repeated_creation_asks_once(api: Api) -> None:
 def test_a_lost_mail_is_logged_and_the_channel_stands(
     api: Api, settings: Settings, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        settings.EMAIL_PORT = closed.getsockname()[1]
+    settings.EMAIL_PORT = free_port()
     settings.EMAIL_HOST = "127.0.0.1"
     settings.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
     assert add(api, "a@example.com").status == 201

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import socket
 from datetime import timedelta
 from typing import Any
 
@@ -25,6 +24,7 @@ from projects.models import Membership, Project
 from projects.services import delete_project
 from tests.api.client import Api
 from tests.makers import at_once, make_monitor, make_project, make_user
+from tests.processes.up import free_port
 from tokens.models import ProjectToken
 from tokens.services import create_token
 
@@ -136,8 +136,7 @@ def test_a_lost_email_is_logged_and_the_invitation_stands(
 ) -> None:
     owner = make_user()
     project = make_project(owner)
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        settings.EMAIL_PORT = closed.getsockname()[1]
+    settings.EMAIL_PORT = free_port()
     settings.EMAIL_HOST = "127.0.0.1"
     settings.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
     made = Api.signed_in(owner).post(path_of(project), {"email": "a@example.com", "role": "member"})

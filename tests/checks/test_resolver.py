@@ -6,13 +6,12 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
 from pathlib import Path
 
 import pytest
 
 from checks.probes import ProbeEngine
-from checks.probes.resolver import Answer, Resolver
+from checks.probes.resolver import _TRIES, Answer, Resolver
 from checks.spec import CheckSpec, ReasonCode
 from tests.checks.conftest import LOOPBACK
 from tests.targets.names import Fault, Name
@@ -41,7 +40,7 @@ class Asker:
 
     def first(self, count: int = 1) -> list[Answer]:
         with self._came:
-            assert self._came.wait_for(lambda: len(self.answers) >= count, timeout=20)
+            assert self._came.wait_for(lambda: len(self.answers) >= count, timeout=60)
         return [answer for _, answer in self.answers[:count]]
 
     def answer(self, host: str) -> Answer:
@@ -70,12 +69,12 @@ ADDRESSES = [
 @pytest.mark.parametrize(("name", "addresses"), ADDRESSES)
 def test_addresses(name: Name, addresses: str, targets: TargetServer) -> None:
     names = targets.serve_names({"www.test": name, "real.test": Name(("127.0.0.9",))})
-    started = time.monotonic()
     found = Asker(Resolver([names.address])).answer("www.test")
     assert sorted(found.addresses.split(",")) == sorted(addresses.split(","))
     if "fe80" not in addresses:  # where it comes depends on the machine's own addresses
         assert found == Answer(addresses)
-    assert time.monotonic() - started < 10, "it waited for all tries of a question that nobody answers"
+    if SILENCE in (name.a, name.aaaa):
+        assert max(names.asked.values()) < _TRIES, "it waited for all tries of a question without an answer"
 
 
 FAILURES = [
@@ -170,9 +169,8 @@ def test_a_lookup_under_way_holds_up_no_exit(targets: TargetServer) -> None:
         from checks.probes.resolver import Resolver
         Resolver(["{names.address}"]).resolve("hanging.test", print)
     """
-    started = time.monotonic()
     ended = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)], cwd=ROOT, capture_output=True, timeout=30, check=True
+        [sys.executable, "-c", textwrap.dedent(code)], cwd=ROOT, capture_output=True, timeout=600, check=True
     )
     assert (ended.stdout, ended.stderr) == (b"", b"")
-    assert time.monotonic() - started < 8
+    assert names.asked["hanging.test", "A"] < _TRIES

@@ -14,6 +14,7 @@ import requests
 from core.egress import EgressGuard, parse_networks
 from core.http import BodyTooLarge, DeadlineExceeded, ForbiddenTarget, GuardedSession
 from core.version import product_version
+from tests.processes.up import free_port
 from tests.targets.certificates import Certificates
 from tests.targets.server import Hang, Repeat, Routes, TargetServer, answer, redirect
 
@@ -189,8 +190,7 @@ def test_no_cookie_is_sent_back(targets: TargetServer) -> None:
 
 
 def test_a_name_without_an_address_and_a_closed_port() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        port = listening.getsockname()[1]
+    port = free_port()
     for url in (f"http://127.0.0.1:{port}/", "http://no-such-name.invalid/"):
         with pytest.raises(requests.ConnectionError) as caught:
             GuardedSession(LOOPBACK).get(url)

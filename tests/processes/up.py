@@ -83,8 +83,18 @@ class Up:
 Start = Callable[..., Up]
 
 
+_reserved: list[socket.socket] = []
+
+
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """Return a port for a server that is started later, reserved until this process ends.
+
+    It stays bound here, so that the kernel gives it to no other socket. A server that sets SO_REUSEADDR, as all do, can
+    still listen on it; until then connections are refused.
+    """
+    reserved = socket.socket()
+    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    reserved.bind(("0.0.0.0", 0))
+    _reserved.append(reserved)
+    port: int = reserved.getsockname()[1]
+    return port

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 from collections import Counter
 from collections.abc import Mapping
@@ -144,13 +145,27 @@ async def start_name_server(
     zone: Zone, host: str = "127.0.0.1"
 ) -> tuple[NameServer, asyncio.DatagramTransport, asyncio.Server]:
     """One port for both transports, on the running loop. The caller closes what it gets."""
-    with socket.create_server((host, 0)) as probe:
-        port = probe.getsockname()[1]
-        server = NameServer(f"{host}:{port}", zone)
-        datagrams, _ = await asyncio.get_running_loop().create_datagram_endpoint(
-            lambda: _Datagrams(server), local_addr=(host, port)
-        )
-        streams = await asyncio.start_server(
-            lambda reader, writer: _serve_stream(server, reader, writer), sock=probe.dup()
-        )
+    stream, datagram = _bound_pair(host)
+    server = NameServer(f"{host}:{stream.getsockname()[1]}", zone)
+    datagrams, _ = await asyncio.get_running_loop().create_datagram_endpoint(
+        lambda: _Datagrams(server), sock=datagram
+    )
+    streams = await asyncio.start_server(
+        lambda reader, writer: _serve_stream(server, reader, writer), sock=stream
+    )
     return server, datagrams, streams
+
+
+def _bound_pair(host: str) -> tuple[socket.socket, socket.socket]:
+    """Return a TCP and a UDP socket on one port."""
+    while True:
+        stream, datagram = socket.create_server((host, 0)), socket.socket(type=socket.SOCK_DGRAM)
+        try:
+            datagram.bind(stream.getsockname())
+        except OSError as error:
+            stream.close()
+            datagram.close()
+            if error.errno != errno.EADDRINUSE:  # else a resolver asks from it: try another port
+                raise
+        else:
+            return stream, datagram

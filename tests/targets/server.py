@@ -139,9 +139,9 @@ class TargetServer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result(10)
+        asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result(60)
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
+        self._thread.join(60)
         self._loop.close()
 
     def serve(
@@ -159,7 +159,7 @@ class TargetServer:
 
             self._servers.append(await asyncio.start_server(connected, sock=listening, ssl=tls))
 
-        asyncio.run_coroutine_threadsafe(start(), self._loop).result(10)
+        asyncio.run_coroutine_threadsafe(start(), self._loop).result(60)
         return site
 
     def serve_names(self, zone: Zone) -> NameServer:
@@ -171,7 +171,7 @@ class TargetServer:
             self._servers.append(streams)
             return server
 
-        return asyncio.run_coroutine_threadsafe(start(), self._loop).result(10)
+        return asyncio.run_coroutine_threadsafe(start(), self._loop).result(60)
 
     async def _stop(self) -> None:
         for datagrams in self._datagrams:
