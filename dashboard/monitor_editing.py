@@ -196,7 +196,7 @@ def _warn_of_dropped(request: PageRequest, before: Monitor, after: Monitor) -> N
 def _first_draft(request: PageRequest, plan: Plan) -> Draft:
     kind = request.GET.get("type")
     return Draft(
-        interval_sec=plan.default_interval_sec or max(plan.min_interval_sec, USUAL_INTERVAL_SEC),
+        interval_sec=max(plan.default_interval_sec or USUAL_INTERVAL_SEC, plan.min_interval_sec),
         type=MonitorType(kind) if kind in Kind.values else MonitorType.HTTP,
     )
 
