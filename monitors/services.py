@@ -139,7 +139,7 @@ def move_of(monitor: Monitor, project: Project | None, owner: User) -> log.Move:
 def update_monitor(caller: Caller, public_id: str, given: Mapping[str, Any], *, now: datetime) -> Monitor:
     """Change what is given, judged as the merged monitor that it leaves.
 
-    Raises Forbidden for a move to another owner by somebody who may not give the monitor away. Such a move drops its
+    Raises Forbidden for a move to another owner without the right to give the monitor away. Such a move drops its
     secrets; header values are also dropped when the request goes to another server (`drafts.patch`).
     """
     with transaction.atomic():

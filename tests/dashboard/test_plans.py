@@ -1,4 +1,4 @@
-"""Pages do not mention plans while the plan of one's own machine is the only one."""
+"""Pages do not mention plans while `local` is the only plan in use."""
 
 from __future__ import annotations
 
