@@ -47,13 +47,13 @@ def uncalling(text: str) -> str:
 
 
 def duration(span: timedelta) -> str:
-    """In words, two units at most: `42 seconds`, `4 minutes`, `2 h 5 min`, `3 days 4 h`."""
-    seconds = max(int(span.total_seconds()), 0)
+    """Return a span in its two largest units, as exact as on pages: `42 seconds`, `4 min 12 s`, `2 h 5 min`."""
+    seconds = max(round(span.total_seconds()), 0)
     if seconds < 60:
         return _count(seconds, "second")
-    minutes = seconds // 60
+    minutes, seconds = divmod(seconds, 60)
     if minutes < 60:
-        return _count(minutes, "minute")
+        return f"{minutes} min {seconds} s" if seconds else _count(minutes, "minute")
     hours, minutes = divmod(minutes, 60)
     if hours < 24:
         return f"{hours} h {minutes} min" if minutes else _count(hours, "hour")
