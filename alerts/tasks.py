@@ -18,7 +18,7 @@ from checks import mailbox
 from core.clock import to_ms, utc_now
 from core.db import release_connection
 from core.ids import delivery_id
-from incidents import consuming
+from incidents import consuming, windows
 
 
 @shared_task(name="alerts.tasks.tick")
@@ -35,11 +35,12 @@ def tick() -> None:
 
 @shared_task(name="alerts.tasks.remind")
 def remind() -> None:
-    """What can wait for a minute: new reasons of old outages, and reminders of them."""
+    """Do what can wait for a minute: new reasons of open outages, reminders, and maintenance for daily uptime."""
     now = utc_now()
     consuming.follow_monitors()
     consuming.note_reasons(now)
     reminding.remind(now)
+    windows.note_maintenance(now)
 
 
 @shared_task(name="alerts.tasks.sweep")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfoNotFoundError
 
@@ -18,6 +19,7 @@ from incidents import recurrence
 from incidents.models import MaintenanceWindow
 from incidents.recurrence import Occurrence, Schedule
 from incidents.selectors import get_window
+from monitors.daily import leave_out
 from monitors.models import Monitor, MonitorState
 from projects import access
 from projects.access import Caller
@@ -154,19 +156,22 @@ def covered(monitor_ids: Collection[int], now: datetime) -> set[int]:
 
     Only the occurrence that each window shows as its current one is looked at, so call `roll_forward(now)` first.
     """
+    return set(Monitor.objects.filter(covering(now), pk__in=monitor_ids).values_list("pk", flat=True))
+
+
+def covering(now: datetime) -> Exists | Q:
+    """Match monitors that are under a window at `now`, by the rules of `covered`."""
     on = MaintenanceWindow.objects.filter(current_starts_at__lte=now, current_ends_at__gt=now)
     whole, chosen = on.filter(all_monitors=True), on.filter(all_monitors=False, monitors=OuterRef("pk"))
     has_access = Q(owner=OuterRef("owner")) | Exists(
         Membership.objects.filter(user=OuterRef("owner"), project=OuterRef(OuterRef("project")))
     )
-    found = Monitor.objects.filter(
+    return (
         Exists(whole.filter(project=OuterRef("project")))
         | Exists(whole.filter(project=None, owner=OuterRef("owner")))
         | Exists(chosen.filter(project=OuterRef("project")))
-        | Exists(chosen.filter(has_access, project=None)),
-        pk__in=monitor_ids,
+        | Exists(chosen.filter(has_access, project=None))
     )
-    return set(found.values_list("pk", flat=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,16 +217,39 @@ def coming(monitors: Sequence[Monitor], *, now: datetime, until: datetime) -> li
             return True
         return not window.all_monitors and (window.owner_id, monitor.project_id) in places
 
+    members: dict[tuple[str, int | None], list[Monitor]] = defaultdict(list)
+    for monitor in monitors:
+        members["project", monitor.project_id].append(monitor)
+        members["owner", monitor.owner_id].append(monitor)
     result = []
     for window in windows:
         occurrence = occurrence_of(window, now=now)
         if occurrence is None or occurrence[0] >= until:
             continue
-        candidates = monitors if window.all_monitors else [by_id[one.pk] for one in window.monitors.all()]
+        if not window.all_monitors:
+            candidates = [by_id[one.pk] for one in window.monitors.all()]
+        elif window.project_id is not None:
+            candidates = members["project", window.project_id]
+        else:
+            candidates = members["owner", window.owner_id]
         ids = frozenset(monitor.pk for monitor in candidates if covers(window, monitor))
         if ids:
             result.append(Coming(window.name, *occurrence, ids))
     return sorted(result, key=lambda one: (one.starts_at, one.ends_at, one.name))
+
+
+def note_maintenance(now: datetime) -> None:
+    """Leave the maintenance that is on out of daily uptime, with its planned end.
+
+    Editing or deleting a window does not change the past.
+    """
+    monitors = list(Monitor.objects.filter(covering(now)).only("owner", "project"))
+    spans: dict[tuple[int, datetime], datetime] = {}
+    for one in coming(monitors, now=now, until=now + timedelta.resolution) if monitors else ():
+        for monitor_id in one.monitor_ids:
+            key = monitor_id, one.starts_at
+            spans[key] = max(one.ends_at, spans.get(key, one.ends_at))
+    leave_out(spans, now=now)
 
 
 def _roll_some(now: datetime) -> int:

@@ -1,13 +1,13 @@
-"""Each day's share of uptime, kept as a row a monitor and day, for whoever shows many monitors over many days.
+"""Each day's share of uptime, a row per monitor and day, for pages that show many monitors over many days.
 
-The rows say what `monitors.uptime.tally` says of the same days. They are written after midnight of UTC, and the last
-days are written anew with each run: a change may be noted for a moment that has passed. The days after the last that
-is written are tallied from the turns when they are read, so what is shown is never older than now.
+The rows say what `monitors.uptime.tally` says of the same days: outages from their first failed check on, maintenance
+left out. They are written after midnight UTC, and the last days are written again with each run, since a change may be
+noted for a moment that has passed. Later days are tallied when they are read, so what is shown is current.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
@@ -17,9 +17,9 @@ from django.db import connection, transaction
 
 from core.bulk import array
 from core.db import try_hold
-from monitors.models import DailyUptime, Monitor, UptimeProgress
-from monitors.selectors import gaps_since, last_tick, standing_of, turns_since
-from monitors.uptime import Span, Standing, Tally, tally
+from monitors.models import DailyUptime, MaintenanceSpan, Monitor, UptimeProgress
+from monitors.selectors import gaps_since, last_tick, left_out_since, standing_of, turns_since
+from monitors.uptime import Span, Standing, Tally, Turn, by_outage, tally
 
 DAY = timedelta(days=1)
 WRITTEN_ANEW = 2
@@ -27,6 +27,7 @@ WRITTEN_ANEW = 2
 BACKFILL = 90
 MONITORS_AT_ONCE = 1_000
 LOCK = "daily uptime"
+LEFT_OUT_LOCK = "maintenance left out"
 
 _MS = timedelta(milliseconds=1)
 
@@ -78,13 +79,17 @@ class History:
 
 
 def daily_uptimes(monitors: Sequence[Monitor], *, days: int, now: datetime) -> dict[int, History]:
-    """Of each monitor, by its key; in four queries, however many monitors and days. Their states must be loaded."""
+    """Return the days of each monitor by its key, in five queries or six, however many monitors and days.
+
+    Their states must be loaded.
+    """
     today = _day_of(now)
     start = today - timedelta(days=days - 1)
     until = max(min(_written_until() or start, today), start)
-    live = [_span(until + timedelta(days=n), now) for n in range((today - until).days + 1)]
     ids = [monitor.pk for monitor in monitors]
-    turns, gaps = turns_since(live[0].start, ids), gaps_since(live[0].start)
+    until, turns = _outages_since(until, ids, earliest=start)
+    live = [_span(until + timedelta(days=n), now) for n in range((today - until).days + 1)]
+    gaps, left_out = gaps_since(live[0].start), left_out_since(live[0].start, ids)
     known: dict[int, tuple[list[int], list[int], list[int]]] = {}
     with connection.cursor() as cursor:
         cursor.execute(_READ, {"ids": ids, "start": start, "end": until})
@@ -94,8 +99,9 @@ def daily_uptimes(monitors: Sequence[Monitor], *, days: int, now: datetime) -> d
     found: dict[int, History] = {}
     for monitor in monitors:
         standing = standing_of(monitor)
-        if monitor.pk in turns:
-            latest = tally(live, turns[monitor.pk], standing, gaps)
+        if monitor.pk in turns or monitor.pk in left_out:
+            silent = [*gaps, *left_out.get(monitor.pk, ())]
+            latest = tally(live, turns.get(monitor.pk, ()), standing, silent)
         else:
             if standing not in still:
                 still[standing] = tally(live, (), standing, gaps)
@@ -108,6 +114,19 @@ def daily_uptimes(monitors: Sequence[Monitor], *, days: int, now: datetime) -> d
             [*_spread(offsets, down, length), *(one.down // _MS for one in latest)],
         )
     return found
+
+
+def _outages_since(day: date, ids: Sequence[int], *, earliest: date) -> tuple[date, dict[int, list[Turn]]]:
+    """Return the turns since `day`, or since an earlier day on which one of these outages began, and that day.
+
+    What began earlier was confirmed earlier too, and is in the rows that were written since.
+    """
+    turns = turns_since(_start(day), ids)
+    began = min((found[0].began or found[0].at for found in turns.values()), default=_start(day))
+    if _day_of(began) < day and day > earliest:
+        day = max(_day_of(began), earliest)
+        turns = turns_since(_start(day), ids)
+    return day, {pk: by_outage(found) for pk, found in turns.items()}
 
 
 def _spread(offsets: Sequence[int], values: Sequence[int], length: int) -> Sequence[int]:
@@ -156,19 +175,52 @@ def write_days(now: datetime) -> int:
     return len(spans)
 
 
+def leave_out(spans: Mapping[tuple[int, datetime], datetime], *, now: datetime) -> None:
+    """Note the maintenance that is on: by monitor and start, the planned end. Any other that was noted as on is over.
+
+    Only what has changed is written.
+    """
+    with transaction.atomic():
+        if not try_hold(LEFT_OUT_LOCK):
+            return
+        noted = {
+            (monitor_id, started_at): ended_at
+            for monitor_id, started_at, ended_at in MaintenanceSpan.objects.filter(
+                ended_at__gt=now
+            ).values_list("monitor_id", "started_at", "ended_at")
+        }
+        changed = {key: end for key, end in spans.items() if noted.get(key) != end}
+        changed |= {key: now for key in noted if key not in spans}
+        MaintenanceSpan.objects.bulk_create(
+            (
+                MaintenanceSpan(monitor_id=monitor_id, started_at=started_at, ended_at=ended_at)
+                for (monitor_id, started_at), ended_at in changed.items()
+            ),
+            update_conflicts=True,
+            unique_fields=["monitor", "started_at"],
+            update_fields=["ended_at"],
+            batch_size=1_000,
+        )
+
+
 def forget_old_days(now: datetime) -> int:
-    """Those older than the hourly roll-ups are kept."""
+    """Delete days older than the hourly roll-ups that are kept, and what they left out. Return how many days."""
     before = _day_of(now) - timedelta(days=settings.ROLLUPS_KEPT_DAYS)
+    MaintenanceSpan.objects.filter(ended_at__lt=_start(before)).delete()
     deleted, _ = DailyUptime.objects.filter(day__lt=before).delete()
     return deleted
 
 
-def _write(monitors: Sequence[Monitor], spans: Sequence[Span]) -> None:
-    turns = turns_since(spans[0].start, [monitor.pk for monitor in monitors])
-    gaps = gaps_since(spans[0].start)
+def _write(monitors: Sequence[Monitor], days: Sequence[Span]) -> None:
+    ids, start = [monitor.pk for monitor in monitors], _day_of(days[0].start)
+    backfill = _day_of(days[-1].end) - timedelta(days=BACKFILL)
+    first, turns = _outages_since(start, ids, earliest=min(start, backfill))
+    spans = [*(_span(first + timedelta(days=n), days[0].start) for n in range((start - first).days)), *days]
+    gaps, left_out = gaps_since(spans[0].start), left_out_since(spans[0].start, ids)
     rows: list[tuple[Any, ...]] = []
     for monitor in monitors:
-        tallies = tally(spans, turns.get(monitor.pk, ()), standing_of(monitor), gaps)
+        silent = [*gaps, *left_out.get(monitor.pk, ())]
+        tallies = tally(spans, turns.get(monitor.pk, ()), standing_of(monitor), silent)
         rows += [
             (monitor.pk, span.start.date(), one.observed // _MS, one.down // _MS, one.incidents)
             for span, one in zip(spans, tallies, strict=True)
@@ -187,6 +239,10 @@ def _day_of(moment: datetime) -> date:
     return moment.astimezone(UTC).date()
 
 
+def _start(day: date) -> datetime:
+    return datetime.combine(day, time(), UTC)
+
+
 def _span(day: date, now: datetime) -> Span:
-    start = datetime.combine(day, time(), UTC)
+    start = _start(day)
     return Span(start, max(start, min(start + DAY, now)))

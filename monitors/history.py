@@ -7,8 +7,8 @@ from datetime import date, datetime
 
 from checks.selectors import daily_latency
 from monitors.models import Monitor
-from monitors.selectors import gaps_since, standing_of, turns_since
-from monitors.uptime import tally, utc_days
+from monitors.selectors import gaps_since, left_out_since, standing_of, turns_since
+from monitors.uptime import by_outage, tally, utc_days
 
 MAX_DAYS = 90
 
@@ -25,12 +25,15 @@ class Day:
 
 
 def daily_uptime(monitor: Monitor, *, days: int, now: datetime) -> list[Day]:
-    """The last `days` days of UTC, oldest first; in four queries, however many they are."""
+    """Return the last `days` days of UTC, oldest first, in five queries: outages from their first failed check on,
+    maintenance left out.
+    """
     windows = utc_days(days, now=now)
     start = windows[0].start
     latencies = daily_latency(monitor.pk, since=start)
-    turns = turns_since(start, [monitor.pk])[monitor.pk]
-    tallies = tally(windows, turns, standing_of(monitor), gaps_since(start))
+    turns = by_outage(turns_since(start, [monitor.pk])[monitor.pk])
+    left_out = left_out_since(start, [monitor.pk])[monitor.pk]
+    tallies = tally(windows, turns, standing_of(monitor), [*gaps_since(start), *left_out])
     return [
         Day(
             date=window.start.date(),

@@ -101,10 +101,14 @@ class UptimeDaySerializer(serializers.Serializer[Any]):
         allow_null=True,
         min_value=0,
         max_value=100,
-        help_text="Percent of the observed time that was not down; null with nothing observed.",
+        help_text="Percent of the observed time outside outages and maintenance; null with nothing observed.",
     )
-    down_sec = serializers.IntegerField(min_value=0, help_text="Observed seconds in status down.")
-    incidents = serializers.IntegerField(min_value=0, help_text="How often the status changed to down.")
+    down_sec = serializers.IntegerField(
+        min_value=0,
+        help_text="Observed seconds of outages, each from its first failed check to the check that ended it, without "
+        "maintenance.",
+    )
+    incidents = serializers.IntegerField(min_value=0, help_text="How many outages began, maintenance or not.")
     avg_latency_ms = serializers.FloatField(
         allow_null=True, help_text="Mean over passed checks; null with none."
     )
@@ -208,7 +212,8 @@ class MonitorUptime(APIView):
     @extend_schema(
         operation_id="list_monitor_uptime",
         summary="Uptime of a monitor by day",
-        description="Oldest first, one entry for each day, today's until now.",
+        description="Oldest first, one entry for each day, today's until now. Maintenance is not counted; "
+        "`uptime_24h` of a Monitor counts it.",
         parameters=[
             OpenApiParameter(
                 "days",

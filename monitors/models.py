@@ -1,5 +1,5 @@
-"""What is checked (Monitor), when and what came of it (MonitorState), each transition (StatusChange), each day's
-uptime (DailyUptime), and what runs out (DomainRegistration, ExpiryWarning).
+"""What is checked (Monitor), when and with which result (MonitorState), each transition (StatusChange), each day's
+uptime (DailyUptime) and what it leaves out (MaintenanceSpan), and what expires (DomainRegistration, ExpiryWarning).
 """
 
 from __future__ import annotations
@@ -315,6 +315,28 @@ class DailyUptime(models.Model):
 
     def __str__(self) -> str:
         return f"{self.day}: {self.down_ms} of {self.observed_ms} ms down"
+
+
+class MaintenanceSpan(models.Model):
+    """A period of maintenance of one monitor, which daily uptime leaves out. `ended_at` may be in the future.
+
+    `incidents.windows` writes the rows. Editing or deleting a window later does not change them.
+    """
+
+    # No constraint in the database: during an upgrade old code deletes monitors and does not know this table.
+    monitor = models.ForeignKey(
+        Monitor, on_delete=models.CASCADE, related_name="+", db_index=False, db_constraint=False
+    )
+    started_at = models.DateTimeField()
+    ended_at = models.DateTimeField(db_index=True)
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["monitor", "started_at"], name="maintenance_span_once")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.started_at} to {self.ended_at}"
 
 
 class UptimeProgress(models.Model):

@@ -5,15 +5,26 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from django.db.models import QuerySet
+from django.db.models import DateTimeField, ExpressionWrapper, F, Q, QuerySet, Value
+from django.db.models.functions import Greatest
+from django.db.models.lookups import LessThan
 
 from checks.selectors import average_latency
 from checks.spec import Verdict
 from core.errors import NotFound
-from monitors.models import Monitor, SchedulerGap, SchedulerTick, StatusChange
+from monitors.drafts import MonitorType
+from monitors.models import (
+    MaintenanceSpan,
+    Monitor,
+    MonitorState,
+    SchedulerGap,
+    SchedulerTick,
+    StatusChange,
+    watch_of,
+)
 from monitors.uptime import Span, Standing, Turn, uptime_percent
 from projects import access
 from projects.access import Caller
@@ -84,17 +95,67 @@ def turns_since(start: datetime, monitor_ids: Sequence[int]) -> dict[int, list[T
         .order_by("pk")
     )
     turns: dict[int, list[Turn]] = defaultdict(list)
-    for monitor_id, kind, at, before, after in changes.values_list(
-        "monitor_id", "kind", "at", "before", "after"
+    for monitor_id, kind, at, before, after, failing_since in changes.values_list(
+        "monitor_id", "kind", "at", "before", "after", "failing_since"
     ):
         turns[monitor_id].append(
             Turn(
                 at,
                 Standing(_verdict(before), paused=kind == StatusChange.Kind.RESUMED),
                 Standing(_verdict(after), paused=kind == StatusChange.Kind.PAUSED),
+                began=failing_since if after == Verdict.DOWN else None,
             )
         )
     return turns
+
+
+def left_out_since(start: datetime, monitor_ids: Sequence[int]) -> dict[int, list[Span]]:
+    """Return the time under maintenance of each monitor, planned ends included."""
+    spans: dict[int, list[Span]] = defaultdict(list)
+    found = MaintenanceSpan.objects.filter(monitor__in=monitor_ids, ended_at__gt=start)
+    for monitor_id, started_at, ended_at in found.values_list("monitor_id", "started_at", "ended_at"):
+        spans[monitor_id].append(Span(started_at, ended_at))
+    return spans
+
+
+def began_at(state: MonitorState) -> datetime | None:
+    """Return when the status began. An outage began with its first failed check: its incident says the same."""
+    return (state.failing_since if state.status == Verdict.DOWN else None) or state.status_since
+
+
+def failing_since(monitor: Monitor, *, now: datetime) -> datetime | None:
+    """Return when the checks of a monitor that is not down began to fail, or None if the last one passed.
+
+    A muted heartbeat is not judged before the mute ends: it fails from its deadline on, or from a later change of its
+    schedule.
+    """
+    state = monitor.state
+    if not monitor.enabled or state.status == Verdict.DOWN:
+        return None
+    if state.failing_since is None and monitor.type == MonitorType.HEARTBEAT:
+        muted = monitor.muted_until is not None and monitor.muted_until > now
+        due_at = replace(watch_of(monitor, state), muted_until=None).due_at
+        return due_at if muted and due_at is not None and due_at < now else None
+    return state.failing_since
+
+
+def failing(now: datetime) -> Q:
+    """Match the monitors of which `failing_since` returns a moment."""
+    second = Value(timedelta(seconds=1))
+    due_at = Greatest(
+        ExpressionWrapper(
+            F("state__last_ping_at") + F("interval_sec") * second + F("grace_sec") * second,
+            output_field=DateTimeField(),
+        ),
+        F("state__armed_at"),
+    )
+    overdue = Q(
+        LessThan(due_at, now),
+        type=MonitorType.HEARTBEAT,
+        muted_until__gt=now,
+        state__last_ping_at__isnull=False,
+    )
+    return Q(Q(state__failing_since__isnull=False) | overdue, ~Q(state__status=Verdict.DOWN), enabled=True)
 
 
 def standing_of(monitor: Monitor) -> Standing:

@@ -26,7 +26,9 @@ class Status:
     fresh: bool = True
     failures: int = 0  # consecutive, while not down
     passes: int = 0  # consecutive, while down
-    failing_since: datetime | None = None  # the first of those failures, or of those that led to down
+    failing_since: datetime | None = None
+    """The first failed check of the outage or, before one, of the run of failures. A muted failure sets it too, but
+    the first failure that counts replaces it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +50,12 @@ def advance(status: Status, outcome: CheckOutcome, policy: Policy) -> tuple[Stat
     if not outcome.passed:
         if policy.muted_until is not None and at < policy.muted_until:
             # Not counted; but a run of passes that it interrupts is no longer consecutive.
-            return replace(status, passes=0), None
+            return replace(status, passes=0, failing_since=status.failing_since or at), None
         failures = 0 if status.status is Verdict.DOWN else status.failures + 1
-        failing_since = status.failing_since or at
-        failed = replace(status, failures=failures, passes=0, failing_since=failing_since)
+        counted = status.failures > 0 or (status.status is Verdict.DOWN and not status.fresh)
+        began = (status.failing_since if counted else None) or at
+        # Checks come from several machines: an outage does not begin after it was confirmed.
+        failed = replace(status, failures=failures, passes=0, failing_since=min(began, at))
         if status.fresh or failures >= policy.fail_threshold:
             return _enter(failed, Verdict.DOWN, at)
         return failed, None

@@ -23,11 +23,12 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A moment at which the standing changed, and from what to what."""
+    """A moment at which the standing changed, and from what to what. `began`: the first failed check of an outage."""
 
     at: datetime
     before: Standing
     after: Standing
+    began: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +95,14 @@ def _apart(spans: Iterable[Span]) -> list[Span]:
         else:
             apart.append(span)
     return apart
+
+
+def by_outage(turns: Iterable[Turn]) -> list[Turn]:
+    """Return the turns with each outage from its first failed check on, like its incident.
+
+    The status, and with it `uptime_24h`, goes down later: when the outage is confirmed.
+    """
+    return [turn if turn.began is None else replace(turn, at=turn.began) for turn in turns]
 
 
 def _goes_down(turn: Turn) -> bool:

@@ -12,6 +12,7 @@ from core.errors import NotFound
 from incidents import windows
 from incidents.models import Incident
 from monitors.daily import History, daily_uptimes
+from monitors.selectors import began_at
 from statuspages.models import NoteUpdate, PageMonitor, PageNote, StatusPage
 from statuspages.selectors import list_notes, showable, shown_monitors
 
@@ -28,7 +29,7 @@ MAINTENANCE, PAUSED, UNKNOWN = "maintenance", "paused", "unknown"
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A monitor. `since` is when its status began."""
+    """A monitor. `since` is when its status began: an outage with its first failed check."""
 
     name: str
     status: str
@@ -166,7 +167,7 @@ def _shown(item: PageMonitor, history: History, covered: set[int]) -> Shown:
         status = MAINTENANCE
     else:
         status = state.status
-    return Shown(item.name, status, state.status_since, history)
+    return Shown(item.name, status, began_at(state), history)
 
 
 def _happenings(

@@ -59,6 +59,7 @@ def shown_monitors(page: StatusPage) -> list[PageMonitor]:
             "monitor__enabled",
             "monitor__state__status",
             "monitor__state__status_since",
+            "monitor__state__failing_since",
         )
         .order_by("pk")
     )

@@ -15,14 +15,21 @@ from core.clock import utc_now
 from core.errors import ApiError, NotFound, ValidationFailed, WindowLimit
 from incidents import windows
 from incidents.models import MaintenanceWindow
-from incidents.windows import covered, create_window, delete_window, roll_forward, update_window
-from monitors.models import Monitor
+from incidents.windows import (
+    covered,
+    create_window,
+    delete_window,
+    note_maintenance,
+    roll_forward,
+    update_window,
+)
+from monitors.models import MaintenanceSpan, Monitor
 from monitors.services import delete_monitor, update_monitor
 from projects.access import Caller
 from projects.members import remove_member
 from projects.models import Membership, Project
 from projects.services import delete_project
-from tests.makers import NOON, at_once, make_monitor, make_project, make_user
+from tests.makers import NOON, at_once, make_monitor, make_project, make_user, minutes
 
 HOUR = timedelta(hours=1)
 
@@ -41,6 +48,11 @@ def make_window(
     fields |= {"monitor_ids": [monitor.public_id for monitor in chosen or ()]}
     fields |= {"project_id": project.public_id if project else None}
     return create_window(Caller(owner), fields, now=now)
+
+
+def noted(monitor: Monitor) -> list[tuple[datetime, datetime]]:
+    spans = MaintenanceSpan.objects.filter(monitor=monitor).order_by("started_at")
+    return list(spans.values_list("started_at", "ended_at"))
 
 
 def is_covered(monitor: Monitor, at: datetime = NOON) -> bool:
@@ -111,6 +123,68 @@ class TestCover:
         with CaptureQueriesContext(connection) as captured:
             assert covered([m.pk for m in monitors], NOON) == {m.pk for m in monitors}
         assert len(captured) == 1
+
+
+@pytest.mark.django_db
+class TestLeftOut:
+    """What daily uptime leaves out is what was so at that time."""
+
+    def test_each_monitor_once_and_no_longer_than_its_window(self) -> None:
+        owner = make_user()
+        monitor, other, foreign = make_monitor(owner), make_monitor(owner), make_monitor(make_user())
+        everything = make_window(owner, now=NOON - HOUR)
+        make_window(owner, chosen=[monitor], now=NOON - HOUR, ends_at=NOON + 3 * HOUR)
+        for minute in (-1, 0, 1, 20):
+            note_maintenance(NOON + minutes(minute))
+        assert noted(other) == [(NOON, NOON + HOUR)]
+        assert noted(monitor) == [(NOON, NOON + 3 * HOUR)]
+        assert noted(foreign) == []
+        longer = {"ends_at": NOON + 4 * HOUR}
+        update_window(Caller(owner), everything.public_id, longer, now=NOON + minutes(30))
+        note_maintenance(NOON + minutes(31))
+        assert noted(monitor) == noted(other) == [(NOON, NOON + 4 * HOUR)]
+        delete_window(Caller(owner), everything.public_id)
+        note_maintenance(NOON + 2 * HOUR)
+        assert noted(other) == [(NOON, NOON + 2 * HOUR)], (
+            "it was under maintenance until the window was deleted"
+        )
+        assert noted(monitor) == [(NOON, NOON + 3 * HOUR)]
+
+    def test_what_is_over_stays(self) -> None:
+        owner = make_user()
+        monitor, project = make_monitor(owner), make_project(owner)
+        daily = {"rrule": "FREQ=DAILY;COUNT=3"}
+        window = make_window(owner, now=NOON - HOUR, **daily)
+        for day in range(2):
+            at = NOON + timedelta(days=day)
+            roll_forward(at)
+            note_maintenance(at + minutes(1))
+            note_maintenance(at + HOUR)
+        both = [(NOON + timedelta(days=day), NOON + timedelta(days=day) + HOUR) for day in range(2)]
+        assert noted(monitor) == both
+        later = NOON + timedelta(days=1, hours=2)
+        update_monitor(Caller(owner), monitor.public_id, {"project_id": project.public_id}, now=later)
+        delete_window(Caller(owner), window.public_id)
+        note_maintenance(later)
+        assert noted(monitor) == both
+
+    def test_as_many_queries_however_many_monitors_and_nothing_written_twice(self) -> None:
+        owner = make_user()
+        make_window(owner, now=NOON - HOUR)
+
+        def queries() -> int:
+            with CaptureQueriesContext(connection) as captured:
+                note_maintenance(NOON)
+            return len(captured)
+
+        for _ in range(3):
+            make_monitor(owner)
+        first = queries()
+        again = queries()
+        for _ in range(9):
+            make_monitor(owner)
+        assert (queries(), queries()) == (first, again)
+        assert again == first - 1, "what is noted already is not written again"
 
 
 @pytest.mark.django_db

@@ -9,9 +9,10 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from accounts.models import User
-from monitors.daily import daily_uptimes, forget_old_days, write_days
+from monitors.daily import daily_uptimes, forget_old_days, leave_out, write_days
 from monitors.history import daily_uptime
 from monitors.models import DailyUptime, Monitor, SchedulerGap, SchedulerTick, StatusChange
+from monitors.selectors import statistics
 from monitors.services import delete_monitor
 from projects.access import Caller
 from tests.makers import NOON, make_monitor, make_user, minutes
@@ -94,6 +95,46 @@ def test_a_change_noted_late_is_counted(monitors: list[Monitor]) -> None:
     assert history() == by_turns()
 
 
+def test_an_outage_that_is_confirmed_later_counts_from_its_first_failure(monitors: list[Monitor]) -> None:
+    """Also on days that were written before it was confirmed, however long ago."""
+    write_days(NOON)
+    monitor = monitors[0]
+    began = NOON - 4.25 * DAY
+    StatusChange.objects.create(
+        monitor=monitor, at=NOON - 0.25 * DAY, before="up", after="down", failing_since=began
+    )
+    stand(monitor, "down")
+    expected = [100.0] * 5 + [25.0, 0.0, 0.0, 0.0, 0.0]
+    assert by_turns()["steady"] == expected
+    assert history()["steady"] == expected
+    tomorrow = NOON + DAY
+    write_days(tomorrow)
+    assert history(tomorrow)["steady"] == [*expected[1:], 0.0]
+    assert DailyUptime.objects.get(monitor=monitor, day=began.date()).down_ms == 18 * 3_600_000
+
+
+def test_maintenance_is_left_out_as_it_was(monitors: list[Monitor]) -> None:
+    """`steady` was in a window at the end of its outage; the window of `wavering` is deleted while it is on."""
+    steady, wavering = monitors[0], monitors[1]
+    change(steady, 1.5, "up", "down")
+    change(steady, 1.1, "down", "up")
+    key = steady.pk, NOON - 1.2 * DAY
+    leave_out({key: NOON - DAY}, now=NOON - 1.2 * DAY)
+    leave_out({key: NOON - DAY, (wavering.pk, NOON - 0.2 * DAY): NOON + DAY}, now=NOON - 1.1 * DAY)
+    leave_out({(wavering.pk, NOON - 0.2 * DAY): NOON + DAY}, now=NOON - 0.9 * DAY)
+    observed, down = 1 - 0.2, 0.3
+    expected = [*[100.0] * 8, round(100 * (observed - down) / observed, 2), 100.0]
+    for write in (None, write_days):
+        if write:
+            write(NOON)
+        assert history()["steady"] == by_turns()["steady"] == expected
+        assert history()["wavering"][-1] == by_turns()["wavering"][-1] == 100.0
+    leave_out({}, now=NOON - 0.1 * DAY)  # that window is deleted
+    assert history()["wavering"][-1] == by_turns()["wavering"][-1] == 75.0
+    found = statistics(list(Monitor.objects.select_related("state")), now=NOON)
+    assert found[wavering.pk].uptime_24h == 80.0, "uptime_24h counts maintenance"
+
+
 def test_days_that_nobody_wrote_yet_are_read_from_turns(monitors: list[Monitor]) -> None:
     write_days(NOON - 5 * DAY)
     assert history() == by_turns()
@@ -122,12 +163,12 @@ def test_sums(monitors: list[Monitor]) -> None:
     assert only.percent(2) == 100.0
 
 
-def test_four_queries_however_many(monitors: list[Monitor]) -> None:
+def test_as_many_queries_however_many_monitors(monitors: list[Monitor]) -> None:
     write_days(NOON)
     loaded = list(Monitor.objects.select_related("state"))
     with CaptureQueriesContext(connection) as captured:
         daily_uptimes(loaded, days=90, now=NOON)
-    assert len(captured) == 4
+    assert len(captured) == 5
 
 
 def test_they_go_with_their_monitor_and_with_age(user: User, monitors: list[Monitor]) -> None:

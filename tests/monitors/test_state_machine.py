@@ -104,6 +104,12 @@ class Reference:
             self._set(verdict, at)
         self.unset = False
 
+    @property
+    def failing_since(self) -> datetime | None:
+        """While not down: the first failure of the run at the end; the first that counts, if any does."""
+        failures = self._run("fail", across=("muted",)) or self._run("muted", across=())
+        return failures[-1] if failures else None
+
     def _moves(self, verdict: Verdict) -> bool:
         if self.status is DOWN:
             return verdict is not DOWN and len(self._run("pass", across=())) >= self.recover_threshold
@@ -172,6 +178,8 @@ def test_advance_against_the_reference(events: list[Event], fail: int, recover: 
                 changes += [change] if change else []
                 reference.result(verdict, now)
                 assert (status.status, status.since) == (reference.status, reference.since)
+                if status.status is not DOWN:
+                    assert status.failing_since == reference.failing_since
             case Mute(length):
                 policy = replace(policy, muted_until=now + minutes(length) if length else None)
                 reference.muted_until = policy.muted_until
