@@ -28,12 +28,13 @@ from dashboard.monitors.listing import TYPES
 from dashboard.monitors.reading import Row, rows_of
 from dashboard.monitors.snippets import curl_of, is_request, ping_snippets
 from dashboard.pages import PageRequest, page
+from incidents import windows
 from incidents.selectors import list_incidents, windows_covering
 from incidents.windows import occurrence_of
 from monitors.daily import History, daily_uptimes
 from monitors.drafts import MonitorType
 from monitors.models import Monitor, watch_of
-from monitors.selectors import get_monitor
+from monitors.selectors import failing_since, get_monitor
 from projects.access import Caller
 
 DAYS = 90
@@ -135,6 +136,7 @@ def _moving(caller: Caller, monitor: Monitor, *, now: datetime) -> dict[str, Any
     history = daily_uptimes([monitor], days=DAYS, now=now)[monitor.pk]
     incidents = list_incidents(caller, monitor_id=monitor.public_id).order_by("-started_at")[:INCIDENTS]
     checks = _checks(monitor, now=now)
+    on = windows.coming([monitor], now=now, until=now + timedelta.resolution) if row.maintenance else []
     return {
         "monitor": monitor,
         "state": monitor.state,
@@ -144,6 +146,7 @@ def _moving(caller: Caller, monitor: Monitor, *, now: datetime) -> dict[str, Any
         "days": _days(history),
         "checks": checks,
         "incidents": [Shown(incident) for incident in incidents],
+        "maintenance_until": max((one.ends_at for one in on), default=None),
         "why": _why(row, checks),
         "next_at": _next_at(monitor),
         "is_heartbeat": monitor.type == MonitorType.HEARTBEAT,
@@ -157,7 +160,8 @@ def _seen(monitor: Monitor, *, now: datetime) -> str:
     muted = monitor.muted_until is not None and monitor.muted_until > now
     shown = (
         state.claim, state.status, state.status_since, state.last_checked_at, state.last_ping_at, state.next_due_at,
-        monitor.enabled, muted, monitor.muted_until, monitor.name, now.replace(minute=0, second=0, microsecond=0),
+        monitor.enabled, muted, monitor.muted_until, monitor.name, failing_since(monitor, now=now),
+        windows.covered([monitor.pk], now), now.replace(minute=0, second=0, microsecond=0),
     )  # fmt: skip
     return hashlib.blake2b(repr(shown).encode(), digest_size=6).hexdigest()
 
@@ -186,8 +190,9 @@ def _checks(monitor: Monitor, *, now: datetime) -> list[Check]:
 
 
 def _why(row: Row, checks: Sequence[Check]) -> str:
-    """What the last failure was, while the monitor is down."""
-    if row.standing != "down":
+    """Return what the last failed check says, while the monitor is down or its checks fail; else an empty string."""
+    checked = row.monitor.type != MonitorType.HEARTBEAT
+    if row.standing != "down" and not (checked and row.failing_since):
         return ""
     return next((check.result.detail or check.reason for check in checks if check.result.reason_code), "")
 

@@ -10,9 +10,11 @@ from urllib.parse import urlencode
 
 from django.contrib.postgres.aggregates import StringAgg
 from django.db.models import (
+    BooleanField,
     Case,
     CharField,
     Count,
+    Exists,
     F,
     OrderBy,
     Q,
@@ -24,17 +26,20 @@ from django.db.models import (
 from django.db.models.functions import MD5, Cast, Coalesce, Concat, Lower
 
 from core.api.converters import is_public_id
+from incidents import windows
 from monitors.drafts import CREATABLE_TYPES
 from monitors.models import Monitor
-from monitors.selectors import list_monitors
+from monitors.selectors import failing, list_monitors
 from projects.access import Caller
 
 PAGE = 50
 MAX_SEARCH = 200
 NO_PROJECT = "none"
-# Every monitor is in one of them, in the order in which they want to be looked at. A mute comes on top.
+# Each monitor has exactly one standing. The order is by urgency.
 STANDINGS = {"down": "Down", "slow": "Slow", "pending": "Waiting", "up": "Up", "paused": "Paused"}
-STATES = {**STANDINGS, "muted": "Muted"}
+# Shown beside the standing. Failing: not down, because of a mute or `fail_threshold`.
+MARKS = {"failing": "Failing", "muted": "Muted", "maintenance": "Maintenance"}
+STATES = {**STANDINGS, **MARKS}
 SORTS = {"state": "State", "name": "Name", "latency": "Latency", "uptime": "Uptime"}
 TYPES = {kind.value: "HTTP" if kind == "http" else kind.value.capitalize() for kind in CREATABLE_TYPES}
 TYPES["api"] = "API"
@@ -101,8 +106,8 @@ class Tally:
 def matching(caller: Caller, listing: Listing, *, now: datetime) -> QuerySet[Monitor]:
     """Those that are asked for, each with its `standing`, in order; by uptime they are put elsewhere."""
     monitors = _narrowed(caller, listing)
-    if listing.state == "muted":
-        monitors = monitors.filter(muted_until__gt=now)
+    if listing.state in MARKS:
+        monitors = monitors.filter(_marks(now)[listing.state])
     elif listing.state:
         monitors = monitors.filter(standing=listing.state)
     return monitors.order_by(*_order(listing))
@@ -110,15 +115,21 @@ def matching(caller: Caller, listing: Listing, *, now: datetime) -> QuerySet[Mon
 
 def tally(caller: Caller, listing: Listing, *, now: datetime) -> Tally:
     """In one query. `order` changes with what is in the list and where, `content` with anything that a row shows."""
-    muted = Q(muted_until__gt=now)
-    found = _narrowed(caller, listing).aggregate(
+    monitors = _narrowed(caller, listing).annotate(
+        **{
+            mark: Case(When(matches, then=True), default=False, output_field=BooleanField())
+            for mark, matches in _marks(now).items()
+        }
+    )
+    found = monitors.aggregate(
         total=Count("pk"),
-        muted=Count("pk", filter=muted),
         **{standing: Count("pk", filter=Q(standing=standing)) for standing in STANDINGS},
-        order=_digest("pk", "standing", Case(When(muted, then=Value("muted")), default=Value(""))),
+        **{f"of_{mark}": Count("pk", filter=Q(**{mark: True})) for mark in MARKS},
+        order=_digest("pk", "standing", *MARKS),
         content=_digest(
             "pk",
             "standing",
+            *MARKS,
             "name",
             "url",
             "project",
@@ -127,7 +138,7 @@ def tally(caller: Caller, listing: Listing, *, now: datetime) -> Tally:
             "state__last_latency_ms",
         ),
     )
-    counts = {state: found[state] for state in STATES}
+    counts = {state: found[f"of_{state}" if state in MARKS else state] for state in STATES}
     return Tally(counts, found["total"], found["order"] or "", found["content"] or "")
 
 
@@ -148,6 +159,10 @@ def _narrowed(caller: Caller, listing: Listing) -> QuerySet[Any]:
     if listing.search:
         monitors = monitors.filter(Q(name__icontains=listing.search) | Q(url__icontains=listing.search))
     return monitors
+
+
+def _marks(now: datetime) -> dict[str, Q | Exists]:
+    return {"failing": failing(now), "muted": Q(muted_until__gt=now), "maintenance": windows.covering(now)}
 
 
 def _order(listing: Listing) -> Sequence[str | OrderBy | Lower]:

@@ -15,9 +15,10 @@ from checks.hours import HOUR, start_of_hour
 from checks.series import Hours, hours_of
 from dashboard.monitors.drawing import Bar, Cell, bar, spark
 from dashboard.monitors.listing import PAGE, STANDINGS, Listing, matching
+from incidents import windows
 from monitors.models import Monitor
-from monitors.selectors import DAY, gaps_since, standing_of, turns_since
-from monitors.uptime import Span, Standing, Tally, tally
+from monitors.selectors import DAY, began_at, failing_since, gaps_since, standing_of, turns_since
+from monitors.uptime import Span, Standing, Tally, by_outage, tally
 from projects.access import Caller
 from projects.models import Project
 
@@ -26,11 +27,17 @@ HOURS = 24
 
 @dataclass(frozen=True)
 class Row:
-    """`standing` is the monitor's, as in STANDINGS; `uptime` in percent of the last 24 hours that were observed."""
+    """`standing` is the monitor's, as in STANDINGS; `uptime` in percent of the last 24 hours that were observed.
+
+    `since` is when the standing began, and `failing_since` when the checks of a monitor that is not down began to fail.
+    """
 
     monitor: Monitor
     standing: str
+    since: datetime | None
     muted: bool
+    maintenance: bool
+    failing_since: datetime | None
     uptime: float | None
     cells: Sequence[Cell]
     latency: Sequence[float | None]
@@ -38,6 +45,16 @@ class Row:
     @property
     def word(self) -> str:
         return STANDINGS[self.standing]
+
+    @property
+    def has_notes(self) -> bool:
+        return self.muted or self.maintenance or self.standing == "down" or self.failing_since is not None
+
+    @property
+    def failures(self) -> str:
+        """`2 of 3`: the failures that count toward an outage; empty where none does, as under a mute."""
+        counted = self.monitor.state.failures
+        return f"{counted} of {self.monitor.fail_threshold}" if counted and not self.muted else ""
 
     @cached_property
     def bar(self) -> Bar:
@@ -54,7 +71,8 @@ class Row:
         project = monitor.project and (monitor.project.public_id, monitor.project.name)
         shown = (
             monitor.name, monitor.url, project, self.standing, self.muted, monitor.muted_until, self.uptime, self.cells,
-            self.latency, state.last_latency_ms, state.last_checked_at, state.status_since,
+            self.latency, state.last_latency_ms, state.last_checked_at, self.since, self.maintenance,
+            self.failing_since, self.failures,
         )  # fmt: skip
         return hashlib.blake2b(repr(shown).encode(), digest_size=6).hexdigest()
 
@@ -105,24 +123,29 @@ def read_page(caller: Caller, listing: Listing, *, now: datetime) -> Page:
 
 
 def rows_of(monitors: Sequence[Monitor], *, now: datetime) -> list[Row]:
-    """In four queries, however many they are. Their states and projects must be loaded."""
-    windows = _windows(now)
+    """Return the rows in five queries, however many they are. Their states and projects must be loaded."""
+    spans = _windows(now)
     ids = [monitor.pk for monitor in monitors]
-    first_hour = windows[-HOURS].start
-    hours = hours_of(ids, since=first_hour, now=now)
-    tallies = _tallies(monitors, windows, now=now)
+    hours = hours_of(ids, since=spans[-HOURS].start, now=now)
+    tallies = _tallies(monitors, spans, now=now)
+    covered = windows.covered(ids, now)
     nothing = Hours([None] * HOURS, [False] * HOURS)
     rows = []
     for monitor in monitors:
         seen = hours.get(monitor.pk, nothing)
-        parts = tallies[monitor.pk]
+        by_status, by_outages = tallies[monitor.pk]
         rows.append(
             Row(
                 monitor,
                 standing=_standing(monitor),
+                since=began_at(monitor.state),
                 muted=monitor.muted_until is not None and monitor.muted_until > now,
-                uptime=_percent(parts),
-                cells=[_cell(part, slow=slow) for part, slow in zip(parts[-HOURS:], seen.slow, strict=True)],
+                maintenance=monitor.pk in covered,
+                failing_since=failing_since(monitor, now=now),
+                uptime=_percent(by_status),
+                cells=[
+                    _cell(part, slow=slow) for part, slow in zip(by_outages[-HOURS:], seen.slow, strict=True)
+                ],
                 latency=seen.latency,
             )
         )
@@ -144,7 +167,7 @@ def _by_uptime(monitors: QuerySet[Monitor], *, grouped: bool, now: datetime) -> 
     }
 
     def place_of(monitor: Monitor) -> tuple[int, float]:
-        uptime = tallies[monitor.pk][0].percent
+        uptime = tallies[monitor.pk][0][0].percent
         return (places[monitor.project_id] if grouped else 0, 101 if uptime is None else uptime)
 
     return [monitor.pk for monitor in sorted(all_of_them, key=place_of)]
@@ -158,20 +181,25 @@ def _windows(now: datetime) -> list[Span]:
 
 
 def _tallies(
-    monitors: Sequence[Monitor], windows: Sequence[Span], *, now: datetime
-) -> dict[int, Sequence[Tally]]:
-    start = windows[0].start
+    monitors: Sequence[Monitor], spans: Sequence[Span], *, now: datetime
+) -> dict[int, tuple[Sequence[Tally], Sequence[Tally]]]:
+    """Return two tallies of each monitor: by its status, as `uptime_24h` counts, and by its outages."""
+    start = spans[0].start
     turns, gaps = turns_since(start, [monitor.pk for monitor in monitors]), gaps_since(start)
     still: dict[Standing, Sequence[Tally]] = {}  # most have no turn in a day, and stand alike
-    found: dict[int, Sequence[Tally]] = {}
+    found: dict[int, tuple[Sequence[Tally], Sequence[Tally]]] = {}
     for monitor in monitors:
         standing = standing_of(monitor)
         if monitor.pk in turns:
-            found[monitor.pk] = tally(windows, turns[monitor.pk], standing, gaps)
+            own = turns[monitor.pk]
+            found[monitor.pk] = (
+                tally(spans, own, standing, gaps),
+                tally(spans, by_outage(own), standing, gaps),
+            )
         else:
             if standing not in still:
-                still[standing] = tally(windows, (), standing, gaps)
-            found[monitor.pk] = still[standing]
+                still[standing] = tally(spans, (), standing, gaps)
+            found[monitor.pk] = still[standing], still[standing]
     return found
 
 

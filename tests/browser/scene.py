@@ -72,7 +72,7 @@ DOWN = {
     "Payments API": (ReasonCode.HTTP_FAILURE, "Answered 503, and 200 was expected."),
     "Wiki": (ReasonCode.TIMEOUT, "No answer within 10 s."),
 }
-SLOW, PAUSED, MUTED = "Search", "Newsletter", "Build server"
+SLOW, PAUSED, MUTED, FAILING = "Search", "Newsletter", "Build server", "Mail gateway"
 
 
 @dataclass(frozen=True)
@@ -103,6 +103,8 @@ def build() -> Scene:
         {
             "monitor": monitors["Checkout"].public_id,
             "down": monitors["Payments API"].public_id,
+            "failing": monitors[FAILING].public_id,
+            "muted": monitors[MUTED].public_id,
             "heartbeat": _heartbeat(anna, shop, now=now).public_id,
             "incident": incident.public_id,
             "project": shop.public_id,
@@ -192,14 +194,20 @@ def _today(anna: Caller, monitors: dict[str, Monitor], *, now: datetime) -> None
         ),
     )
     update_monitor(anna, monitors[PAUSED].public_id, {"enabled": False}, now=now)
-    mute_monitor(anna, monitors[MUTED].public_id, minutes=240, now=now)
+    mute_monitor(anna, monitors[MUTED].public_id, minutes=240, now=now - timedelta(minutes=30))
+    for minutes, name in ((12, MUTED), (7, FAILING), (2, FAILING)):
+        failed = CheckOutcome(
+            verdict=Verdict.DOWN,
+            checked_at=now - timedelta(minutes=minutes),
+            reason_code=ReasonCode.TIMEOUT,
+            detail="No answer within 10 s.",
+        )
+        _check(monitors[name], failed)
 
 
 def _check(monitor: Monitor, outcome: CheckOutcome) -> None:
     at = outcome.checked_at
-    MonitorState.objects.filter(pk=monitor.pk).update(
-        claim=F("claim") + 1, claimed_at=at, slot_at=at, failing_since=None
-    )
+    MonitorState.objects.filter(pk=monitor.pk).update(claim=F("claim") + 1, claimed_at=at, slot_at=at)
     claim = MonitorState.objects.get(pk=monitor.pk).claim
     record([Reading(monitor.pk, claim, monitor.config_version, outcome)], now=at)
     MonitorState.objects.filter(pk=monitor.pk).update(next_due_at=None)

@@ -79,6 +79,8 @@ PAGES = (
         "/monitors/{down}",
         act=lambda tab: tab.locator("#checks summary").first.click(),
     ),
+    Page("monitor-failing", "/monitors/{failing}"),
+    Page("monitor-muted", "/monitors/{muted}"),
     Page("monitor-heartbeat", "/monitors/{heartbeat}"),
     Page("incidents", "/incidents"),
     Page(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import timedelta
+from datetime import datetime, timedelta
 from html import unescape
 from typing import Any
 
@@ -18,11 +18,16 @@ from checks.models import CheckResult
 from checks.spec import Verdict
 from core.clock import utc_now
 from dashboard.monitors import actions
+from incidents.windows import create_window
 from monitors.drafts import Draft
+from monitors.ledger import Reading
 from monitors.models import Monitor, MonitorState, StatusChange, draft_columns
+from monitors.pulses import record_ping
+from monitors.recording import record
+from monitors.scheduling import claim_now
 from monitors.services import mute_monitor, update_monitor
 from projects.access import Caller
-from tests.makers import make_channel, make_monitor, make_plan, make_project, make_user
+from tests.makers import make_channel, make_monitor, make_plan, make_project, make_user, outcome
 
 HOSTILE = "<script>alert('x')</script>\"&"
 MOST_QUERIES = 20
@@ -41,6 +46,14 @@ def names(html: str) -> list[str]:
 
 def act(web: Client, action: str, **fields: Any) -> Any:
     return web.post("/monitors/actions", {"action": action, **fields}, follow=True)
+
+
+def check(monitor: Monitor, *verdicts: Verdict, at: datetime) -> None:
+    """Record these checks, the first one at that time and each a minute after the one before."""
+    for verdict in verdicts:
+        (claim,) = claim_now([monitor.pk], now=at)
+        record([Reading(monitor.pk, claim.number, claim.config_version, outcome(verdict, at=at))], now=at)
+        at += timedelta(minutes=1)
 
 
 @pytest.fixture
@@ -112,6 +125,78 @@ def test_counts_the_states_and_says_in_the_title_what_is_down(web: Client, shown
         "paused": "1",
         "muted": "1",
     }
+
+
+def test_says_what_fails_though_it_is_not_down_and_what_is_under_maintenance(web: Client, user: User) -> None:
+    start = utc_now() - timedelta(hours=3)
+    made = {
+        name: make_monitor(user, name=name, now=start, first=Verdict.UP, fail_threshold=3)
+        for name in ("Failing", "Muted", "Both", "Mended", "Unmuted", "Serviced", "Fine", "Paused")
+    }
+    beat = {"type": "heartbeat", "interval_sec": 3600, "grace_sec": 600}
+    for name in ("Silent", "Punctual", "Rescheduled", "Waiting"):
+        made[name] = make_monitor(user, name=name, now=start, **beat)
+        if name != "Waiting":
+            record_ping(made[name].public_id, now=start if name != "Punctual" else utc_now())
+    half_past = start + timedelta(minutes=90)
+    fails = {"Failing": 2, "Muted": 0, "Both": 1, "Mended": 2, "Unmuted": 0, "Paused": 1}
+    for name in fails:
+        check(made[name], *[Verdict.DOWN] * fails[name], at=half_past)
+    for name in ("Muted", "Both", "Unmuted", "Silent", "Punctual", "Rescheduled", "Waiting"):
+        mute_monitor(Caller(user), made[name].public_id, minutes=600, now=half_past)
+    for name in ("Muted", "Both", "Unmuted"):
+        check(made[name], Verdict.DOWN, Verdict.DOWN, at=half_past + timedelta(minutes=5))
+    mute_monitor(Caller(user), made["Unmuted"].public_id, minutes=0, now=utc_now())
+    check(made["Mended"], Verdict.UP, at=half_past + timedelta(minutes=20))
+    changed = start + timedelta(minutes=100)
+    update_monitor(Caller(user), made["Rescheduled"].public_id, {"interval_sec": 3000}, now=changed)
+    update_monitor(Caller(user), made["Paused"].public_id, {"enabled": False}, now=utc_now())
+    window = {
+        "name": "Rack",
+        "starts_at": start,
+        "ends_at": utc_now() + timedelta(hours=1),
+        "monitors": "chosen",
+    }
+    create_window(Caller(user), window | {"monitor_ids": [made["Serviced"].public_id]}, now=utc_now())
+
+    def said(name: str) -> str:
+        html = page(web, f"/monitors?search={name}&sort=name")
+        row = re.search(rf'<tr id="{made[name].public_id}".*?</tr>', html, re.DOTALL)
+        assert row is not None
+        notes = re.search(r'<div class="notes">(.*?)</div>', row[0])
+        return re.sub(r'<time datetime="([^"]*)".*?</time>', r"\1", "" if notes is None else notes[1])
+
+    def since(at: datetime) -> str:
+        return f"since {at.isoformat(timespec='seconds')}"
+
+    expected = {
+        "Failing": f"Failing 2 of 3 {since(half_past)}",
+        "Muted": f"Muted, failing {since(half_past + timedelta(minutes=5))}",
+        "Both": f"Muted, failing {since(half_past)}",
+        "Mended": "",
+        "Unmuted": f"Failing {since(half_past + timedelta(minutes=5))}",
+        "Serviced": "Maintenance",
+        "Fine": "",
+        "Paused": "",
+        "Silent": f"Muted, failing {since(start + timedelta(minutes=70))}",
+        "Punctual": "Muted",
+        "Rescheduled": f"Muted, failing {since(changed)}",
+        "Waiting": "Muted",
+    }
+    assert {name: re.sub(r"<[^>]*>", "", said(name)) for name in made} == expected
+    html = page(web, "/monitors")
+    counts = dict(re.findall(r'id="facet-(\w+)".*?<span class="number">(\d+)</span>', html, re.DOTALL))
+    assert (counts["failing"], counts["muted"], counts["maintenance"]) == ("6", "6", "1")
+    failing = [name for name, text in expected.items() if "ailing" in text]
+    assert names(page(web, "/monitors?state=failing&sort=name")) == sorted(failing)
+    assert names(page(web, "/monitors?state=maintenance")) == ["Serviced"]
+    for name, words in (
+        ("Failing", "Failing 2 of 3"),
+        ("Silent", "Failing"),
+        ("Muted", "Muted until"),
+        ("Serviced", "Maintenance until"),
+    ):
+        assert words in re.sub(r"<[^>]*>", "", page(web, f"/monitors/{made[name].public_id}")), name
 
 
 def test_htmx_gets_the_list_alone_and_its_address(web: Client, shown: dict[str, Monitor]) -> None:
