@@ -135,7 +135,7 @@ def add_sessions(user: User, project: Project, count: int) -> None:
 LISTS: dict[str, tuple[str, int, Fill]] = {
     "list_monitors": ("/v1/monitors", 6, add_monitors),
     "list_monitor_checks": ("/v1/monitors/{monitor}/checks", 5, add_checks),
-    "list_monitor_uptime": ("/v1/monitors/{monitor}/uptime?days=90", 6, add_checks),
+    "list_monitor_uptime": ("/v1/monitors/{monitor}/uptime?days=90", 7, add_checks),
     "list_alert_channels": ("/v1/alert-channels", 3, add_channels),
     "list_alert_channel_deliveries": ("/v1/alert-channels/{channel}/deliveries", 5, add_deliveries),
     "list_incidents": ("/v1/incidents", 2, add_incidents),

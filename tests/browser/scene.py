@@ -196,13 +196,13 @@ def _today(anna: Caller, monitors: dict[str, Monitor], *, now: datetime) -> None
     update_monitor(anna, monitors[PAUSED].public_id, {"enabled": False}, now=now)
     mute_monitor(anna, monitors[MUTED].public_id, minutes=240, now=now - timedelta(minutes=30))
     for minutes, name in ((12, MUTED), (7, FAILING), (2, FAILING)):
-        failed = CheckOutcome(
+        outcome = CheckOutcome(
             verdict=Verdict.DOWN,
             checked_at=now - timedelta(minutes=minutes),
             reason_code=ReasonCode.TIMEOUT,
             detail="No answer within 10 s.",
         )
-        _check(monitors[name], failed)
+        _check(monitors[name], outcome)
 
 
 def _check(monitor: Monitor, outcome: CheckOutcome) -> None:

@@ -133,7 +133,7 @@ def test_says_what_fails_though_it_is_not_down_and_what_is_under_maintenance(web
         name: make_monitor(user, name=name, now=start, first=Verdict.UP, fail_threshold=3)
         for name in ("Failing", "Muted", "Both", "Mended", "Unmuted", "Serviced", "Fine", "Paused")
     }
-    beat = {"type": "heartbeat", "interval_sec": 3600, "grace_sec": 600}
+    beat: dict[str, Any] = {"type": "heartbeat", "interval_sec": 3600, "grace_sec": 600}
     for name in ("Silent", "Punctual", "Rescheduled", "Waiting"):
         made[name] = make_monitor(user, name=name, now=start, **beat)
         if name != "Waiting":

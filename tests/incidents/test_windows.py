@@ -153,8 +153,7 @@ class TestLeftOut:
     def test_what_is_over_stays(self) -> None:
         owner = make_user()
         monitor, project = make_monitor(owner), make_project(owner)
-        daily = {"rrule": "FREQ=DAILY;COUNT=3"}
-        window = make_window(owner, now=NOON - HOUR, **daily)
+        window = make_window(owner, now=NOON - HOUR, rrule="FREQ=DAILY;COUNT=3")
         for day in range(2):
             at = NOON + timedelta(days=day)
             roll_forward(at)
