@@ -43,7 +43,8 @@ def test_all_that_show_an_outage_agree(client: Client, settings: Settings) -> No
     owner, drive = make_user(), Drive()
     make_channel(owner)
     # Yesterday, so that the day of the outage is over.
-    start = (utc_now() - timedelta(days=1)).replace(hour=9, minute=0, second=0, microsecond=0)
+    now = utc_now()
+    start = (now - timedelta(days=1)).replace(hour=9, minute=0, second=0, microsecond=0)
 
     def at(minute: float) -> datetime:
         return start + minutes(minute)
@@ -84,7 +85,7 @@ def test_all_that_show_an_outage_agree(client: Client, settings: Settings) -> No
     assert incident.resolved_at == began + lasted
     shown = get_monitor(Caller(owner), monitor.public_id)
     assert shown.state.status_since == began + lasted, "it is up from the check on that brought it back"
-    day = daily_uptime(shown, days=2, now=utc_now())[0]
+    day = daily_uptime(shown, days=2, now=now)[0]
     assert (day.date, day.down_sec, day.incidents) == (start.date(), lasted.total_seconds(), 1)
     words = "6 min 30 s"
     for path in ("/incidents", f"/incidents/{incident.public_id}", f"/monitors/{monitor.public_id}"):
