@@ -10,7 +10,6 @@ from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
-from django_htmx.http import HttpResponseClientRefresh
 
 from accounts.models import User
 from core.errors import ApiError
@@ -47,13 +46,16 @@ def page(
     def guarded(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponseBase:
         asked = cast("PageRequest", request)
         if asked.htmx and not asked.user.is_authenticated:
-            # The session ended below an open page: led to the entrance as a whole, not with that in one of its parts.
-            return HttpResponseClientRefresh()
+            # The session ended under an open page: its script says so, and what was typed stays.
+            return HttpResponse(status=401)
         return signed_in(request, *args, **kwargs)
 
     return cast("Callable[Concatenate[HttpRequest, P], HttpResponse]", guarded)
 
 
-def problem(request: HttpRequest, error: ApiError) -> HttpResponse:
+def problem(request: PageRequest, error: ApiError) -> HttpResponse:
+    """Render an error as a page; for scripts, return its reason alone."""
+    if request.htmx:
+        return HttpResponse(error.reason or error.code, status=error.status, content_type="text/plain")
     context = {"title": error.code.replace("_", " ").capitalize(), "reason": error.reason}
     return render(request, "problem.html", context, status=error.status)

@@ -77,6 +77,7 @@ urlpatterns = [
         reauthenticated(recovery_codes.download_recovery_codes),
         name="mfa_download_recovery_codes",
     ),
+    path("session/", views.session, name="account_session"),
     path("sessions/", views.sessions, name="account_sessions"),
     path(
         "sessions/end-others/", reauthenticated(views.end_other_sessions), name="account_end_other_sessions"

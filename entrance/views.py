@@ -11,8 +11,9 @@ from allauth.mfa.models import Authenticator
 from django import forms
 from django.contrib import messages
 from django.contrib.auth import logout
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.http.response import HttpResponseBase
+from django.middleware.csrf import get_token
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
@@ -109,6 +110,13 @@ def sessions(request: PageRequest) -> HttpResponse:
         "api_sessions": tokens.services.list_sessions(request.caller, now=now).order_by("-pk"),
     }
     return render(request, "entrance/sessions.html", context)
+
+
+@require_GET
+@page
+def session(request: PageRequest) -> HttpResponse:
+    """For scripts, before a form is sent: who is signed in, and the CSRF token of this session; 401 for nobody."""
+    return JsonResponse({"user": request.caller.user.public_id, "csrf_token": get_token(request)})
 
 
 @require_POST

@@ -1,5 +1,6 @@
 // What every page of the dashboard can do: switch the theme, open the navigation, copy, ask before something is lost.
 import "./times.js";
+import { announce, session } from "./live.js";
 
 const root = document.documentElement;
 const themes = ["system", "light", "dark"];
@@ -29,32 +30,39 @@ function switchTheme() {
   document.dispatchEvent(new CustomEvent("themechange"));
 }
 
-function announce(text) {
-  const region = document.getElementById("announcements");
-  if (region) region.textContent = text;
+// Where the page did not come over TLS, browsers have no navigator.clipboard.
+async function write(text) {
+  if (navigator.clipboard) {
+    await navigator.clipboard.writeText(text);
+    return;
+  }
+  const area = document.createElement("textarea");
+  area.value = text;
+  document.body.append(area);
+  area.select();
+  const done = document.execCommand("copy");
+  area.remove();
+  if (!done) throw new Error("the browser does not copy");
 }
 
 async function copy(button) {
   const source = button.dataset.copyFrom && document.querySelector(button.dataset.copyFrom);
   const text = source ? (source.value ?? source.textContent) : button.dataset.copy;
-  const label = button.querySelector("[data-copy-label]") ?? button;
-  const before = label.textContent;
   try {
-    await navigator.clipboard.writeText(text.trim());
-    announce("Copied");
-    if (label !== button) label.textContent = "Copied";
+    await write(text.trim());
   } catch {
-    announce("Could not copy: select the text and copy it by hand");
+    announce("Could not copy. Select the text and copy it yourself.", { shown: true });
     if (source) getSelection().selectAllChildren(source);
     return;
   }
-  setTimeout(() => {
-    if (label !== button) label.textContent = before;
-  }, 2000);
+  button.focus();
+  button.classList.add("copied");
+  setTimeout(() => button.classList.remove("copied"), 2_000);
+  announce("Copied", { shown: true });
 }
 
-// A form with data-confirm asks once, in a dialog; without scripts it is sent as it is.
-function confirmFirst(form, submitter) {
+// Asks in a dialog whether to go on.
+function confirmed(question, yesText) {
   const dialog = document.createElement("dialog");
   dialog.className = "dialog";
   const body = document.createElement("form");
@@ -62,7 +70,7 @@ function confirmFirst(form, submitter) {
   body.className = "stack";
   const text = document.createElement("p");
   text.id = "confirm-text";
-  text.textContent = submitter?.dataset.confirm ?? form.dataset.confirm;
+  text.textContent = question;
   const actions = document.createElement("div");
   actions.className = "row end";
   const no = document.createElement("button");
@@ -72,19 +80,43 @@ function confirmFirst(form, submitter) {
   const yes = document.createElement("button");
   yes.className = "button danger";
   yes.value = "yes";
-  yes.textContent = submitter?.dataset.confirmYes ?? form.dataset.confirmYes ?? "Yes";
+  yes.textContent = yesText ?? "Yes";
   actions.append(no, yes);
   body.append(text, actions);
   dialog.append(body);
   dialog.setAttribute("aria-labelledby", "confirm-text");
-  dialog.addEventListener("close", () => {
-    dialog.remove();
-    if (dialog.returnValue !== "yes") return;
-    form.dataset.confirmed = "yes";
-    form.requestSubmit(submitter ?? undefined);
-  });
   document.body.append(dialog);
   dialog.showModal();
+  return new Promise((resolve) => {
+    dialog.addEventListener("close", () => {
+      dialog.remove();
+      resolve(dialog.returnValue === "yes");
+    });
+  });
+}
+
+const cleared = new WeakSet(); // forms that may be sent
+const waiting = new WeakSet(); // those of which that is not known yet
+
+// A form with data-confirm asks first. What changes something is not sent in an ended session, or to a server that does
+// not answer: the page that would come back instead has nothing of what was typed.
+function needsSession(form) {
+  // A field may be named "method" too.
+  return form.getAttribute("method") === "post" && "session" in document.body.dataset;
+}
+
+async function stillSignedIn() {
+  if (await session()) return true;
+  announce("Not sent. What you typed is still here.", { shown: true });
+  return false;
+}
+
+async function send(form, submitter) {
+  const asking = submitter?.dataset.confirm ? submitter : form;
+  if (asking.dataset.confirm && !(await confirmed(asking.dataset.confirm, asking.dataset.confirmYes))) return;
+  if (needsSession(form) && !(await stillSignedIn())) return;
+  cleared.add(form);
+  form.requestSubmit(submitter);
 }
 
 document.addEventListener("click", (event) => {
@@ -110,17 +142,24 @@ document.addEventListener("keydown", (event) => {
 document.addEventListener(
   "submit",
   (event) => {
-    const form = event.target;
-    const asked = form.dataset.confirm || event.submitter?.dataset.confirm;
-    if (!asked || form.dataset.confirmed === "yes") {
-      delete form.dataset.confirmed;
-      return;
-    }
+    const { target: form, submitter } = event;
+    if (cleared.delete(form)) return;
+    const asks = submitter?.dataset.confirm || form.dataset.confirm;
+    if (!asks && (!needsSession(form) || form.hasAttribute("hx-post"))) return;
     event.preventDefault();
     event.stopImmediatePropagation();
-    confirmFirst(form, event.submitter);
+    if (waiting.has(form)) return;
+    waiting.add(form);
+    send(form, submitter).finally(() => waiting.delete(form));
   },
   true,
 );
+
+document.addEventListener("htmx:confirm", (event) => {
+  const { verb, issueRequest } = event.detail;
+  if (verb === "get" || !("session" in document.body.dataset)) return;
+  event.preventDefault();
+  stillSignedIn().then((alive) => alive && issueRequest(true));
+});
 
 nameTheme();

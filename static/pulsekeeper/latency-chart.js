@@ -1,4 +1,7 @@
 // The latency chart of a monitor: ranges, lines to choose, outages as shaded spans, zoom by dragging, and a table.
+import { ask } from "./live.js";
+import { full, shortDay, shortTime } from "./times.js";
+
 const HEIGHT = 260;
 const KINDS = {
   mean: { title: "Mean", colour: "--chart-1", width: 2, shown: true },
@@ -39,15 +42,10 @@ function milliseconds(value) {
   return value < 1000 ? `${Math.round(value)} ms` : `${(value / 1000).toFixed(2)} s`;
 }
 
-const moment = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
-
-const time = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
-const day = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short" });
-
 function moments(u, splits) {
   return splits.map((at) => {
     const date = new Date(at * 1000);
-    return (date.getHours() || date.getMinutes() ? time : day).format(date);
+    return (date.getHours() || date.getMinutes() ? shortTime : shortDay)(date);
   });
 }
 
@@ -98,7 +96,7 @@ function tooltip() {
         const at = data.x[index];
         if (data.outages.some((outage) => outage.from <= at && at <= (outage.until ?? data.until))) rows.unshift("Outage");
         box.replaceChildren(
-          ...[moment.format(at * 1000), ...rows].map((text, row) => {
+          ...[full(at * 1000), ...rows].map((text, row) => {
             const line = document.createElement(row ? "div" : "strong");
             line.textContent = text;
             return line;
@@ -228,29 +226,30 @@ function fillTable() {
   };
   numbers.querySelector("thead").replaceChildren(row("th", ["Time", ...lines.map((line) => line.title)]));
   const rows = data.x
-    .map((at, index) => [moment.format(at * 1000), ...lines.map((line) => milliseconds(data.lines[line.name][index]))])
+    .map((at, index) => [full(at * 1000), ...lines.map((line) => milliseconds(data.lines[line.name][index]))])
     .filter((texts) => texts.slice(1).some((text) => text !== "–"));
   numbers.querySelector("tbody").replaceChildren(...rows.reverse().map((texts) => row("td", texts)));
 }
 
-async function load(range) {
-  const number = ++asked;
+function press(range) {
   for (const tab of section.querySelectorAll("[data-range]")) tab.setAttribute("aria-pressed", String(tab.dataset.range === range));
-  const answer = await fetch(`${section.dataset.latency}?range=${range}`, { headers: { Accept: "application/json" } });
-  if (!answer.ok || answer.redirected) throw new Error(`answered ${answer.status}`);
-  const found = await answer.json();
+}
+
+async function show(range) {
+  const number = ++asked;
+  press(range);
+  const answer = await ask(`${section.dataset.latency}?range=${range}`, { headers: { Accept: "application/json" } });
   if (number !== asked) return; // another one was asked for meanwhile
-  data = found;
+  if (!answer) {
+    if (data) press(data.range);
+    else place.replaceChildren(note("The latencies could not be loaded. Choose a time to try again."));
+    return;
+  }
+  data = JSON.parse(answer.text);
   reset.hidden = true;
   draw();
   drawLegend();
   describe();
-}
-
-function show(range) {
-  load(range).catch(() => {
-    if (!data) place.replaceChildren(note("The latencies could not be loaded. Choose a time to try again."));
-  });
 }
 
 section.addEventListener("click", (event) => {

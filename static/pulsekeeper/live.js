@@ -1,18 +1,159 @@
-// Parts of a page that htmx keeps fresh: [data-poll] is asked every so often, while the page is looked at and nobody
-// works in what it replaces, which is what the attribute selects.
-const EVERY = 15_000;
+// Keeps what a page shows up to date, and says so when that fails: the server does not answer, the session has ended, or
+// what is shown no longer exists. All requests of our scripts go through `ask`; those of htmx are watched below.
+import { clock, localise } from "./times.js";
 
-function inUse(selector) {
-  const part = document.querySelector(selector);
+const WAIT_MS = 10_000; // for an answer
+const EVERY_MS = 15_000;
+const RETRY_MS = 5_000; // while something is wrong
+const ANNOUNCED_MS = 5_000;
+
+let state = "fresh";
+let updated = new Date();
+const loops = [];
+
+let clearing;
+
+// For screen readers; `shown` for everybody. The text goes after a while, so that the same one can be announced again.
+export function announce(text, { shown = false } = {}) {
+  const region = document.getElementById("announcements");
+  clearTimeout(clearing);
+  region.textContent = text;
+  region.className = shown ? "toast" : "sr-only";
+  clearing = setTimeout(() => {
+    region.textContent = "";
+    region.className = "sr-only";
+  }, ANNOUNCED_MS);
+}
+
+// "fresh", or the name of a sentence in partials/connection.html.
+function report(found) {
+  const before = state;
+  state = found;
+  if (state === "fresh") updated = new Date();
+  if (state === before) return;
+  const notice = document.querySelector("[data-connection]");
+  if (!notice) return;
+  for (const sentence of notice.children) sentence.hidden = sentence.dataset.state !== state;
+  for (const time of notice.querySelectorAll("[data-updated]")) time.textContent = clock(updated);
+  document.documentElement.classList.toggle("stale", state !== "fresh");
+  if (state !== "fresh" && !loops.length && document.body.dataset.session) keepFresh(session, () => EVERY_MS);
+}
+
+function stateOf(status) {
+  if (status < 400) return "fresh";
+  if (status === 401 || status === 403) return "ended";
+  return status === 404 || status === 410 ? "gone" : "lost";
+}
+
+// The answer with its text, or null once the page says what is wrong.
+export async function ask(address, options = {}) {
+  let answer, text;
+  try {
+    const headers = { Accept: "text/html", "HX-Request": "true", ...options.headers };
+    answer = await fetch(address, { ...options, headers, signal: AbortSignal.timeout(WAIT_MS) });
+    text = await answer.text();
+  } catch {
+    report("lost"); // no network, no server, or no answer in time
+    return null;
+  }
+  report(stateOf(answer.status));
+  return answer.ok ? { status: answer.status, headers: answer.headers, text } : null;
+}
+
+// Calls `refresh` every so often while the page is looked at, and at once when somebody comes back to it.
+export function keepFresh(refresh, every) {
+  let timer;
+  let running = false;
+  async function run() {
+    if (running) return;
+    clearTimeout(timer);
+    running = true;
+    try {
+      if (!document.hidden) await refresh();
+    } finally {
+      running = false;
+      plan();
+    }
+  }
+  function plan() {
+    clearTimeout(timer);
+    timer = setTimeout(run, state === "fresh" ? every() : Math.min(every(), RETRY_MS));
+  }
+  loops.push(run);
+  plan();
+}
+
+function refreshNow() {
+  for (const run of loops) run();
+}
+
+// Whether the reader is still signed in, as the same account. Gives all forms the token of the present session: each
+// sign-in makes a new one.
+export async function session() {
+  const { session: address, user } = document.body.dataset;
+  const answer = await ask(address, { headers: { Accept: "application/json" } });
+  if (!answer) return false;
+  const found = JSON.parse(answer.text);
+  if (found.user !== user) {
+    report("other");
+    return false;
+  }
+  for (const input of document.querySelectorAll("input[name=csrfmiddlewaretoken]")) input.value = found.csrf_token;
+  document.body.setAttribute("hx-headers", JSON.stringify({ "X-CSRFToken": found.csrf_token }));
+  return true;
+}
+
+function inUse(part) {
   return part !== null && (part.contains(document.activeElement) || part.querySelector("details[open]") !== null);
 }
 
-function poll() {
-  if (document.hidden) return;
+// [data-poll] names the address of what changed; the answer's parts find their places by their ids. Nothing is replaced
+// while somebody works in the part that data-within selects.
+async function poll() {
   for (const asking of document.querySelectorAll("[data-poll]")) {
-    if (!inUse(asking.dataset.poll)) window.htmx.trigger(asking, "poll");
+    const { poll: address, within } = asking.dataset;
+    const answer = await ask(address);
+    if (answer?.status !== 200 || (within && inUse(document.querySelector(within)))) continue;
+    window.htmx.swap(document.body, answer.text, { swapStyle: "none" });
   }
 }
 
-setInterval(poll, EVERY);
-document.addEventListener("visibilitychange", poll);
+// [data-refetch] is a part that is taken from the page itself, read again.
+const fetched = new Map();
+
+async function refetch() {
+  const answer = await ask(location.href);
+  if (!answer) return;
+  const page = new DOMParser().parseFromString(answer.text, "text/html");
+  for (const shown of document.querySelectorAll("[data-refetch]")) {
+    const fresh = page.getElementById(shown.id);
+    if (!fresh || inUse(shown) || fetched.get(shown.id) === fresh.outerHTML) continue;
+    fetched.set(shown.id, fresh.outerHTML);
+    shown.replaceWith(fresh);
+    localise(fresh);
+  }
+}
+
+function pollEvery() {
+  return Number(document.querySelector("[data-poll]")?.dataset.every ?? EVERY_MS);
+}
+
+if (document.querySelector("[data-poll]")) keepFresh(poll, pollEvery);
+if (document.querySelector("[data-refetch]")) keepFresh(refetch, () => EVERY_MS);
+
+document.addEventListener("visibilitychange", refreshNow);
+document.addEventListener("poll", refreshNow); // by an answer's HX-Trigger header
+addEventListener("online", refreshNow);
+addEventListener("offline", () => report("lost"));
+
+document.addEventListener("htmx:sendError", () => report("lost"));
+document.addEventListener("htmx:timeout", () => report("lost"));
+document.addEventListener("htmx:afterRequest", (event) => {
+  if (event.detail.successful) report("fresh");
+});
+document.addEventListener("htmx:responseError", (event) => {
+  const { xhr } = event.detail;
+  const reason = xhr.getResponseHeader("Content-Type")?.startsWith("text/plain") ? xhr.responseText : "";
+  if (xhr.status === 401 || xhr.status >= 500) report(stateOf(xhr.status));
+  else announce(reason || "That did not work. Reload the page and try again.", { shown: true });
+});

@@ -1,15 +1,12 @@
 // The overview: choosing many monitors, and keeping what is on the screen fresh without disturbing who works with it.
-import { localise } from "./times.js";
+import { announce, ask, keepFresh } from "./live.js";
+import { localise, number } from "./times.js";
 
 const EVERY = 15_000;
 const PAGE = 50; // rows that the server gives at once
 
 const list = () => document.getElementById("list");
 const boxes = () => [...list().querySelectorAll("tbody input[name=monitor]")];
-
-function announce(text) {
-  document.getElementById("announcements").textContent = text;
-}
 
 // Choosing
 
@@ -22,10 +19,10 @@ function showChosen() {
   const everything = form.querySelector("[data-all]");
   if (chosen < all.length) everything.value = "";
   const count = everything.value ? Number(form.dataset.matching) : chosen;
-  bulk.querySelector("[data-chosen]").textContent = count.toLocaleString();
+  bulk.querySelector("[data-chosen]").textContent = number(count);
   const chooseAll = bulk.querySelector("[data-choose-everything]");
   if (chooseAll) chooseAll.hidden = Boolean(everything.value);
-  const what = count === 1 ? "this monitor" : `these ${count.toLocaleString()} monitors`;
+  const what = count === 1 ? "this monitor" : `these ${number(count)} monitors`;
   bulk.querySelector("[data-delete]").dataset.confirm = `Delete ${what} with all that was recorded? Nobody can undo it.`;
   const head = form.querySelector("[data-pick-all]");
   head.checked = chosen > 0 && chosen === all.length;
@@ -133,19 +130,16 @@ function replaceSummary(fresh) {
 async function refresh() {
   const form = list();
   const summary = document.getElementById("summary");
-  if (document.hidden || !form || !summary) return;
+  if (!form || !summary) return;
   const asked = new URLSearchParams(form.dataset.query);
   asked.set("content", summary.dataset.content);
   for (const row of [...visible].slice(0, 100)) asked.append("row", `${row.id}:${row.dataset.version}`);
-  const answer = await fetch(`${form.dataset.live}?${asked}`, { headers: { Accept: "text/html" } });
-  if (answer.status !== 200 || answer.redirected) return;
-  const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+  const answer = await ask(`${form.dataset.live}?${asked}`);
+  if (answer?.status !== 200) return;
+  const fresh = new DOMParser().parseFromString(answer.text, "text/html");
   for (const row of fresh.querySelectorAll("tr[data-version]")) replaceRow(row);
   replaceSummary(fresh.getElementById("summary"));
 }
-
-setInterval(() => refresh().catch(() => {}), EVERY); // without an answer the next one will do
-document.addEventListener("visibilitychange", () => refresh().catch(() => {}));
 
 // What htmx puts in
 
@@ -157,10 +151,11 @@ document.addEventListener("htmx:afterSettle", (event) => {
   if (event.target.id !== "list") return;
   const state = document.querySelector("[data-filters] input[name=state]");
   if (state) state.value = new URLSearchParams(form.dataset.query).get("state") ?? "";
-  announce(`${Number(form.dataset.matching).toLocaleString()} monitors`);
+  announce(`${number(Number(form.dataset.matching))} monitors`);
 });
 
 if (list()) {
   watch();
   showChosen();
+  keepFresh(refresh, () => EVERY);
 }

@@ -1,9 +1,9 @@
 // A status page: what a bar says of each day, and a look for news every minute. Without it the page shows all but days.
-import { localise } from "./times.js";
+import { ask, keepFresh } from "./live.js";
+import { dayInUtc, localise } from "./times.js";
 
 const DAYS = 90;
 const EVERY_MS = 60_000;
-const dates = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeZone: "UTC" });
 
 // `12:99.65 14:0 20-30:-`: the days that were not wholly up, with their uptime; "-" was not observed.
 function daysOf(details) {
@@ -17,7 +17,7 @@ function daysOf(details) {
   return uptimes.map((uptime, index) => {
     const date = new Date(first);
     date.setUTCDate(date.getUTCDate() + index);
-    return { uptime, text: `${dates.format(date)}: ${uptime === "-" ? "not observed" : `${uptime} % uptime`}` };
+    return { uptime, text: `${dayInUtc(date)}: ${uptime === "-" ? "not observed" : `${uptime} % uptime`}` };
   });
 }
 
@@ -65,28 +65,23 @@ function listDays(details) {
 
 let etag;
 async function refresh() {
-  if (document.hidden) return;
-  try {
-    const answer = await fetch(location.pathname, { cache: "no-cache", headers: { Accept: "text/html" } });
-    if (!answer.ok || (etag && etag === answer.headers.get("ETag"))) return;
-    const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("[data-live]");
-    const shown = document.querySelector("[data-live]");
-    if (!fresh || !shown) return;
-    const before = shown.querySelector("h1").textContent;
-    const now = fresh.querySelector("h1").textContent;
-    const reading = shown.contains(document.activeElement) || shown.querySelector("details[open]");
-    if (reading && now === before) return; // not under somebody's eyes
-    etag = answer.headers.get("ETag");
-    shown.replaceWith(fresh);
-    localise(fresh);
-    if (now !== before) document.querySelector("[data-live-news]").textContent = now;
-  } catch {
-    // No network: the next minute may have one.
-  }
+  const answer = await ask(location.pathname, { cache: "no-cache" });
+  if (!answer || (etag && etag === answer.headers.get("ETag"))) return;
+  const fresh = new DOMParser().parseFromString(answer.text, "text/html").querySelector("[data-live]");
+  const shown = document.querySelector("[data-live]");
+  if (!fresh || !shown) return;
+  const before = shown.querySelector("h1").textContent;
+  const now = fresh.querySelector("h1").textContent;
+  const reading = shown.contains(document.activeElement) || shown.querySelector("details[open]");
+  if (reading && now === before) return; // not under somebody's eyes
+  etag = answer.headers.get("ETag");
+  shown.replaceWith(fresh);
+  localise(fresh);
+  if (now !== before) document.querySelector("[data-live-news]").textContent = now;
 }
 
 document.addEventListener("pointermove", showTip);
 document.addEventListener("pointerdown", showTip);
 window.addEventListener("resize", hideTip);
 document.addEventListener("toggle", (event) => listDays(event.target), true);
-if (document.querySelector("[data-live]")) setInterval(refresh, EVERY_MS);
+if (document.querySelector("[data-live]")) keepFresh(refresh, () => EVERY_MS);

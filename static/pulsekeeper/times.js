@@ -1,7 +1,7 @@
-// Times in the reader's zone; the UTC stays in the title. Without this script the page shows UTC.
-const absolute = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
-const day = new Intl.DateTimeFormat(undefined, { dateStyle: "medium" });
-const relative = new Intl.RelativeTimeFormat(undefined, { numeric: "auto", style: "short" });
+// Dates, times and numbers: in the language of the page, in the reader's time zone, and in the order that the server
+// writes them, so that a page reads the same with and without scripts.
+const language = document.documentElement.lang;
+const relative = new Intl.RelativeTimeFormat(language, { numeric: "auto", style: "short" });
 const steps = [
   ["second", 60],
   ["minute", 60],
@@ -10,6 +10,65 @@ const steps = [
   ["month", 12],
   ["year", Infinity],
 ];
+
+function partsIn(timeZone) {
+  const format = new Intl.DateTimeFormat(language, {
+    day: "numeric",
+    month: "short",
+    year: "numeric",
+    hour: "2-digit",
+    minute: "2-digit",
+    second: "2-digit",
+    hourCycle: "h23",
+    timeZone,
+  });
+  return (moment) => Object.fromEntries(format.formatToParts(moment).map(({ type, value }) => [type, value]));
+}
+
+const local = partsIn(undefined);
+const utc = partsIn("UTC");
+
+function day({ day, month, year }) {
+  return `${day} ${month} ${year}`;
+}
+
+// "22 Nov" and "12:03", for axes.
+export function shortDay(moment) {
+  const { day, month } = local(moment);
+  return `${day} ${month}`;
+}
+
+export function shortTime(moment) {
+  const { hour, minute } = local(moment);
+  return `${hour}:${minute}`;
+}
+
+// "22 Nov 2026"
+export function dayInUtc(moment) {
+  return day(utc(moment));
+}
+
+// "22 Nov 2026, 12:03"
+export function full(moment) {
+  return `${day(local(moment))}, ${shortTime(moment)}`;
+}
+
+// "22 Nov 2026, 12:03:41", where somebody reads a log.
+export function exact(moment) {
+  return `${full(moment)}:${local(moment).second}`;
+}
+
+// "12:03:41", with the date unless that is today.
+export function clock(moment) {
+  const text = exact(moment);
+  return day(local(moment)) === day(local(new Date())) ? text.slice(text.indexOf(",") + 2) : text;
+}
+
+const numbers = new Intl.NumberFormat(language);
+
+export function number(value) {
+  return numbers.format(value);
+}
 
 function ago(moment) {
   let distance = (moment - Date.now()) / 1000;
@@ -20,12 +79,11 @@ function ago(moment) {
   return "";
 }
 
+const styles = { ago, day: (moment) => day(local(moment)), full, log: exact };
+
 function show(time) {
   const moment = new Date(time.dateTime);
-  if (Number.isNaN(moment.getTime())) return;
-  if (time.dataset.time === "ago") time.textContent = ago(moment);
-  else if (time.dataset.time === "day") time.textContent = day.format(moment);
-  else time.textContent = absolute.format(moment);
+  if (!Number.isNaN(moment.getTime())) time.textContent = styles[time.dataset.time](moment);
 }
 
 export function localise(root = document) {

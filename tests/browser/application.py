@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -36,6 +37,7 @@ from tests.processes.waiting import until
 
 UP_SECONDS = 60
 MAIL_SECONDS = 30
+WEB = "web-1"
 WORKERS = ("probes", "interactive", "dispatcher")
 
 
@@ -46,6 +48,7 @@ class Application:
     port: int
     inbox: Inbox
     servers: Servers
+    tree: Tree
     unblock: Callable[[], AbstractContextManager[None]] = nullcontext
     """Of pytest-django, which refuses the database to what does not ask for it."""
     _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
@@ -82,6 +85,27 @@ class Application:
                 email=email, password=PASSWORD, plan=plan, is_staff=staff, is_superuser=staff
             )
         return Person(self, user)
+
+    @contextmanager
+    def web_stopped(self) -> Iterator[None]:
+        """The web process is killed, and started again at the end."""
+        self.tree.kill(WEB)
+        try:
+            yield
+        finally:
+            self.tree.start_one(WEB)
+            _wait_until_up(self, everything=False)
+
+    @contextmanager
+    def web_hanging(self) -> Iterator[None]:
+        """The web process takes connections and answers none."""
+        pid = self.tree.members[WEB].pid
+        assert pid is not None
+        os.killpg(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.killpg(pid, signal.SIGCONT)
 
     def mail_to(self, address: str, *, about: str = "") -> EmailMessage:
         """The newest to this address, waited for, whose subject has `about` in it."""
@@ -136,14 +160,14 @@ def application(
     tree_counts = counts or {}
     with ExitStack() as stack:
         inbox = stack.enter_context(Inbox())
-        app = Application(free_port(), inbox, servers, unblock)
+        port = free_port()
         environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "COV_"))},
             "DATA_DIR": str(folder),
             "DATABASE_URL": servers.database_url,
             "REDIS_URL": servers.redis_url,
-            "PORT": str(app.port),
-            "BASE_URL": app.address,
+            "PORT": str(port),
+            "BASE_URL": f"http://127.0.0.1:{port}",
             "EMAIL_URL": f"smtp://127.0.0.1:{inbox.port}",
             "EMAIL_FROM": "Pulsekeeper <alerts@pulsekeeper.example>",
             "THROTTLE_SCALE": "0",
@@ -154,18 +178,22 @@ def application(
         }
         migrate = [sys.executable, "manage.py", "migrate", "--verbosity", "0"]
         subprocess.run(migrate, cwd=ROOT, env=environment, check=True)
+        tree = Tree(environment, folder, counts=tree_counts)
+        app = Application(port, inbox, servers, tree, unblock)
         with app.database():
             Plan.objects.update(min_interval_sec=1)
-        tree = stack.enter_context(Tree(environment, folder, counts=tree_counts))
-        _wait_until_up(app, tree, everything=not tree_counts)
+        stack.enter_context(tree)
+        _wait_until_up(app, everything=not tree_counts)
         yield app
 
 
-def _wait_until_up(app: Application, tree: Tree, *, everything: bool) -> None:
+def _wait_until_up(app: Application, *, everything: bool) -> None:
     """The web process answers; `everything`: the workers too, and a tick of beat has come through."""
 
     def answers() -> bool:
-        assert not (ended := tree.ended()), {name: tree.log(name).read_text()[-4000:] for name in ended}
+        assert not (ended := app.tree.ended()), {
+            name: app.tree.log(name).read_text()[-4000:] for name in ended
+        }
         try:
             with urllib.request.urlopen(f"{app.address}/{'readyz' if everything else 'healthz'}", timeout=5):
                 return True
