@@ -27,15 +27,21 @@ def icon(name: str) -> SafeString:
 
 @register.simple_tag
 def when(moment: datetime | None, style: str = "full", *, never: str = "never") -> SafeString | str:
-    """A moment, in the reader's zone once times.js has seen it: `full`, `day` or `ago`. The title is in UTC."""
+    """Render a moment in UTC, which times.js changes to the reader's time zone, in the same format.
+
+    `full` has minutes, `log` seconds, for places where somebody reads a log; `day` is the date alone, and `ago` becomes
+    relative. The title is always in UTC, with seconds.
+    """
     if moment is None:
         return never
     utc = moment.astimezone(UTC)
-    shown = f"{utc:%d %b %Y}" if style == "day" else f"{utc:%d %b %Y, %H:%M} UTC"
+    day = f"{utc.day} {utc:%b %Y}"
+    exact = f"{day}, {utc:%H:%M:%S} UTC"
+    shown = {"day": day, "log": exact}.get(style, f"{day}, {utc:%H:%M} UTC")
     return format_html(
         '<time datetime="{}" title="{}" data-time="{}">{}</time>',
         utc.isoformat(timespec="seconds"),
-        f"{utc:%d %b %Y, %H:%M:%S} UTC",
+        exact,
         style,
         shown,
     )

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from django.test.utils import override_settings
 
@@ -42,3 +44,22 @@ def test_page(app: Application, browse: Browse, shown: scene.Scene, page: Page) 
     tab.set_viewport_size({"width": 390, "height": 844})
     # Once what listens to the new size has been called.
     tab.wait_for_function("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+
+
+@pytest.mark.parametrize("name", ["monitor-down", "incident", "incidents", "channel", "windows", "status"])
+def test_times_are_in_the_language_of_the_page(
+    app: Application, browse: Browse, shown: scene.Scene, name: str
+) -> None:
+    """Whatever the browser's language is, and in one format with scripts and without them; of logs with seconds."""
+    (page,) = (page for page in PAGES if page.name == name)
+    person = Person(app, shown.owner) if page.signed_in else None
+    read = []
+    for options in ({"java_script_enabled": False}, {"locale": "de-DE", "timezone_id": "UTC"}):
+        tab = browse(person, **options)
+        tab.goto(page.path.format(**shown.places))
+        times = tab.locator("main time[data-time]:not([data-time=ago])")
+        read.append([text.removesuffix(" UTC") for text in times.all_inner_texts()])
+        log = tab.locator("main time[data-time=log]").all_inner_texts()
+    assert read[0] == read[1] != []
+    assert all(re.fullmatch(r"\d{1,2} [A-Z][a-z]{2} \d{4}, \d\d:\d\d:\d\d", text) for text in log)
+    assert bool(log) == (name in {"monitor-down", "incident", "incidents", "channel"})
