@@ -22,7 +22,7 @@ from core.errors import MonitorPaused, NotFound, NoWorker, ValidationFailed
 from core.outcomes import Outcome
 from monitors import interactive, scheduling
 from monitors.drafts import HTTP_TYPES
-from monitors.models import LEASE_MARGIN, Monitor
+from monitors.models import LEASE_MARGIN, Monitor, MonitorState
 
 logger = logging.getLogger(__name__)
 
@@ -36,11 +36,7 @@ class BrokerAway(Exception):
 
 def check_now(monitor: Monitor, *, now: datetime) -> CheckResult:
     """Have it checked, and wait for the result. Raises ValidationFailed, MonitorPaused, NotFound or NoWorker."""
-    if monitor.type not in HTTP_TYPES:
-        raise ValidationFailed(f"a {monitor.type} is not checked on demand.", field="type")
-    claims = claim([monitor], now=now)
-    if not claims:
-        raise MonitorPaused if Monitor.objects.filter(pk=monitor.pk).exists() else NotFound
+    claims = _claim_one(monitor, now=now)
     if not interactive.check_claimed(monitor, claim=claims[monitor.pk]):
         give_back(claims, now=now)
         raise NoWorker
@@ -48,6 +44,31 @@ def check_now(monitor: Monitor, *, now: datetime) -> CheckResult:
     if result is None:
         raise NoWorker
     return result
+
+
+def start(monitor: Monitor, *, now: datetime) -> int:
+    """Have a monitor checked without waiting for it, and return the claim whose result will show.
+
+    A check that is under way will do. Raises ValidationFailed, MonitorPaused or NotFound.
+    """
+    with transaction.atomic():
+        # Locked, so that of two at once one starts a check and the other finds it.
+        states = MonitorState.objects.select_for_update(of=["self"])
+        under_way = states.filter(monitor=monitor, monitor__enabled=True, claimed_at__isnull=False).first()
+        if under_way is not None and monitor.type in HTTP_TYPES:
+            return under_way.claim
+        claims = _claim_one(monitor, now=now)
+        transaction.on_commit(partial(_hand_out_or_give_back, claims, now=now))
+    return claims[monitor.pk]
+
+
+def _claim_one(monitor: Monitor, *, now: datetime) -> dict[int, int]:
+    if monitor.type not in HTTP_TYPES:
+        raise ValidationFailed(f"a {monitor.type} is not checked on demand.", field="type")
+    claims = claim([monitor], now=now)
+    if not claims:
+        raise MonitorPaused if Monitor.objects.filter(pk=monitor.pk).exists() else NotFound
+    return claims
 
 
 def claim(monitors: Iterable[Monitor], *, now: datetime) -> dict[int, int]:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import Any
 
 from django.conf import settings
+from django.contrib import messages
 from django.http import HttpResponse, JsonResponse
-from django.shortcuts import render
-from django.views.decorators.http import require_GET
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_GET, require_POST
+from django_htmx.http import trigger_client_event
 
 from alerts.messages import REASONS
 from alerts.models import AlertChannel
@@ -19,8 +22,9 @@ from alerts.routing import routes_of
 from alerts.selectors import list_channels
 from checks.models import CheckResult
 from checks.selectors import evidence_of, results_of
-from core.clock import utc_now
-from core.errors import NotFound
+from core.clock import from_ms, to_ms, utc_now
+from core.errors import ApiError, NotFound
+from dashboard import limits
 from dashboard.incidents import Shown
 from dashboard.monitors import chart
 from dashboard.monitors.actions import MUTES
@@ -31,8 +35,9 @@ from dashboard.pages import PageRequest, page
 from incidents import windows
 from incidents.selectors import list_incidents, windows_covering
 from incidents.windows import occurrence_of
+from monitors import on_demand
 from monitors.daily import History, daily_uptimes
-from monitors.drafts import MonitorType
+from monitors.drafts import HTTP_TYPES, MonitorType
 from monitors.models import Monitor, watch_of
 from monitors.selectors import failing_since, get_monitor
 from projects.access import Caller
@@ -40,6 +45,8 @@ from projects.access import Caller
 DAYS = 90
 CHECKS = 20
 INCIDENTS = 5
+QUEUED = timedelta(seconds=20)
+"""How long a page waits for a worker to begin a check."""
 SOON = timedelta(days=14)
 """A certificate or domain that expires within it is worth a colour."""
 
@@ -55,6 +62,29 @@ class Check:
     def reason(self) -> str:
         code = self.result.reason_code
         return "" if code is None else REASONS.get(code, code)
+
+
+@dataclass(frozen=True, slots=True)
+class Awaited:
+    """A check that somebody has asked for on this page, as the addresses of its poll name it."""
+
+    claim: int
+    asked_at: datetime
+
+    @classmethod
+    def read(cls, text: str) -> Awaited | None:
+        found = re.fullmatch(r"([0-9]{1,18})-([0-9]{1,13})", text)
+        return None if found is None else cls(int(found[1]), from_ms(int(found[2])))
+
+    def __str__(self) -> str:
+        return f"{self.claim}-{to_ms(self.asked_at)}"
+
+    def is_over(self, monitor: Monitor, *, now: datetime) -> bool:
+        """Whether its result is there, or will not come soon."""
+        patience = timedelta(milliseconds=monitor.timeout_ms) + QUEUED
+        return (
+            monitor.state.applied_claim >= self.claim or not monitor.enabled or now - self.asked_at > patience
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +123,7 @@ def show(request: PageRequest, monitor_id: str) -> HttpResponse:
     context = _moving(caller, monitor, now=now) | {
         "section": "monitors",
         "mutes": MUTES,
+        "is_checked_on_demand": monitor.type in HTTP_TYPES,
         "kind": TYPES.get(monitor.type, monitor.type),
         "ranges": {name: span.title for name, span in chart.RANGES.items()},
         "usual": chart.USUAL,
@@ -111,13 +142,56 @@ def show(request: PageRequest, monitor_id: str) -> HttpResponse:
 @require_GET
 @page
 def live(request: PageRequest, monitor_id: str) -> HttpResponse:
-    """State, checks and incidents as they are now; 204 where they are as in `seen`."""
+    """State, checks and incidents as they are now; 204 where they are as in `seen`.
+
+    `checking` names a check that the page waits for: its result, too, once it is there or was waited for long enough.
+    """
     caller, now = request.caller, utc_now()
     monitor = get_monitor(caller, monitor_id)
-    if _seen(monitor, now=now) == request.GET.get("seen"):
+    awaited = Awaited.read(request.GET.get("checking", ""))
+    is_over = awaited is not None and awaited.is_over(monitor, now=now)
+    if _seen(monitor, now=now) == request.GET.get("seen") and not is_over:
         return HttpResponse(status=204)
     context = _moving(caller, monitor, now=now) | {"live": True}
+    if awaited is not None:
+        context |= _awaited(monitor, awaited, context["checks"], is_over=is_over)
     return render(request, "dashboard/monitors/moving.html", context)
+
+
+@require_POST
+@page
+def check(request: PageRequest, monitor_id: str) -> HttpResponse:
+    """Start a check. The page asks for its result; without scripts a message says to reload it."""
+    caller, now = request.caller, utc_now()
+    monitor = get_monitor(caller, monitor_id)
+    try:
+        limits.count(request, "check-now")
+        awaited = Awaited(on_demand.start(monitor, now=now), now)
+    except NotFound:
+        raise
+    except ApiError as error:
+        reason = error.reason or error.code
+        if request.htmx:
+            return render(request, "dashboard/monitors/checked.html", {"live": True, "problem": reason})
+        messages.error(request, reason)
+        return redirect("monitor", monitor_id)
+    if not request.htmx:
+        messages.info(request, "The check has started. Reload the page to see its result.")
+        return redirect("monitor", monitor_id)
+    context = {"live": True, "monitor": monitor, "checking": str(awaited)}
+    answer = render(request, "dashboard/monitors/awaited.html", context)
+    return trigger_client_event(answer, "poll", after="swap")
+
+
+def _awaited(monitor: Monitor, awaited: Awaited, checks: Sequence[Check], *, is_over: bool) -> dict[str, Any]:
+    if not is_over:
+        return {"checking": str(awaited)}
+    made = [each for each in checks if each.result.claim >= awaited.claim]
+    if made:
+        return {"made": made[-1]}
+    if not monitor.enabled:
+        return {"problem": "The monitor was paused before the check was made."}
+    return {"problem": "No worker has made the check yet. It is made as soon as one is free."}
 
 
 @require_GET

@@ -107,14 +107,22 @@ function inUse(part) {
   return part !== null && (part.contains(document.activeElement) || part.querySelector("details[open]") !== null);
 }
 
-// [data-poll] names the address of what changed; the answer's parts find their places by their ids. Nothing is replaced
-// while somebody works in the part that data-within selects.
+// [data-poll] names the address of what changed since what is `seen`; the parts of the answer find their places by their
+// ids. The part that data-within selects stays while somebody works in it, and is asked for again afterwards.
+let kept = false;
+
 async function poll() {
   for (const asking of document.querySelectorAll("[data-poll]")) {
-    const { poll: address, within } = asking.dataset;
+    const { dataset } = asking;
+    const address = new URL(dataset.poll, location.href);
+    if (kept && !inUse(document.querySelector(dataset.within))) address.searchParams.delete("seen");
     const answer = await ask(address);
-    if (answer?.status !== 200 || (within && inUse(document.querySelector(within)))) continue;
-    window.htmx.swap(document.body, answer.text, { swapStyle: "none" });
+    // Where another answer has replaced it meanwhile, this one is older.
+    if (answer?.status !== 200 || !asking.isConnected) continue;
+    const parts = new DOMParser().parseFromString(answer.text, "text/html");
+    kept = "within" in dataset && inUse(document.querySelector(dataset.within));
+    if (kept) parts.querySelector(dataset.within)?.remove();
+    window.htmx.swap(document.body, parts.body.innerHTML, { swapStyle: "none" });
   }
 }
 

@@ -13,6 +13,7 @@ from tests.browser.application import Application
 from tests.browser.axe import axe
 from tests.browser.browsing import Browse
 from tests.browser.keyboard import Keyboard
+from tests.site import Site
 
 LOOKED_AT_AGAIN = "document.dispatchEvent(new Event('visibilitychange'))"
 HEARTBEAT = {"type": "heartbeat", "interval_sec": 3600}
@@ -65,3 +66,31 @@ def test_the_page_of_a_monitor_follows_its_state(browse: Browse, app: Applicatio
         expect(page.locator("#state")).to_contain_text("Up")
         expect(page.locator("#checks")).to_contain_text("Up")
         axe(page)
+
+
+def test_check_now_shows_its_result_on_the_page(browse: Browse, app: Application) -> None:
+    somebody = app.person("curious")
+    page = browse(somebody)
+    with Site() as site, somebody.client() as client:
+        monitor = client.post("/monitors", {"url": site.url("/ok"), "name": "Shop", "interval_sec": 3600})
+        page.goto(f"/monitors/{monitor['id']}")
+        page.evaluate("window.isTheSamePage = true")
+        result, button = page.locator("#checked"), page.get_by_role("button", name="Check now")
+        button.click()
+        expect(result).to_contain_text(re.compile(r"Checked .*: Up, HTTP 200"))
+        expect(page.locator("#checks li")).to_have_count(2)
+        axe(page)
+        site.stop()
+        button.click()
+        expect(result).to_contain_text(re.compile(r"Checked .*: Down"))
+        page.locator("#checks summary").first.click()  # what somebody reads stays, but not the state above it
+        site.start()
+        button.click()
+        expect(result).to_contain_text(re.compile(r"Checked .*: Up"))
+        expect(page.locator("#checks details[open]")).to_have_count(1)
+        with app.database():
+            update_monitor(Caller(somebody.user), monitor["id"], {"enabled": False}, now=utc_now())
+        button.click()
+        expect(result).to_contain_text("The monitor is paused; resume it")
+        axe(page)
+        assert page.evaluate("window.isTheSamePage")

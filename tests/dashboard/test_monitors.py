@@ -16,7 +16,7 @@ from pytest_django.fixtures import Settings
 from accounts.models import User
 from checks.models import CheckResult
 from checks.spec import Verdict
-from core.clock import utc_now
+from core.clock import to_ms, utc_now
 from dashboard.monitors import actions
 from incidents.windows import create_window
 from monitors.drafts import Draft
@@ -27,7 +27,16 @@ from monitors.recording import record
 from monitors.scheduling import claim_now
 from monitors.services import mute_monitor, update_monitor
 from projects.access import Caller
-from tests.makers import make_channel, make_monitor, make_plan, make_project, make_user, outcome
+from tests.makers import (
+    make_channel,
+    make_monitor,
+    make_plan,
+    make_project,
+    make_user,
+    outcome,
+    reading,
+    state_of,
+)
 
 HOSTILE = "<script>alert('x')</script>\"&"
 MOST_QUERIES = 20
@@ -447,6 +456,50 @@ def test_the_chart_has_bounded_points_and_the_outages(web: Client, user: User) -
     assert web.get(f"/monitors/{monitor.public_id}/latency?range=2y").status_code == 404
 
 
+def test_check_now_is_awaited_by_the_page(web: Client, user: User) -> None:
+    monitor = make_monitor(user, first=Verdict.UP)
+    address = f"/monitors/{monitor.public_id}/check"
+    assert "Check now" in page(web, f"/monitors/{monitor.public_id}")
+    started = web.post(address, headers={"HX-Request": "true"})
+    assert started.headers["HX-Trigger-After-Swap"] == '{"poll": {}}'
+    assert "Checking…" in started.content.decode()
+    assert state_of(monitor).claim == 2
+    poll = polled(web.get(polled(started)))
+    assert web.get(poll).status_code == 204
+    again = web.post(address, headers={"HX-Request": "true"})
+    assert "checking=2-" in polled(again), "a check that is under way will do"
+
+    now = utc_now()
+    record([reading(monitor, claim=2, verdict=Verdict.DOWN, at=now)], now=now)
+    done = web.get(poll).content.decode()
+    assert "Checking…" not in done
+    assert re.search(r'id="checked".*Checked <time.*<strong>Down</strong>', done, re.DOTALL)
+    assert "checking=" not in polled(done)
+
+
+def test_check_now_says_why_there_is_no_result(web: Client, user: User) -> None:
+    monitor = make_monitor(user, first=Verdict.UP)
+    live = f"/monitors/{monitor.public_id}/live"
+    long_ago = to_ms(utc_now() - timedelta(minutes=2))
+    assert "No worker has made the check yet." in page(web, f"{live}?checking=2-{long_ago}")
+    for nonsense in ("2", "x-y", f"2-{'9' * 14}", "2-", f"{'9' * 19}-1"):
+        assert web.get(f"{live}?checking={nonsense}").status_code == 200
+    Monitor.objects.filter(pk=monitor.pk).update(enabled=False)
+    recently = to_ms(utc_now())
+    assert "paused before the check was made" in page(web, f"{live}?checking=2-{recently}")
+    refused = web.post(f"/monitors/{monitor.public_id}/check", headers={"HX-Request": "true"})
+    assert "The monitor is paused; resume it" in refused.content.decode()
+    assert state_of(monitor).claim == 1
+
+
+@pytest.mark.parametrize("kind", ["heartbeat", "scheduler"])
+def test_check_now_is_for_what_is_looked_at(web: Client, user: User, kind: str) -> None:
+    monitor = make_monitor(user, type=kind)
+    assert "Check now" not in page(web, f"/monitors/{monitor.public_id}")
+    refused = web.post(f"/monitors/{monitor.public_id}/check", follow=True)
+    assert f"a {kind} is not checked on demand" in refused.content.decode()
+
+
 def make_many(user: User, count: int, *, name: str = "Monitor", project_id: int | None = None) -> None:
     now = utc_now()
     columns = draft_columns(Draft(interval_sec=60, url="http://127.0.0.1:9/"))
@@ -483,3 +536,11 @@ def queries(web: Client, path: str) -> int:
     ) as found:
         page(web, path)
     return len(found)
+
+
+def polled(answer: Any) -> str:
+    """The address that a page asks next."""
+    text = answer if isinstance(answer, str) else answer.content.decode()
+    found = re.search(r'data-poll="([^"]+)"', text)
+    assert found is not None
+    return unescape(found[1])
