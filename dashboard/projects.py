@@ -133,7 +133,9 @@ def add_member(request: PageRequest, project_id: str) -> HttpResponse:
         member = form.attempt(add)
         if member is not None:
             text = (
-                "An invitation is on its way to {}." if member.is_open else "{} belongs to the project now."
+                "An invitation is on its way to {}. You can also copy its link below."
+                if member.is_open
+                else "{} belongs to the project now."
             )
             messages.success(request, text.format(member.email))
             return redirect("project", project_id)
@@ -182,7 +184,7 @@ def _show(
         "manages": own.role in access.MANAGERS,
         "owns": own.role == Role.OWNER,
         "members": [place for place in places if not place.is_open],
-        "invitations": [place for place in places if place.is_open],
+        "invitations": [(place, members.invitation_link(place)) for place in places if place.is_open],
         "tokens": shown_tokens(caller, project=project, now=now),
         "rename_form": rename_form or RenameForm(initial={"name": project.name}, auto_id=RENAME_ID),
         "member_form": member_form or AddMemberForm(),

@@ -31,7 +31,7 @@ from core.clock import utc_now
 from core.crypto import seal, unseal
 from core.throttles import seconds_to_wait
 from entrance.signing_up import address_of, send_link
-from projects.members import accept_invitations, is_invited
+from projects.members import INVITED, accept_invitations, is_invited
 
 logger = logging.getLogger(__name__)
 
@@ -50,8 +50,8 @@ DOOR = "web"  # as the audit log has it, beside "api"
 
 class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
     def is_open_for_signup(self, request: HttpRequest) -> bool:
-        """To everybody by `SIGN_UP`; else to whoever came by the link of an invitation that is open."""
-        invited = request.session.get("account_verified_email")
+        """Whether `SIGN_UP` lets everybody in, or the request came by the link of an open invitation."""
+        invited = request.session.get("account_verified_email") or request.session.get(INVITED)
         return settings.SIGN_UP or (invited is not None and is_invited(invited, now=utc_now()))
 
     def get_login_stages(self) -> list[str]:

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
+from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils.crypto import salted_hmac
@@ -27,6 +28,8 @@ from projects.models import Membership, Project, Role
 logger = logging.getLogger(__name__)
 
 INVITATION_LIFETIME = timedelta(days=14)
+INVITED = "invited_email"
+"""In a session: the address of an invitation whose copied link was opened."""
 
 on_member_gone: list[Callable[[Project, User], None]] = []
 """Callbacks of upper floors for a member who left or was removed: same transaction, project locked."""
@@ -96,16 +99,24 @@ def _digest(token: str) -> bytes:
     return salted_hmac("pulsekeeper.invitations", token, algorithm="sha256").digest()
 
 
-def find_invitation(token: str, *, now: datetime) -> Membership:
-    """The open invitation that an e-mail's link names."""
-    found = (
-        Membership.objects.filter(invitation_digest=_digest(token), invited_until__gt=now)
-        .select_related("project", "invited_by")
-        .first()
+def find_invitation(token: str, *, now: datetime) -> tuple[Membership, bool]:
+    """Return the open invitation of a link, and whether the link is the one that was mailed.
+
+    The link of the mail shows that its reader owns the address. The one that managers copy has the id of the invitation
+    instead, and shows nothing: managers could otherwise sign up under any address.
+    """
+    invitations = Membership.objects.filter(user=None, invited_until__gt=now).select_related(
+        "project", "invited_by"
     )
+    found = invitations.filter(Q(invitation_digest=_digest(token)) | Q(public_id=token)).first()
     if found is None:
         raise NotFound
-    return found
+    return found, found.public_id != token
+
+
+def invitation_link(invitation: Membership) -> str:
+    """Return the link that managers may copy and pass on."""
+    return f"{settings.BASE_URL}/invitations/{invitation.public_id}"
 
 
 def is_invited(email: str, *, now: datetime) -> bool:

@@ -150,7 +150,7 @@ def invitation(request: HttpRequest, token: str) -> HttpResponse:
     """Where an invitation's link leads: to signing up or in, as the address that it was sent to."""
     now = utc_now()
     try:
-        found = members.find_invitation(token, now=now)
+        found, is_mailed = members.find_invitation(token, now=now)
     except NotFound:
         context = {
             "title": "This invitation does not work any more",
@@ -161,6 +161,9 @@ def invitation(request: HttpRequest, token: str) -> HttpResponse:
     if isinstance(user, User) and user.email == found.email:
         members.accept_invitations(user, now=now)
         return redirect("/projects")
-    # Whoever holds the token reads the mail of that address: signing up with it needs no other proof.
-    get_adapter(request).stash_verified_email(request, found.email)
-    return render(request, "projects/invitation.html", {"invitation": found})
+    if is_mailed:
+        # Whoever holds the token reads the mail of that address: signing up with it needs no other proof.
+        get_adapter(request).stash_verified_email(request, found.email)
+    else:
+        request.session[members.INVITED] = found.email
+    return render(request, "projects/invitation.html", {"invitation": found, "is_mailed": is_mailed})

@@ -7,11 +7,13 @@ import re
 import requests
 from playwright.sync_api import Page, expect
 
+from core.ids import random_text
 from tests.alerts.receiver import Receiver
 from tests.browser.application import Application
 from tests.browser.axe import axe
 from tests.browser.browsing import Browse
 from tests.browser.keyboard import Keyboard
+from tests.processes.client import PASSWORD
 
 
 def test_a_project_its_people_and_a_token(browse: Browse, app: Application) -> None:
@@ -46,6 +48,48 @@ def test_a_project_its_people_and_a_token(browse: Browse, app: Application) -> N
     keyboard.press(page.get_by_role("dialog").get_by_role("button", name="Revoke"))
     expect(page.get_by_text("deploys")).to_have_count(0)
     assert requests.get(f"{app.address}/v1/monitors", headers=headers, timeout=10).status_code == 401
+
+
+def test_an_invitation_link_is_copied_and_proves_no_address(browse: Browse, app: Application) -> None:
+    """Whoever opens it may sign up, and is in the project once a mail to the invited address was answered."""
+    email = f"invited-{random_text(5)}@example.com"
+    page = browse(app.person("owner"))
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    _make_project(page, Keyboard(page), "Web shop")
+    _add_member(page, Keyboard(page), email)
+    page.get_by_role("button", name=f"Copy the invitation link of {email}").click()
+    expect(page.get_by_role("status").filter(has_text="Copied")).to_be_visible()
+    axe(page)
+    link = page.evaluate("navigator.clipboard.readText()")
+    assert link.startswith(f"{app.address}/invitations/mbr_")
+
+    invited = browse()
+    invited.goto(link)
+    axe(invited)
+    invited.get_by_role("link", name="Sign up").click()
+    invited.get_by_label("Password").fill(PASSWORD)
+    invited.get_by_role("button", name="Sign up", exact=True).click()
+    expect(invited.get_by_text("Web shop")).to_have_count(0)
+    invited.goto(app.link_in(app.mail_to(email, about="onfirm"), with_="/confirm-email/"))
+    invited.get_by_role("button", name="Confirm").click()
+    invited.goto("/projects")
+    expect(invited.get_by_role("link", name="Web shop")).to_be_visible()
+
+
+def test_copying_works_without_tls_and_says_when_it_does_not(browse: Browse, app: Application) -> None:
+    somebody = app.person("copier")
+    page = browse(somebody)
+    # As on a page that came over plain HTTP from another machine.
+    page.add_init_script("Object.defineProperty(navigator, 'clipboard', {value: undefined})")
+    with somebody.client() as client:
+        made = client.post("/monitors", {"type": "heartbeat", "interval_sec": 3600, "name": "Backup"})
+    page.goto(f"/monitors/{made['id']}")
+    page.get_by_role("button", name="Copy the ping address").click()
+    expect(page.get_by_role("status").filter(has_text="Copied")).to_be_visible()
+    page.evaluate("document.execCommand = () => false")
+    page.get_by_role("button", name="Copy the ping address").click()
+    expect(page.get_by_text("Could not copy. Select the text and copy it yourself.")).to_be_visible()
+    assert page.evaluate("getSelection().toString()").strip().endswith("/ping")
 
 
 def test_a_webhook_is_made_and_tried(browse: Browse, app: Application) -> None:

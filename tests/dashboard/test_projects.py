@@ -193,6 +193,7 @@ OFFERS = {
     "Rename": ("owner", "admin"),
     "Make admin": ("owner", "admin"),
     "Withdraw invitation": ("owner", "admin"),
+    "/invitations/mbr_": ("owner", "admin"),
     "Delete project": ("owner",),
     "Leave project": ("admin", "member"),
     "New token": ("owner", "admin", "member"),

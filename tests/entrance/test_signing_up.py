@@ -20,7 +20,7 @@ from accounts.verification import is_verified
 from alerts.models import AlertChannel
 from core.clock import utc_now
 from projects.access import Caller
-from projects.members import add_member
+from projects.members import add_member, invitation_link
 from projects.models import Membership
 from tests.entrance.browser import Browser, mails_to, signed_in
 from tests.makers import PASSWORD, at_once, make_project, make_unconfirmed, make_user
@@ -202,6 +202,26 @@ def test_an_invitation_proves_its_own_address_only(browser: Browser, user: User)
     assert browser.person() is None
     browser.choose_password("other@example.com")
     assert browser.person() == "other@example.com"
+
+
+def test_a_copied_link_opens_the_sign_up_and_proves_no_address(
+    browser: Browser, user: User, settings: Settings
+) -> None:
+    """Its managers could otherwise make a confirmed account of any address."""
+    settings.SIGN_UP = False
+    invite(user)
+    place = Membership.objects.get(user=None)
+    link = invitation_link(place).removeprefix(settings.BASE_URL)
+    page = browser.open(link)
+    assert (page.heading, "to confirm it" in page.text) == ("Shop", True)
+    browser.sign_up(NEW)
+    newcomer = User.objects.get(email=NEW)
+    assert (browser.person(), is_verified(newcomer)) == (None, False)
+    assert not Membership.objects.filter(user=newcomer).exists()
+    browser.confirm(NEW)
+    assert browser.person() == NEW
+    assert Membership.objects.filter(user=newcomer, role="member").exists()
+    assert Browser().open(link).status == 404
 
 
 def test_an_invitation_that_was_withdrawn_opens_nothing(
