@@ -236,6 +236,7 @@ def comment(request: PageRequest, incident_id: str) -> HttpResponse:
         text = form.cleaned_data["text"]
         said = form.attempt(lambda: services.comment(request.caller, incident_id, text=text, now=utc_now()))
         if said is not None:
+            messages.success(request, "The comment is added.")
             return redirect("incident", incident_id)
     return _show(request, incident, form)
 

@@ -162,4 +162,9 @@ document.addEventListener("htmx:confirm", (event) => {
   stillSignedIn().then((alive) => alive && issueRequest(true));
 });
 
+// Screen readers announce what changes in a live region, not what is in it when the page comes.
+for (const region of document.querySelectorAll("[data-messages]")) {
+  setTimeout(() => region.replaceChildren(...[...region.children].map((message) => message.cloneNode(true))), 100);
+}
+
 nameTheme();

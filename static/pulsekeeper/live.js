@@ -9,6 +9,8 @@ const ANNOUNCED_MS = 5_000;
 
 let state = "fresh";
 let updated = new Date();
+let sameAccount = true;
+let leaving = false; // a browser gives up requests when it begins to load another page
 const loops = [];
 
 let clearing;
@@ -28,7 +30,7 @@ export function announce(text, { shown = false } = {}) {
 // "fresh", or the name of a sentence in partials/connection.html.
 function report(found) {
   const before = state;
-  state = found;
+  state = found === "fresh" && !sameAccount ? "other" : found;
   if (state === "fresh") updated = new Date();
   if (state === before) return;
   const notice = document.querySelector("[data-connection]");
@@ -53,7 +55,7 @@ export async function ask(address, options = {}) {
     answer = await fetch(address, { ...options, headers, signal: AbortSignal.timeout(WAIT_MS) });
     text = await answer.text();
   } catch {
-    report("lost"); // no network, no server, or no answer in time
+    if (!leaving) report("lost"); // no network, no server, or no answer in time
     return null;
   }
   report(stateOf(answer.status));
@@ -84,6 +86,7 @@ export function keepFresh(refresh, every) {
 }
 
 function refreshNow() {
+  if (!sameAccount) session();
   for (const run of loops) run();
 }
 
@@ -94,10 +97,9 @@ export async function session() {
   const answer = await ask(address, { headers: { Accept: "application/json" } });
   if (!answer) return false;
   const found = JSON.parse(answer.text);
-  if (found.user !== user) {
-    report("other");
-    return false;
-  }
+  sameAccount = found.user === user;
+  report("fresh");
+  if (!sameAccount) return false;
   for (const input of document.querySelectorAll("input[name=csrfmiddlewaretoken]")) input.value = found.csrf_token;
   document.body.setAttribute("hx-headers", JSON.stringify({ "X-CSRFToken": found.csrf_token }));
   return true;
@@ -152,6 +154,10 @@ if (document.querySelector("[data-refetch]")) keepFresh(refetch, () => EVERY_MS)
 document.addEventListener("visibilitychange", refreshNow);
 document.addEventListener("poll", refreshNow); // by an answer's HX-Trigger header
 addEventListener("online", refreshNow);
+addEventListener("beforeunload", () => {
+  leaving = true;
+  setTimeout(() => (leaving = false), WAIT_MS); // it was a download
+});
 addEventListener("offline", () => report("lost"));
 
 document.addEventListener("htmx:sendError", () => report("lost"));

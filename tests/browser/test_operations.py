@@ -39,6 +39,7 @@ def test_an_incident_is_followed_from_its_open_page(browse: Browse, app: Applica
         expect(timeline).to_contain_text("From elsewhere")
         expect(writing).to_have_value("A colleague is on it")
         page.get_by_role("button", name="Comment").click()
+        expect(page.get_by_role("status").filter(has_text="The comment is added.")).to_be_visible()
         expect(timeline).to_contain_text("A colleague is on it")
         page.get_by_role("button", name="Acknowledge").click()
         expect(badge).to_have_text("Acknowledged")
