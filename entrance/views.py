@@ -115,7 +115,7 @@ def sessions(request: PageRequest) -> HttpResponse:
 @require_GET
 @page
 def session(request: PageRequest) -> HttpResponse:
-    """For scripts, before a form is sent: who is signed in, and the CSRF token of this session; 401 for nobody."""
+    """Return the signed-in account and the session's CSRF token. Scripts ask before they send a form."""
     return JsonResponse({"user": request.caller.user.public_id, "csrf_token": get_token(request)})
 
 

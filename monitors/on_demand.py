@@ -49,7 +49,7 @@ def check_now(monitor: Monitor, *, now: datetime) -> CheckResult:
 def start(monitor: Monitor, *, now: datetime) -> int:
     """Have a monitor checked without waiting for it, and return the claim whose result will show.
 
-    A check that is under way will do. Raises ValidationFailed, MonitorPaused or NotFound.
+    A running check is not started again. Raises ValidationFailed, MonitorPaused or NotFound.
     """
     with transaction.atomic():
         # Locked, so that of two at once one starts a check and the other finds it.

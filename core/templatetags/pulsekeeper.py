@@ -29,8 +29,8 @@ def icon(name: str) -> SafeString:
 def when(moment: datetime | None, style: str = "full", *, never: str = "never") -> SafeString | str:
     """Render a moment in UTC, which times.js changes to the reader's time zone, in the same format.
 
-    `full` has minutes, `log` seconds, for places where somebody reads a log; `day` is the date alone, and `ago` becomes
-    relative. The title is always in UTC, with seconds.
+    `full` has minutes, `log` has seconds for logs and timelines, `day` is the date alone, and `ago` becomes relative.
+    The title is always in UTC, with seconds.
     """
     if moment is None:
         return never

@@ -66,7 +66,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Awaited:
-    """A check that somebody has asked for on this page, as the addresses of its poll name it."""
+    """A check that was requested on this page, as the URL of its poll names it."""
 
     claim: int
     asked_at: datetime
@@ -142,9 +142,9 @@ def show(request: PageRequest, monitor_id: str) -> HttpResponse:
 @require_GET
 @page
 def live(request: PageRequest, monitor_id: str) -> HttpResponse:
-    """State, checks and incidents as they are now; 204 where they are as in `seen`.
+    """Return the current state, checks and incidents, or 204 if `seen` names them.
 
-    `checking` names a check that the page waits for: its result, too, once it is there or was waited for long enough.
+    `checking` names a check that the page waits for. The answer has its result, or says why there is none.
     """
     caller, now = request.caller, utc_now()
     monitor = get_monitor(caller, monitor_id)

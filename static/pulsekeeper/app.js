@@ -30,7 +30,7 @@ function switchTheme() {
   document.dispatchEvent(new CustomEvent("themechange"));
 }
 
-// Where the page did not come over TLS, browsers have no navigator.clipboard.
+// Pages that were not loaded over TLS have no navigator.clipboard.
 async function write(text) {
   if (navigator.clipboard) {
     await navigator.clipboard.writeText(text);
@@ -96,10 +96,10 @@ function confirmed(question, yesText) {
 }
 
 const cleared = new WeakSet(); // forms that may be sent
-const waiting = new WeakSet(); // those of which that is not known yet
+const waiting = new WeakSet(); // forms that are being confirmed or whose session is being checked
 
-// A form with data-confirm asks first. What changes something is not sent in an ended session, or to a server that does
-// not answer: the page that would come back instead has nothing of what was typed.
+// A form with data-confirm asks first. Without a session or an answer from the server a form is not sent: the page that
+// would replace it has lost what was typed.
 function needsSession(form) {
   // A field may be named "method" too.
   return form.getAttribute("method") === "post" && "session" in document.body.dataset;
@@ -162,7 +162,7 @@ document.addEventListener("htmx:confirm", (event) => {
   stillSignedIn().then((alive) => alive && issueRequest(true));
 });
 
-// Screen readers announce what changes in a live region, not what is in it when the page comes.
+// Screen readers announce changes in a live region, not what it contains when the page loads.
 for (const region of document.querySelectorAll("[data-messages]")) {
   setTimeout(() => region.replaceChildren(...[...region.children].map((message) => message.cloneNode(true))), 100);
 }

@@ -239,7 +239,7 @@ async function show(range) {
   const number = ++asked;
   press(range);
   const answer = await ask(`${section.dataset.latency}?range=${range}`, { headers: { Accept: "application/json" } });
-  if (number !== asked) return; // another one was asked for meanwhile
+  if (number !== asked) return; // a newer request replaces this one
   if (!answer) {
     if (data) press(data.range);
     else place.replaceChildren(note("The latencies could not be loaded. Choose a time to try again."));

@@ -15,7 +15,8 @@ const loops = [];
 
 let clearing;
 
-// For screen readers; `shown` for everybody. The text goes after a while, so that the same one can be announced again.
+// Has screen readers read a text; `shown` also displays it. It is removed after a while, so that the same text can be
+// announced again.
 export function announce(text, { shown = false } = {}) {
   const region = document.getElementById("announcements");
   clearTimeout(clearing);
@@ -47,7 +48,7 @@ function stateOf(status) {
   return status === 404 || status === 410 ? "gone" : "lost";
 }
 
-// The answer with its text, or null once the page says what is wrong.
+// Returns the answer with its text, or null after the page has reported what is wrong.
 export async function ask(address, options = {}) {
   let answer, text;
   try {
@@ -62,7 +63,7 @@ export async function ask(address, options = {}) {
   return answer.ok ? { status: answer.status, headers: answer.headers, text } : null;
 }
 
-// Calls `refresh` every so often while the page is looked at, and at once when somebody comes back to it.
+// Calls `refresh` at intervals while the page is visible, and at once when it becomes visible again.
 export function keepFresh(refresh, every) {
   let timer;
   let running = false;
@@ -90,7 +91,7 @@ function refreshNow() {
   for (const run of loops) run();
 }
 
-// Whether the reader is still signed in, as the same account. Gives all forms the token of the present session: each
+// Returns whether the reader is still signed in to the same account. Updates the CSRF token of all forms, because each
 // sign-in makes a new one.
 export async function session() {
   const { session: address, user } = document.body.dataset;
@@ -109,8 +110,8 @@ function inUse(part) {
   return part !== null && (part.contains(document.activeElement) || part.querySelector("details[open]") !== null);
 }
 
-// [data-poll] names the address of what changed since what is `seen`; the parts of the answer find their places by their
-// ids. The part that data-within selects stays while somebody works in it, and is asked for again afterwards.
+// [data-poll] is the URL that returns the changes since `seen`; its parts replace the elements with the same ids. The part
+// that data-within selects is kept while it is in use, and fetched again afterwards.
 let kept = false;
 
 async function poll() {
@@ -119,7 +120,7 @@ async function poll() {
     const address = new URL(dataset.poll, location.href);
     if (kept && !inUse(document.querySelector(dataset.within))) address.searchParams.delete("seen");
     const answer = await ask(address);
-    // Where another answer has replaced it meanwhile, this one is older.
+    // If another answer has replaced the element, this one is older.
     if (answer?.status !== 200 || !asking.isConnected) continue;
     const parts = new DOMParser().parseFromString(answer.text, "text/html");
     kept = "within" in dataset && inUse(document.querySelector(dataset.within));
@@ -128,7 +129,7 @@ async function poll() {
   }
 }
 
-// [data-refetch] is a part that is taken from the page itself, read again.
+// [data-refetch] is a part that is replaced from a new copy of the page.
 const fetched = new Map();
 
 async function refetch() {

@@ -53,7 +53,7 @@ export function full(moment) {
   return `${day(local(moment))}, ${shortTime(moment)}`;
 }
 
-// "22 Nov 2026, 12:03:41", where somebody reads a log.
+// "22 Nov 2026, 12:03:41", for logs.
 export function exact(moment) {
   return `${full(moment)}:${local(moment).second}`;
 }

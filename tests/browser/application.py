@@ -98,7 +98,7 @@ class Application:
 
     @contextmanager
     def web_hanging(self) -> Iterator[None]:
-        """The web process takes connections and answers none."""
+        """The web process accepts connections and does not answer."""
         pid = self.tree.members[WEB].pid
         assert pid is not None
         os.killpg(pid, signal.SIGSTOP)

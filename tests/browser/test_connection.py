@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from django.contrib.sessions.models import Session
 from playwright.sync_api import BrowserContext, Page, expect
@@ -23,11 +24,11 @@ LOOK_AGAIN = "document.dispatchEvent(new Event('visibilitychange'))"
 LOST = re.compile(r"Connection lost, last update \d\d:\d\d:\d\d\.")
 ENDED = "Your session has ended."
 GREY = "grayscale(1)"
-HEARTBEAT = {"type": "heartbeat", "interval_sec": 86_400}
+HEARTBEAT: dict[str, Any] = {"type": "heartbeat", "interval_sec": 86_400}
 
 
 def test_live_pages_say_that_the_server_is_away(browse: Browse, app: Application) -> None:
-    """All of them, also when it hangs; and they come back by themselves."""
+    """Killed or hanging; afterwards they recover by themselves."""
     browse.allow("net::ERR_")
     somebody = app.person("watcher")
     first = browse(somebody)

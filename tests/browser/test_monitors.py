@@ -83,7 +83,7 @@ def test_check_now_shows_its_result_on_the_page(browse: Browse, app: Application
         site.stop()
         button.click()
         expect(result).to_contain_text(re.compile(r"Checked .*: Down"))
-        page.locator("#checks summary").first.click()  # what somebody reads stays, but not the state above it
+        page.locator("#checks summary").first.click()  # stays open; the state above it is updated
         site.start()
         button.click()
         expect(result).to_contain_text(re.compile(r"Checked .*: Up"))

@@ -467,7 +467,7 @@ def test_check_now_is_awaited_by_the_page(web: Client, user: User) -> None:
     poll = polled(web.get(polled(started)))
     assert web.get(poll).status_code == 204
     again = web.post(address, headers={"HX-Request": "true"})
-    assert "checking=2-" in polled(again), "a check that is under way will do"
+    assert "checking=2-" in polled(again), "a running check is not started again"
 
     now = utc_now()
     record([reading(monitor, claim=2, verdict=Verdict.DOWN, at=now)], now=now)

@@ -207,7 +207,7 @@ def test_an_invitation_proves_its_own_address_only(browser: Browser, user: User)
 def test_a_copied_link_opens_the_sign_up_and_proves_no_address(
     browser: Browser, user: User, settings: Settings
 ) -> None:
-    """Its managers could otherwise make a confirmed account of any address."""
+    """Managers could otherwise create a confirmed account with any address."""
     settings.SIGN_UP = False
     invite(user)
     place = Membership.objects.get(user=None)
