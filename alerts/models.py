@@ -93,7 +93,7 @@ class Delivery(models.Model):
 
     `gathering`: more news may still join it, until `next_try_at` or its first try. Then it is `waiting` for
     `next_try_at`, or for the end of `leased_until` of a sender that may have died. `public_id` is the key that stays
-    the same however often it is tried.
+    the same however often it is tried. A test of the channel is stored when it is over, as `sent` or `failed`.
     """
 
     class State(models.TextChoices):
@@ -101,6 +101,7 @@ class Delivery(models.Model):
         WAITING = "waiting"
         SENT = "sent"
         DEAD = "dead"
+        FAILED = "failed"
 
     public_id = models.CharField(max_length=40, unique=True, default=ids.delivery_id, editable=False)
     channel = models.ForeignKey(AlertChannel, on_delete=models.CASCADE, related_name="deliveries")

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from django.db import connection
 from django.db.models import Count
 
-from alerts.facts import Facts
+from alerts.facts import Facts, News
 from alerts.models import Delivery, DeliveryItem
 from incidents.models import Incident
 
@@ -56,6 +56,7 @@ def put(pieces: Sequence[Piece], *, now: datetime) -> None:
     }
     recent = dict(
         Delivery.objects.filter(channel__in=by_channel, created_at__gt=now - STORM_WINDOW)
+        .exclude(items__facts__news=News.TEST)
         .values_list("channel")
         .annotate(Count("pk"))
     )

@@ -192,6 +192,31 @@ def finish(
     return State(delivery.state)
 
 
+def log_test(channel_id: int, facts: Facts, *, key: str, delivered: bool, detail: str, now: datetime) -> None:
+    """Add a test to the channel's log, unless the channel is gone. It is over: nothing claims or replays it."""
+    with transaction.atomic():
+        if not AlertChannel.objects.select_for_update(no_key=True).filter(pk=channel_id).exists():
+            return
+        delivery = Delivery.objects.create(
+            public_id=key,
+            channel_id=channel_id,
+            created_at=now,
+            state=State.SENT if delivered else State.FAILED,
+            next_try_at=now,
+            give_up_at=now,
+            attempts=1,
+            last_error=None if delivered else detail,
+            done_at=now,
+        )
+        DeliveryItem.objects.create(
+            delivery=delivery,
+            channel_id=channel_id,
+            source=f"test:{key}",
+            facts=facts.as_json(),
+            at=now,
+        )
+
+
 def backoff(attempts: int) -> timedelta:
     """How long to wait after so many failed tries: doubling, and spread, so that no crowd comes back at once."""
     wait = min(FIRST_RETRY * int(2 ** min(attempts - 1, 20)), LONGEST_RETRY)
@@ -200,7 +225,8 @@ def backoff(attempts: int) -> timedelta:
 
 def delete_old(now: datetime) -> int:
     """Forget what was done with long ago; incidents and their timelines stay."""
-    deleted, _ = Delivery.objects.filter(state__in=[State.SENT, State.DEAD], done_at__lt=now - KEPT).delete()
+    done = Delivery.objects.filter(state__in=[State.SENT, State.DEAD, State.FAILED], done_at__lt=now - KEPT)
+    deleted, _ = done.delete()
     return deleted
 
 

@@ -142,7 +142,10 @@ class DeliveryItemSerializer(serializers.Serializer[Any]):
 
 class DeliverySerializer(serializers.Serializer[Any]):
     id = serializers.CharField(source="public_id", help_text="Sent along as Pulsekeeper-Delivery.")
-    state = serializers.ChoiceField(choices=Delivery.State.values)
+    state = serializers.ChoiceField(
+        choices=Delivery.State.values,
+        help_text="failed: a test that did not arrive. A test is tried once, and cannot be replayed.",
+    )
     created_at = EpochMsField()
     next_try_at = EpochMsField()
     attempts = serializers.IntegerField()

@@ -51,7 +51,7 @@ def sweep() -> None:
 
 @shared_task(name="alerts.tasks.send_test")
 def send_test(channel_id: int, reply_to: str) -> None:
-    """Test a channel for a caller who waits: one try, past outbox and retries.
+    """Test a channel for a caller who waits: one try, past outbox and retries, but logged.
 
     The caller gives up after PATIENCE_SEC. A test that waits behind others of its account for longer is not sent.
     """
@@ -78,4 +78,7 @@ def _test(channel_id: int) -> dict[str, Any]:
     message = messages.render([facts], key=key, base_url=settings.BASE_URL, now=now)
     release_connection()
     outcome = transports.send(kind, config, message, key=key, now=now)
+    sending.log_test(
+        channel_id, facts, key=key, delivered=outcome.delivered, detail=outcome.detail, now=utc_now()
+    )
     return {"delivered": outcome.delivered, "detail": outcome.detail}

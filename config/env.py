@@ -158,8 +158,9 @@ class Env:
     email_url: str | None = variable(
         None,
         "Mail server, `smtp://user:password@host:587` (STARTTLS where a user is given), `smtps://…:465` "
-        "(TLS) or `smtp://localhost:25`; `%`-escape what is special in a URL. Without it e-mails are printed to the "
-        "log, which is enough on one's own machine. Production gives it.",
+        "(TLS) or `smtp://localhost:25`; `%`-escape what is special in a URL. Without it the links of accounts and "
+        "invitations are printed to the log, which is enough on one's own machine, and alerts and status page mails "
+        "are not sent. Production gives it.",
         read=mail_server,
         from_file=True,
     )

@@ -46,6 +46,8 @@ def troubles(found: Standing, *, now: datetime) -> Iterator[str]:
     for name, problem in found.checks.items():
         if problem != OK:
             yield f"{name.capitalize()}: {problem}."
+    if found.mail is not None:
+        yield f"Alerts by e-mail are not delivered. {found.mail}"
     if found.stored is not None:
         yield from _of_database(found.stored, now=now)
     if found.brokered is not None:

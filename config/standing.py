@@ -118,18 +118,30 @@ class Brokered:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """None is what could not be asked; `checks` are those of /readyz: `ok`, or what is wrong, by name."""
+    """None is what could not be asked; `checks` are those of /readyz: `ok`, or what is wrong, by name.
+
+    `mail` is what keeps mails from leaving, or None.
+    """
 
     checks: Mapping[str, str]
     stored: Stored | None
     brokered: Brokered | None
+    mail: str | None
 
 
 def standing(*, now: datetime) -> Standing:
     """Asked at the same time, so that it takes as long as the slowest answer."""
-    with ThreadPoolExecutor(max_workers=3) as pool:
+    with ThreadPoolExecutor(max_workers=4) as pool:
         checks, stored, brokered = pool.submit(look), pool.submit(_stored, now), pool.submit(_brokered)
-        return Standing(checks.result(), stored.result(), brokered.result())
+        mail = pool.submit(_mail)
+        return Standing(checks.result(), stored.result(), brokered.result(), mail.result())
+
+
+def _mail() -> str | None:
+    # Imported here: the web process does not load what sends until staff look at this page.
+    from alerts.transports.email import reach_server
+
+    return reach_server(PATIENCE_SEC)
 
 
 def _stored(now: datetime) -> Stored | None:

@@ -19,6 +19,8 @@ from django.core import checks
 from django.core.checks import CheckMessage, Error, Tags, register
 from django.http.request import validate_host
 
+from core import mail
+
 TAG = "pulsekeeper"
 _FEWEST_BYTES = 16  # different ones, of the 32 of a key; of random ones so few come about never
 _OUR_OWN = (ip_network("127.0.0.0/8"), ip_network("::1/128"), ip_network("169.254.0.0/16"))
@@ -140,7 +142,7 @@ def addresses_are_public(**_: Any) -> Iterator[CheckMessage]:
 @register(TAG, deploy=True)
 def mail_can_be_sent(**_: Any) -> Iterator[CheckMessage]:
     """Without mail nobody gets in, and nobody is alerted."""
-    if settings.EMAIL_BACKEND.endswith("console.EmailBackend"):
+    if not mail.has_server():
         yield checks.Warning("EMAIL_URL is not set: e-mails are printed to the log.", id="pulsekeeper.W017")
     if settings.DEFAULT_FROM_EMAIL.rstrip(">").endswith("@localhost"):
         yield checks.Warning(

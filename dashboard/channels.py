@@ -15,6 +15,7 @@ from django.views.decorators.http import require_POST
 from alerts import channels, deliveries, selectors, testing
 from alerts.models import AlertChannel, Delivery
 from alerts.transports.services import BY_SCHEME, SERVICES
+from core import mail
 from core.clock import EPOCH, MAX_MS, utc_now
 from core.errors import ApiError, NotFound
 from core.waiting import waiting_place
@@ -50,8 +51,15 @@ class Shown:
         return KIND_NAMES[Kind(self.channel.kind)]
 
     @property
+    def problem(self) -> str | None:
+        """What keeps every alert from leaving, whatever the channel's last delivery was."""
+        return _problem(Kind(self.channel.kind))
+
+    @property
     def state(self) -> tuple[str, str]:
         """For the badge: its status, and a word."""
+        if self.problem:
+            return "failed", "No mail server"
         if self.channel.confirmed_at is None:
             return "waiting", "Waiting for consent" if self.channel.confirmation_digest else "No consent"
         if not self.channel.enabled:
@@ -95,25 +103,26 @@ def index(request: PageRequest) -> HttpResponse:
 def show(request: PageRequest, channel_id: str) -> HttpResponse:
     """With the log of what went there."""
     channel = selectors.get_channel(request.caller, channel_id)
+    return render(request, "dashboard/channels/detail.html", _detail(request, channel))
+
+
+def _detail(request: PageRequest, channel: AlertChannel) -> dict[str, Any]:
+    """Return a channel and the page of its log that the query names."""
     state = request.GET.get("state", "")
     state = state if state in STATE_NAMES else ""
     rows = selectors.deliveries_of(
         channel, limit=PAGE + 1, state=state or None, before=_position(request.GET.get("before", ""))
     )
     log, now = rows[:PAGE], utc_now()
-    return render(
-        request,
-        "dashboard/channels/detail.html",
-        {
-            "section": SECTION,
-            "shown": Shown(channel, selectors.count_dead([channel]).get(channel.pk, 0)),
-            "deliveries": [ShownDelivery(row, now) for row in log],
-            "state": state,
-            "states": [("", "All"), *STATE_NAMES.items()],
-            "next": _place(log[-1]) if len(rows) > PAGE else None,
-            "later": "before" in request.GET,
-        },
-    )
+    return {
+        "section": SECTION,
+        "shown": Shown(channel, selectors.count_dead([channel]).get(channel.pk, 0)),
+        "deliveries": [ShownDelivery(row, now) for row in log],
+        "state": state,
+        "states": [("", "All"), *STATE_NAMES.items()],
+        "next": _place(log[-1]) if len(rows) > PAGE else None,
+        "later": "before" in request.GET,
+    }
 
 
 @page
@@ -131,7 +140,13 @@ def create(request: PageRequest) -> HttpResponse:
         made = form.attempt(lambda: _create(request, form))
         if made is not None:
             return _created(request, made)
-    context = {"section": SECTION, "form": form, "kind": KIND_NAMES[kind], "service": service}
+    context = {
+        "section": SECTION,
+        "form": form,
+        "kind": KIND_NAMES[kind],
+        "service": service,
+        "problem": _problem(kind),
+    }
     return render(request, "dashboard/channels/new.html", context)
 
 
@@ -175,7 +190,8 @@ def test(request: PageRequest, channel_id: str) -> HttpResponse:
     except ApiError as error:
         result = {"delivered": False, "detail": error.reason or error.code}
     if request.htmx:
-        return render(request, "dashboard/channels/_tested.html", result)
+        context = _detail(request, channel) | result
+        return render(request, "dashboard/channels/_tested.html", context)
     if result["delivered"]:
         messages.success(request, f"It arrived. {result['detail']}")
     else:
@@ -196,11 +212,10 @@ def ask_again(request: PageRequest, channel_id: str) -> HttpResponse:
     except ApiError as error:
         messages.error(request, error.reason or error.code)
     else:
-        agreed = channel.confirmed_at is not None
-        said = (
-            "The address is confirmed already." if agreed else f"Another request was sent to {channel.hint}."
-        )
-        messages.success(request, said)
+        if channel.confirmed_at is not None:
+            messages.success(request, "The address is confirmed already.")
+        else:
+            _asked(request, channel, "Another request was sent")
     return redirect("alert_channel", channel_id)
 
 
@@ -230,16 +245,28 @@ def _create(request: PageRequest, form: NewChannelForm) -> Made:
     return form.make_once(request, request.caller, make, now=now)
 
 
+def _problem(kind: Kind) -> str | None:
+    return mail.NO_SERVER if kind is Kind.EMAIL and not mail.has_server() else None
+
+
+def _asked(request: PageRequest, channel: AlertChannel, said: str) -> None:
+    """Report that an address was asked to agree, or that the request was only printed."""
+    if mail.has_server():
+        messages.success(request, f"{said} to {channel.hint}.")
+    else:
+        messages.warning(
+            request, f"The request to {channel.hint} was only printed to the log. {mail.NO_SERVER}"
+        )
+
+
 def _created(request: PageRequest, made: Made) -> HttpResponse:
     """The secret of a webhook is told this once; the page of any other channel tells all there is."""
     channel = selectors.get_channel(request.caller, made.object_id)
     secret = (made.answer or {}).get("secret")
     if secret is None:
-        waits = channel.confirmed_at is None
-        said = (
-            f"The channel is there. {channel.hint} was asked to agree." if waits else "The channel is there."
-        )
-        messages.success(request, said)
+        messages.success(request, "The channel is there.")
+        if channel.confirmed_at is None:
+            _asked(request, channel, "A request to agree was sent")
         return redirect("alert_channel", made.object_id)
     context = {"section": SECTION, "shown": Shown(channel), "secret": secret}
     return render(request, "dashboard/channels/created.html", context)

@@ -16,6 +16,7 @@ STATE_NAMES = {
     Delivery.State.WAITING: "Waiting",
     Delivery.State.SENT: "Sent",
     Delivery.State.DEAD: "Given up",
+    Delivery.State.FAILED: "Failed",
 }
 _SAID = {
     News.DOWN: "is down",
@@ -30,7 +31,7 @@ _SAID = {
     News.SLOW: "is slow",
     News.CERTIFICATE: "has a certificate that ends soon",
     News.DOMAIN: "has a domain that ends soon",
-    News.TEST: "is tried",
+    News.TEST: "message",
 }
 
 
@@ -68,7 +69,7 @@ class ShownDelivery:
             path = f"/incidents/{facts.incident_id}" if facts.incident_id else ""
             if not path and facts.monitor_id:
                 path = f"/monitors/{facts.monitor_id}"
-            yield ShownItem(facts.monitor or facts.monitor_id or "The channel", _SAID[facts.news], path)
+            yield ShownItem(facts.monitor or facts.monitor_id or "Test", _SAID[facts.news], path)
 
     @property
     def more(self) -> int:

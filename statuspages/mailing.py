@@ -25,7 +25,7 @@ from django.db.models import Q
 
 from alerts.sending import backoff
 from alerts.transports import Outcome
-from alerts.transports.email import bounded_connection, send_mail
+from alerts.transports.email import bounded_connection, problem, send_mail
 from core.clock import utc_now
 from core.crypto import unseal
 from core.db import release_connection
@@ -134,9 +134,7 @@ def send(claimed: Sequence[Try]) -> int:
         try:
             mailer.open()
         except (SMTPException, OSError) as error:
-            outcome = Outcome(
-                delivered=False, detail=f"The mail server could not be used ({type(error).__name__}: {error})"
-            )
+            outcome = Outcome(delivered=False, detail=problem(error))
             for mail in mails:
                 finish(mail, numbers[mail.pk], outcome, now=utc_now())
             return len(claimed)

@@ -20,6 +20,7 @@ from django.core.validators import validate_email
 
 from alerts.messages import Message
 from alerts.transports.base import Outcome
+from core.mail import NO_SERVER, has_server
 
 TOTAL_SEC = 30.0
 _NO_ENCODED_WORD = "=\u200b?"  # a name that looks like RFC 2047 would be decoded by whoever reads it
@@ -51,7 +52,9 @@ def send(address: str, message: Message, *, key: str, now: datetime) -> Outcome:
 
 
 def send_mail(mail: EmailMessage) -> Outcome:
-    """One try, over the mail's own connection."""
+    """Send a mail once, over its own connection. Nothing is delivered without a mail server."""
+    if not has_server():
+        return Outcome(delivered=False, detail=f"No mail was sent. {NO_SERVER}")
     try:
         mail.send()
     except smtplib.SMTPRecipientsRefused as error:
@@ -61,17 +64,35 @@ def send_mail(mail: EmailMessage) -> Outcome:
             detail=f"The mail server refused the recipient: {code} {_text(said)}",
             retry=code < 500,
         )
-    except smtplib.SMTPResponseException as error:
-        return Outcome(
-            delivered=False,
-            detail=f"The mail server answered {error.smtp_code} {_text(error.smtp_error)}",
-        )
     except (smtplib.SMTPException, OSError) as error:
-        return Outcome(
-            delivered=False,
-            detail=f"The mail server could not be used ({type(error).__name__}: {error})",
-        )
+        return Outcome(delivered=False, detail=problem(error))
     return Outcome(delivered=True, detail="The mail server took the message.")
+
+
+def reach_server(total_sec: float) -> str | None:
+    """Connect to the mail server and sign in. Return what is wrong and what to do, or None if nothing is."""
+    if not has_server():
+        return NO_SERVER
+    try:
+        with bounded_connection(total_sec) as connection:
+            connection.open()
+    except (smtplib.SMTPException, OSError) as error:
+        return problem(error)
+    return None
+
+
+def problem(error: smtplib.SMTPException | OSError) -> str:
+    """Return what the mail server refused, and the setting to look at where one is at fault."""
+    if not isinstance(error, smtplib.SMTPResponseException):
+        return f"The mail server could not be used ({type(error).__name__}: {error}). Check EMAIL_URL."
+    answer = f"The mail server answered {error.smtp_code} {_text(error.smtp_error)}"
+    if isinstance(error, smtplib.SMTPAuthenticationError):
+        return f"{answer}. Check the user and password in EMAIL_URL."
+    if isinstance(error, smtplib.SMTPSenderRefused):
+        return f"{answer}. Check EMAIL_FROM."
+    if isinstance(error, smtplib.SMTPConnectError | smtplib.SMTPHeloError):
+        return f"{answer}. Check EMAIL_URL."
+    return answer
 
 
 def _text(said: bytes | str) -> str:
@@ -85,7 +106,7 @@ def bounded_connection(total_sec: float) -> Iterator[Any]:
     if not isinstance(configured, EmailBackend):
         yield configured
         return
-    bounded = _BoundedBackend()
+    bounded = _BoundedBackend(total_sec)
     timer = threading.Timer(total_sec, bounded.shut)
     timer.daemon = True
     timer.start()
@@ -99,8 +120,8 @@ def bounded_connection(total_sec: float) -> Iterator[Any]:
 
 
 class _BoundedBackend(EmailBackend):
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, total_sec: float) -> None:
+        super().__init__(timeout=min(settings.EMAIL_TIMEOUT or total_sec, total_sec))
         self._watched: list[socket.socket] = []
 
     @property

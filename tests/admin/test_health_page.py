@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from html import unescape
@@ -21,6 +22,7 @@ from core.clock import utc_now
 from monitors.models import Monitor, MonitorState
 from monitors.scheduling import tick
 from statuspages.models import PageEvent, PageMail, StatusPage, Subscriber
+from tests.alerts.inbox import Inbox
 from tests.makers import empty_broker, make_channel, make_delivery, make_monitor, make_user
 from tests.processes.up import free_port
 
@@ -106,6 +108,18 @@ def test_trouble_is_only_what_is_over_the_bound() -> None:
     troubles = list(health_page.troubles(found, now=now))
     assert [line for line in troubles if not line.startswith("No worker answers")] == []
     assert not Monitor.objects.exists()
+
+
+def test_a_mail_server_that_is_missing_or_unreachable(staff: Client, settings: Settings) -> None:
+    settings.EMAIL_BACKEND = "django.core.mail.backends.console.EmailBackend"
+    assert "Alerts by e-mail are not delivered. No mail server is configured. Set EMAIL_URL" in words(staff)
+    settings.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        settings.EMAIL_HOST, settings.EMAIL_PORT = closed.getsockname()
+    assert re.search(r"Alerts by e-mail are not delivered\. .*refused.*Check EMAIL_URL", words(staff))
+    with Inbox() as inbox:
+        settings.EMAIL_PORT = inbox.port
+        assert "Mail server ok" in words(staff)
 
 
 def test_it_is_for_staff_and_linked(staff: Client, with_rights: Callable[..., Client]) -> None:

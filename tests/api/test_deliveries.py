@@ -27,10 +27,10 @@ def test_the_log_of_a_channel(api: Api, user: User) -> None:
     made = [make_delivery(channel, state=state, at=NOON + minutes(n)) for n, state in enumerate(State)]
     made.append(make_delivery(channel, at=NOON - minutes(1), monitor=monitor, items=3))
     make_delivery(other)
-    ids = [d.public_id for d in [made[3], made[2], made[1], made[0], made[4]]]
+    ids = [d.public_id for d in [*reversed(made[:-1]), made[-1]]]
     listed = api.get(path).json
     assert [d["id"] for d in listed] == ids
-    assert listed[0] == {
+    assert listed[1] == {
         "id": made[3].public_id,
         "state": "dead",
         "created_at": to_ms(NOON + minutes(3)),
@@ -40,7 +40,7 @@ def test_the_log_of_a_channel(api: Api, user: User) -> None:
         "done_at": to_ms(NOON + minutes(3) + timedelta(hours=24)),
         "items": [{"news": "down", "incident_id": None, "monitor_id": None, "at": to_ms(NOON + minutes(3))}],
     }
-    assert [item["monitor_id"] for item in listed[4]["items"]] == [monitor.public_id] * 3
+    assert [item["monitor_id"] for item in listed[-1]["items"]] == [monitor.public_id] * 3
     for state in State:
         assert {d["state"] for d in api.get(f"{path}?state={state}").json} == {state}
     assert api.get(f"{path}?state=lost").status == 422

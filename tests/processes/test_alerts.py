@@ -334,7 +334,9 @@ def test_a_test_tells_what_came_back(somebody: Callable[[str], Somebody]) -> Non
     assert (call.json["event"], call.json["incident"]) == ("test", None)
     assert mail["Subject"] == "[TEST] Pulsekeeper"
     assert "This is a test." in part(mail, "plain")
-    assert tester.deliveries(closed) == [], "it is not tried again"
+    (logged,) = tester.deliveries(closed)
+    assert (logged["state"], logged["last_error"]) == ("failed", "The receiver refused the connection.")
+    assert [one["state"] for one in tester.deliveries(tester.channels["email"])] == ["sent"]
 
 
 def test_a_receiver_that_hangs_delays_no_other(stage: Stage, somebody: Callable[[str], Somebody]) -> None:

@@ -284,6 +284,17 @@ class TestCrashes:
         tick()
         assert PageMail.objects.get().state == "dead"
 
+    def test_without_a_mail_server_nothing_counts_as_sent(
+        self, user: User, page: StatusPage, settings: Settings
+    ) -> None:
+        settings.EMAIL_BACKEND = "django.core.mail.backends.console.EmailBackend"
+        make_subscriber(page)
+        write_note(Caller(user), page.public_id, NOTE, now=utc_now())
+        tick()
+        mail = PageMail.objects.get()
+        assert (mail.state, mail.attempts) == ("waiting", 1)
+        assert "Set EMAIL_URL" in (mail.last_error or "")
+
 
 def test_ten_thousand_are_addressed_by_one_statement(user: User, page: StatusPage) -> None:
     now = utc_now()
