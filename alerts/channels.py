@@ -14,51 +14,43 @@ from typing import Any
 from django.db import transaction
 
 from accounts.models import User
-from accounts.services import email_address
-from alerts import confirmation, hints
+from alerts import confirmation
 from alerts.defaults import TOPICS
 from alerts.models import AlertChannel, Topic
 from alerts.selectors import get_channel
+from alerts.transports.base import ChannelKind
+from alerts.transports.kinds import EMAIL, KINDS, SETTINGS
 from audit.actions import Action
-from checks.addresses import BadAddressError, host_of
 from core.errors import ApiError, ChannelLimit, NotFound, ValidationFailed
-from core.ids import random_text
 from monitors.models import Monitor, MonitorState
-from monitors.services import permits_host
 from projects import access, log, places
 from projects.access import Caller
 from projects.models import Project
 
 MAX_CHANNELS = 50
 
-Kind = AlertChannel.Kind
 Scope = AlertChannel.Scope
-
-# What each kind needs, and may have.
-_NEEDED = {Kind.EMAIL: "address", Kind.WEBHOOK: "url", Kind.APPRISE: "apprise_url"}
-_FIELDS = {Kind.EMAIL: {"address"}, Kind.WEBHOOK: {"url", "secret"}, Kind.APPRISE: {"apprise_url"}}
-_OF_SOME_KIND = ("address", "url", "secret", "apprise_url")
 
 
 def create_channel(
     caller: Caller, given: Mapping[str, Any], *, now: datetime
 ) -> tuple[AlertChannel, str | None]:
     """A new channel, and the secret of a webhook, which is told this once."""
-    kind = Kind(given["kind"])
+    kind = KINDS[given["kind"]]
     config = _configured(kind, given, stored={})
     with transaction.atomic():
         own = confirmation.own_address(caller) if "address" in given else None
         monitors = _hold_monitors(caller, given)
         project, owner = places.place(caller, given)
         scope_project = _hold_scope_project(caller, given)
-        channel = AlertChannel(owner=owner, project=project, created_at=now, kind=kind)
-        channel.config, channel.hint = config, _hint(kind, config)
-        channel.name = given.get("name", channel.hint)
+        channel = AlertChannel(owner=owner, project=project, created_at=now, kind=kind.name)
+        channel.config, channel.hint = config, kind.hint(config)
+        channel.name = given.get("name", kind.default_name(config))
         channel.topics = _topics(given.get("topics", TOPICS))
         channel.remind_every_hours = given.get("remind_every_hours", channel.remind_every_hours)
         chosen = _aim(channel, given, scope_project=scope_project, monitors=monitors)
         _take_room(owner)
-        if kind is Kind.EMAIL:
+        if kind is EMAIL:
             confirmation.settle(channel, address=config["address"], own=own, by=caller, now=now)
         else:
             channel.confirmed_at = now
@@ -78,7 +70,7 @@ def update_channel(
         scope_project = _hold_scope_project(caller, given)
         channel = _hold(caller, public_id)
         _refuse_moves(channel, given)
-        kind, before = Kind(channel.kind), channel.config
+        kind, before = KINDS[channel.kind], channel.config
         config = _configured(kind, given, stored=before)
         changed = ["name", "enabled", "topics", "remind_every_hours", "scope", "scope_project"]
         for name in ("name", "enabled", "remind_every_hours"):
@@ -86,7 +78,7 @@ def update_channel(
         channel.topics = _topics(given.get("topics", channel.topics))
         chosen = _aim(channel, given, scope_project=scope_project, monitors=monitors)
         if config != before:
-            channel.config, channel.hint = config, _hint(kind, config)
+            channel.config, channel.hint = config, kind.hint(config)
             changed += ["sealed_config", "hint"]
         if "address" in given and (config != before or channel.confirmed_at is None):
             confirmation.settle(channel, address=config["address"], own=own, by=caller, now=now)
@@ -220,55 +212,23 @@ def _topics(topics: Sequence[str]) -> list[str]:
     return [topic.value for topic in Topic if topic in topics]
 
 
-def _configured(kind: Kind, given: Mapping[str, Any], *, stored: Mapping[str, str]) -> dict[str, str]:
-    """What the kind needs, of what is given and what is stored; null is not given."""
-    own = {name: given[name] for name in _OF_SOME_KIND if given.get(name) is not None}
+def _configured(kind: ChannelKind, given: Mapping[str, Any], *, stored: Mapping[str, str]) -> dict[str, str]:
+    """Merge what is given into what is stored, checked as the kind asks. Null counts as not given."""
+    own = {name: given[name] for name in SETTINGS if given.get(name) is not None}
+    names = {setting.name for setting in kind.settings}
     for name in own:
-        if name not in _FIELDS[kind]:
-            raise ValidationFailed(f"is no field of a channel of kind {kind}.", field=name)
-    needed = _NEEDED[kind]
-    if not stored and needed not in own:
-        raise ValidationFailed(f"is required for a channel of kind {kind}.", field=needed)
+        if name not in names:
+            raise ValidationFailed(f"is no field of a channel of kind {kind.name}.", field=name)
     config = dict(stored)
-    if "address" in own:
-        config["address"] = email_address(own["address"], field="address")
-    if "url" in own:
-        config["url"] = _webhook_url(own["url"])
-    if "apprise_url" in own:
-        config["url"] = _apprise_url(own["apprise_url"])
-    if kind is Kind.WEBHOOK:
-        config["secret"] = own.get("secret") or config.get("secret") or f"whs_{random_text(32)}"
+    for setting in kind.settings:
+        if setting.name in own:
+            try:
+                config[setting.key] = setting.check(own[setting.name])
+            except ValueError as error:
+                raise ValidationFailed(str(error), field=setting.name) from None
+        elif setting.key not in config:
+            if setting.required:
+                raise ValidationFailed(f"is required for a channel of kind {kind.name}.", field=setting.name)
+            if setting.default is not None:
+                config[setting.key] = setting.default()
     return config
-
-
-def _webhook_url(url: str) -> str:
-    try:
-        host = host_of(url, instead="a receiver knows us by the signature")
-    except BadAddressError as error:
-        raise ValidationFailed(str(error), field="url") from None
-    if not permits_host(host):
-        raise ValidationFailed(
-            "is a private or reserved address, to which Pulsekeeper sends nothing.", field="url"
-        )
-    return url
-
-
-def _apprise_url(url: str) -> str:
-    # Here, not above: it is large, and asked for only where somebody sets up such a channel.
-    from alerts.transports import apprise_way
-
-    try:
-        apprise_way.check_url(url)
-    except ValueError as error:
-        raise ValidationFailed(str(error), field="apprise_url") from None
-    return url
-
-
-def _hint(kind: Kind, config: Mapping[str, str]) -> str:
-    if kind is Kind.EMAIL:
-        return hints.of_address(config["address"])
-    if kind is Kind.WEBHOOK:
-        return hints.of_url(config["url"])
-    from alerts.transports import apprise_way
-
-    return apprise_way.hint(config["url"])

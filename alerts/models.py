@@ -30,15 +30,21 @@ class Topic(models.TextChoices):
 class AlertChannel(models.Model):
     """Of a user, or of a project: then `owner` is the project's owner.
 
-    `sealed_config` holds what the kind needs, encrypted: email {"address"}, webhook {"url", "secret"}, apprise {"url"}.
-    Nothing of it is shown again but `hint`. Nothing is sent while `confirmed_at` is null: an e-mail address
-    waits for its owner to agree by a link, whose token `confirmation_digest` is of (`alerts.confirmation`). All else is
-    confirmed when it is made.
+    `sealed_config` holds the settings of the kind, encrypted (`alerts.transports.kinds`). Only `hint` is shown again.
+    Nothing is sent while `confirmed_at` is null: an e-mail address waits for its owner to agree by a link, whose token
+    `confirmation_digest` is of (`alerts.confirmation`). All other channels are confirmed when they are made.
     """
 
     class Kind(models.TextChoices):
         EMAIL = "email"
         WEBHOOK = "webhook"
+        SLACK = "slack"
+        DISCORD = "discord"
+        TEAMS = "teams"
+        TELEGRAM = "telegram"
+        NTFY = "ntfy"
+        PUSHOVER = "pushover"
+        PAGERDUTY = "pagerduty"
         APPRISE = "apprise"
 
     class Scope(models.TextChoices):
@@ -53,7 +59,7 @@ class AlertChannel(models.Model):
     project = models.ForeignKey(Project, null=True, on_delete=models.CASCADE, related_name="alert_channels")
     created_at = models.DateTimeField()
     name = models.CharField(max_length=200)
-    kind = models.CharField(max_length=7, choices=Kind.choices)
+    kind = models.CharField(max_length=20, choices=Kind.choices)
     sealed_config = models.TextField(editable=False)
     hint = models.CharField(
         max_length=200, help_text="Enough to tell it apart: a…@example.com, a host, a scheme."

@@ -1,7 +1,8 @@
 """News becomes messages: rows, written in the transaction of what they tell of, and sent afterwards.
 
 Storms: where more comes to one channel than a person can read, what follows is gathered into one message with a list.
-It is held until nothing new has come for QUIET, but no longer than MOST_HOLD.
+It is held until nothing new has come for QUIET, but no longer than MOST_HOLD. A service that opens one alert for each
+incident and groups them itself gets each piece of news as a message of its own.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from django.db.models import Count
 
 from alerts.facts import Facts, News
 from alerts.models import Delivery, DeliveryItem
+from alerts.transports import native
 from incidents.models import Incident
 
 STORM_SIZE = 2
@@ -24,6 +26,8 @@ STORM_WINDOW = timedelta(seconds=60)
 QUIET = timedelta(seconds=10)
 MOST_HOLD = timedelta(seconds=60)
 TRIED_FOR = timedelta(hours=24)
+
+_NEVER_GATHERED = frozenset(service.name for service in native.SERVICES if service.one_alert_each)
 
 State = Delivery.State
 
@@ -44,7 +48,8 @@ def put(pieces: Sequence[Piece], *, now: datetime) -> None:
     for piece in pieces:
         for channel_id in piece.channel_ids:
             by_channel[channel_id].append(piece)
-    for gone in by_channel.keys() - _hold_channels(by_channel):
+    kinds = _hold_channels(by_channel)
+    for gone in by_channel.keys() - kinds.keys():
         del by_channel[gone]
     if not by_channel:
         return
@@ -67,7 +72,7 @@ def put(pieces: Sequence[Piece], *, now: datetime) -> None:
         if delivery is not None:
             delivery.next_try_at = min(delivery.created_at + MOST_HOLD, now + QUIET)
             groups = [(delivery, told)]
-        elif recent.get(channel_id, 0) + len(told) > STORM_SIZE:
+        elif recent.get(channel_id, 0) + len(told) > STORM_SIZE and kinds[channel_id] not in _NEVER_GATHERED:
             groups = [(_message(channel_id, State.GATHERING, now, after=QUIET), told)]
         else:
             groups = [(_message(channel_id, State.WAITING, now), [piece]) for piece in told]
@@ -80,14 +85,14 @@ def put(pieces: Sequence[Piece], *, now: datetime) -> None:
     DeliveryItem.objects.bulk_create(items)
 
 
-def _hold_channels(channel_ids: Collection[int]) -> set[int]:
-    """Those that are still there, and stay until the transaction ends; whoever sends to them is not in the way."""
+def _hold_channels(channel_ids: Collection[int]) -> dict[int, str]:
+    """Lock the channels that still exist until the transaction ends, and return their kinds. Senders do not wait."""
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT id FROM alerts_alertchannel WHERE id = ANY(%s) ORDER BY id FOR KEY SHARE",
+            "SELECT id, kind FROM alerts_alertchannel WHERE id = ANY(%s) ORDER BY id FOR KEY SHARE",
             [list(channel_ids)],
         )
-        return {channel_id for (channel_id,) in cursor.fetchall()}
+        return dict(cursor.fetchall())
 
 
 def _message(

@@ -4,47 +4,39 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.core.validators import RegexValidator
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from alerts.defaults import TOPICS
 from alerts.facts import News
 from alerts.models import AlertChannel, Delivery, Topic
-from checks.addresses import MAX_URL
+from alerts.transports.base import Setting
+from alerts.transports.kinds import SETTINGS
 from core.api.fields import BoolField, ChoiceField, EpochMsField, IntField, StrictSerializer, TextField
 
 MAX_CHOSEN = 1_000
-SECRET = RegexValidator(r"\A[ -~]{16,200}\Z", "must be 16 to 200 printable ASCII characters.")
 SCOPE_HELP = (
     "all: the caller's, or the channel's project's; project: those of scope_project_id; chosen: monitor_ids."
 )
+
+
+def _help(setting: Setting) -> str:
+    said = setting.help
+    if setting.choices:
+        said += f" One of {', '.join(setting.choices)}."
+    if setting.default and not setting.secret:
+        said += f" Default: {setting.default()}."
+    return said
 
 
 class ChannelInputSerializer(StrictSerializer):
     """The body of create. What goes together is judged by `alerts.channels`, on the whole."""
 
     kind = ChoiceField(choices=AlertChannel.Kind.values)
-    name = TextField(max_length=200, required=False, help_text="Default: the hint.")
-    address = TextField(
-        max_length=254,
-        required=False,
-        write_only=True,
-        help_text="email: where to. An address with which the caller does not sign in first gets a link by which its "
-        "owner agrees; so does any that a project token enters.",
-    )
-    url = TextField(
-        max_length=MAX_URL, required=False, write_only=True, help_text="webhook: https:// or http://."
-    )
-    secret = TextField(
+    name = TextField(
         max_length=200,
         required=False,
-        write_only=True,
-        validators=[SECRET],
-        help_text="webhook: signs every request. Generated where it is left out.",
-    )
-    apprise_url = TextField(
-        max_length=MAX_URL, required=False, write_only=True, help_text="apprise: an address of a service."
+        help_text="Default: the hint, for Slack and the like after the service's name.",
     )
     topics = serializers.ListField(
         child=ChoiceField(choices=Topic.values),
@@ -59,6 +51,21 @@ class ChannelInputSerializer(StrictSerializer):
     project_id = TextField(
         required=False, allow_null=True, max_length=64, help_text="null: the caller's own channel."
     )
+
+    def get_fields(self) -> dict[str, Any]:
+        """Add the settings of all kinds after the name."""
+        fields = super().get_fields()
+        first = {name: fields.pop(name) for name in ("kind", "name")}
+        return first | {name: self._setting(name) for name in SETTINGS} | fields
+
+    def _setting(self, name: str) -> TextField:
+        found = SETTINGS[name]
+        return TextField(
+            max_length=max(setting.max_length for _, setting in found),
+            required=False,
+            write_only=True,
+            help_text=" ".join(f"{kind.name}: {_help(setting)}" for kind, setting in found),
+        )
 
 
 class ChannelSerializer(serializers.Serializer[Any]):
@@ -110,15 +117,13 @@ class ChannelPatchSerializer(ChannelInputSerializer):
     ignored = READ_ONLY_FIELDS
     kind = ChoiceField(choices=AlertChannel.Kind.values, required=False, help_text="Cannot be changed.")
     project_id = TextField(required=False, allow_null=True, max_length=64, help_text="Cannot be changed.")
-    secret = TextField(
-        max_length=200,
-        required=False,
-        allow_null=True,
-        write_only=True,
-        validators=[SECRET],
-        help_text="webhook: signs every request from now on. null keeps the one there is.",
-    )
     enabled = BoolField(required=False, help_text="false: nothing is sent.")
+
+    def _setting(self, name: str) -> TextField:
+        """What a channel may have without naming it may be sent back as null, which keeps what is stored."""
+        field = super()._setting(name)
+        field.allow_null = not any(setting.required for _, setting in SETTINGS[name])
+        return field
 
 
 class ChannelTestSerializer(serializers.Serializer[Any]):

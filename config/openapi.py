@@ -66,7 +66,7 @@ DESCRIPTIONS = {
     "AuditEntry": "Something that was done and matters to security.",
     "Badge": "Where a monitor's badges are.",
     "Channel": "Where alerts go. Addresses and secrets are stored encrypted and never returned.",
-    "ChannelInput": "An alert channel to create: with `address`, `url` or `apprise_url`, as its kind asks.",
+    "ChannelInput": "An alert channel to create, with the settings of its kind: each description names its kinds.",
     "ChannelPatch": "The fields to change. Read-only fields of a channel are ignored.",
     "ChannelTest": "What came of a test.",
     "Check": "One check that was made.",

@@ -9,17 +9,15 @@ from django import forms
 
 from alerts.defaults import TOPICS
 from alerts.models import AlertChannel, Topic
-from alerts.serializers import SECRET
-from checks.addresses import MAX_URL
+from alerts.transports.base import ChannelKind, Setting
+from alerts.transports.kinds import KINDS
 from core.forms import ServiceForm, conditional
 from dashboard.choosing import MonitorsField, ProjectField, monitor_choices, project_choices
 from dashboard.once import OnceForm
 from projects.access import Caller
 
-Kind = AlertChannel.Kind
 Scope = AlertChannel.Scope
 
-KIND_NAMES = {Kind.EMAIL: "E-mail", Kind.WEBHOOK: "Webhook", Kind.APPRISE: "Service"}
 TOPIC_NAMES = {
     Topic.DOWN: "Down: an outage is confirmed",
     Topic.RECOVERED: "Recovered: it is over",
@@ -32,7 +30,6 @@ SCOPE_NAMES = {
     Scope.PROJECT: "Those of one project",
     Scope.CHOSEN: "Chosen ones",
 }
-OWN = ("address", "url", "secret", "apprise_url")
 _AIM = ("monitors", "scope_project_id", "monitor_ids")
 
 
@@ -61,7 +58,7 @@ class _ChannelForm(ServiceForm):
         initial=Scope.ALL.value,
     )
 
-    def __init__(self, data: Any = None, *, caller: Caller, kind: Kind, **kwargs: Any) -> None:
+    def __init__(self, data: Any = None, *, caller: Caller, kind: ChannelKind, **kwargs: Any) -> None:
         super().__init__(data, **kwargs)
         self.kind = kind
         self.projects = project_choices(caller)
@@ -82,10 +79,11 @@ class _ChannelForm(ServiceForm):
         return cleaned
 
     def own_fields(self) -> Iterator[forms.BoundField]:
-        return (self[name] for name in OWN if name in self.fields)
+        return (self[setting.name] for setting in self.kind.settings)
 
     def _own_given(self) -> dict[str, Any]:
-        return {name: self.cleaned_data[name] for name in OWN if self.cleaned_data.get(name)}
+        given = {setting.name: self.cleaned_data[setting.name] for setting in self.kind.settings}
+        return {name: value for name, value in given.items() if value}
 
     def _aim(self) -> dict[str, Any]:
         cleaned = self.cleaned_data
@@ -105,7 +103,7 @@ class _ChannelForm(ServiceForm):
 
 
 class NewChannelForm(_ChannelForm, OnceForm):
-    def __init__(self, data: Any = None, *, caller: Caller, kind: Kind, example: str = "") -> None:
+    def __init__(self, data: Any = None, *, caller: Caller, kind: ChannelKind, example: str = "") -> None:
         super().__init__(data, caller=caller, kind=kind)
         self.fields["name"].required = False
         self.fields["name"].help_text = "How you tell it apart. Left empty, it is called by where it leads."
@@ -115,7 +113,10 @@ class NewChannelForm(_ChannelForm, OnceForm):
             label="Project",
             help_text="A project's channel is seen and changed by its members, and tells of its monitors.",
         )
-        self.fields |= _own_fields(kind, example=example)
+        self.fields |= {setting.name: _field(setting) for setting in kind.settings}
+        if example:
+            self.fields["apprise_url"].widget.attrs["placeholder"] = example
+            self.fields["apprise_url"].help_text = f"It looks like {example}"
 
     def given(self) -> dict[str, Any]:
         """The body that the API would get."""
@@ -123,7 +124,7 @@ class NewChannelForm(_ChannelForm, OnceForm):
         given = {name: cleaned[name] for name in ("topics", "remind_every_hours", "project_id")}
         if cleaned["name"]:
             given["name"] = cleaned["name"]
-        return {"kind": self.kind.value} | given | self._own_given() | self._aim()
+        return {"kind": self.kind.name} | given | self._own_given() | self._aim()
 
 
 class EditChannelForm(_ChannelForm):
@@ -139,57 +140,49 @@ class EditChannelForm(_ChannelForm):
             "monitor_ids": [monitor.public_id for monitor in channel.monitors.all()],
             "enabled": channel.enabled,
         }
-        super().__init__(data, caller=caller, kind=Kind(channel.kind), initial=initial)
-        for name, field in _own_fields(self.kind, example="").items():
+        super().__init__(data, caller=caller, kind=KINDS[channel.kind], initial=initial)
+        config = channel.config
+        for setting in self.kind.settings:
+            field = self.fields[setting.name] = _field(setting)
+            if not setting.secret:
+                field.initial = config.get(setting.key)
+                continue
             field.required = False
-            now = "It is never shown" if name == "secret" else f"Now {channel.hint}"
+            field.widget.attrs.pop("placeholder", None)
+            now = f"Now {channel.hint}" if setting is self.kind.settings[0] else "It is never shown"
             field.help_text = f"{now}. Leave it empty to keep it."
-            self.fields[name] = field
 
     def given(self) -> dict[str, Any]:
         """Only what was changed: of the chosen monitors a member may not see all."""
         plain = ("name", "topics", "remind_every_hours", "enabled")
         given = {name: self.cleaned_data[name] for name in plain if name in self.changed_data}
         aim = self._aim() if set(_AIM) & set(self.changed_data) else {}
-        return given | self._own_given() | aim
+        own = {name: value for name, value in self._own_given().items() if name in self.changed_data}
+        return given | own | aim
 
 
-def _own_fields(kind: Kind, *, example: str) -> dict[str, forms.Field]:
-    """What a channel of this kind sends with."""
-    code = {"class": "code", "autocomplete": "off", "spellcheck": "false"}
-    if kind is Kind.EMAIL:
-        return {
-            "address": forms.CharField(
-                label="E-mail address",
-                max_length=254,
-                widget=forms.EmailInput(attrs={"autocomplete": "email"}),
-                help_text="An address with which you do not sign in yourself gets a link first, by which its "
-                "owner agrees. Nothing else is sent before.",
-            )
-        }
-    if kind is Kind.WEBHOOK:
-        return {
-            "url": forms.CharField(
-                label="URL",
-                max_length=MAX_URL,
-                widget=forms.TextInput(attrs=code | {"inputmode": "url", "placeholder": "https://…"}),
-                help_text="Each alert is a POST with a JSON body.",
-            ),
-            "secret": forms.CharField(
-                max_length=200,
-                required=False,
-                strip=False,
-                validators=[SECRET],
-                widget=forms.TextInput(attrs=code),
-                help_text="Every request is signed with it, so that the receiver can tell ours. One is made for you "
-                "where you give none. 16 to 200 characters.",
-            ),
-        }
-    return {
-        "apprise_url": forms.CharField(
-            label="Address",
-            max_length=MAX_URL,
-            widget=forms.TextInput(attrs=code | {"placeholder": example}),
-            help_text=f"It looks like {example}" if example else "",
+def _field(setting: Setting) -> forms.Field:
+    """Return the field of one setting."""
+    if setting.choices:
+        return forms.ChoiceField(
+            label=setting.label,
+            choices=[(choice, choice) for choice in setting.choices],
+            initial=setting.default() if setting.default else None,
+            help_text=setting.help,
         )
-    }
+    attrs = {"class": "code", "autocomplete": "off", "spellcheck": "false", "placeholder": setting.example}
+    if setting.input_type == "email":
+        attrs = {"autocomplete": "email"}
+    elif setting.input_type == "url":
+        attrs["inputmode"] = "url"
+    return forms.CharField(
+        label=setting.label,
+        max_length=setting.max_length,
+        required=setting.required,
+        initial=setting.default() if setting.default and not setting.secret else None,
+        strip=setting.name != "secret",
+        widget=forms.EmailInput(attrs=attrs)
+        if setting.input_type == "email"
+        else forms.TextInput(attrs=attrs),
+        help_text=setting.help,
+    )

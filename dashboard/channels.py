@@ -14,13 +14,16 @@ from django.views.decorators.http import require_POST
 
 from alerts import channels, deliveries, selectors, testing
 from alerts.models import AlertChannel, Delivery
+from alerts.transports import native
+from alerts.transports.base import ChannelKind
+from alerts.transports.kinds import APPRISE, EMAIL, KINDS
 from alerts.transports.services import BY_SCHEME, SERVICES
 from core import mail
 from core.clock import EPOCH, MAX_MS, utc_now
 from core.errors import ApiError, NotFound
 from core.waiting import waiting_place
 from dashboard import limits
-from dashboard.channel_forms import KIND_NAMES, EditChannelForm, NewChannelForm
+from dashboard.channel_forms import EditChannelForm, NewChannelForm
 from dashboard.deliveries import STATE_NAMES, ShownDelivery
 from dashboard.pages import PageRequest, page
 from projects.idempotency import Made
@@ -28,11 +31,11 @@ from projects.idempotency import Made
 PAGE = 30
 MICROSECOND = timedelta(microseconds=1)
 
-Kind = AlertChannel.Kind
 Scope = AlertChannel.Scope
 
-ICONS = {Kind.EMAIL: "mail", Kind.WEBHOOK: "link", Kind.APPRISE: "message-square"}
 SECTION = "alert-channels"
+
+_NATIVE = frozenset(BY_SCHEME[service.scheme].schemes[0] for service in native.SERVICES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,22 +46,18 @@ class Shown:
     dead: int = 0
 
     @property
-    def icon(self) -> str:
-        return ICONS[Kind(self.channel.kind)]
-
-    @property
-    def kind(self) -> str:
-        return KIND_NAMES[Kind(self.channel.kind)]
+    def kind(self) -> ChannelKind:
+        return KINDS[self.channel.kind]
 
     @property
     def problem(self) -> str | None:
         """What keeps every alert from leaving, whatever the channel's last delivery was."""
-        return _problem(Kind(self.channel.kind))
+        return _problem(self.kind)
 
     @property
     def state(self) -> tuple[str, str]:
         """For the badge: its status, and a word."""
-        if self.problem:
+        if self.problem and self.channel.enabled:
             return "failed", "No mail server"
         if self.channel.confirmed_at is None:
             return "waiting", "Waiting for consent" if self.channel.confirmation_digest else "No consent"
@@ -127,11 +126,16 @@ def _detail(request: PageRequest, channel: AlertChannel) -> dict[str, Any]:
 
 @page
 def create(request: PageRequest) -> HttpResponse:
-    """First what kind of channel, then what it needs."""
+    """Choose a kind of channel first, then give what it needs."""
     chosen = _chosen_kind(request)
     if chosen is None:
-        services = sorted(SERVICES, key=lambda service: service.name.lower())
-        return render(request, "dashboard/channels/choose.html", {"section": SECTION, "services": services})
+        others = [service for service in SERVICES if service.schemes[0] not in _NATIVE]
+        choices = {
+            "section": SECTION,
+            "kinds": [kind for kind in KINDS.values() if kind is not APPRISE],
+            "services": sorted(others, key=lambda service: service.name.lower()),
+        }
+        return render(request, "dashboard/channels/choose.html", choices)
     kind, service = chosen
     form = NewChannelForm(
         request.POST or None, caller=request.caller, kind=kind, example=service.get("example", "")
@@ -143,7 +147,7 @@ def create(request: PageRequest) -> HttpResponse:
     context = {
         "section": SECTION,
         "form": form,
-        "kind": KIND_NAMES[kind],
+        "kind": kind,
         "service": service,
         "problem": _problem(kind),
     }
@@ -245,8 +249,8 @@ def _create(request: PageRequest, form: NewChannelForm) -> Made:
     return form.make_once(request, request.caller, make, now=now)
 
 
-def _problem(kind: Kind) -> str | None:
-    return mail.NO_SERVER if kind is Kind.EMAIL and not mail.has_server() else None
+def _problem(kind: ChannelKind) -> str | None:
+    return mail.NO_SERVER if kind is EMAIL and not mail.has_server() else None
 
 
 def _asked(request: PageRequest, channel: AlertChannel, said: str) -> None:
@@ -272,19 +276,19 @@ def _created(request: PageRequest, made: Made) -> HttpResponse:
     return render(request, "dashboard/channels/created.html", context)
 
 
-def _chosen_kind(request: PageRequest) -> tuple[Kind, dict[str, str]] | None:
-    """The kind that the address names; for a service also its name, an example of its URL, and its page."""
-    kind, scheme = request.GET.get("kind"), request.GET.get("service", "")
-    if kind in (Kind.EMAIL, Kind.WEBHOOK):
-        return Kind(kind), {}
+def _chosen_kind(request: PageRequest) -> tuple[ChannelKind, dict[str, str]] | None:
+    """Return the kind in the query; for an Apprise URL also the service's name, an example, and its page."""
+    kind, scheme = KINDS.get(request.GET.get("kind", "")), request.GET.get("service", "")
+    if kind is not APPRISE:
+        return None if kind is None else (kind, {})
     service = BY_SCHEME.get(scheme)
-    if kind != Kind.APPRISE or service is None:
+    if service is None:
         return None
     # Here, not above: it is large, and asked for only where somebody sets up such a channel.
     from alerts.transports.apprise_way import form_of
 
     example, about = form_of(service, scheme)
-    return Kind.APPRISE, {"name": service.name, "example": example, "page": about}
+    return APPRISE, {"name": service.name, "example": example, "page": about}
 
 
 def _place(delivery: Delivery) -> str:

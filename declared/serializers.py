@@ -13,6 +13,7 @@ from typing import Any
 from rest_framework import serializers
 
 from alerts.serializers import MAX_CHOSEN, ChannelInputSerializer
+from alerts.transports.kinds import SECRETS as CHANNEL_SECRETS
 from core.api.fields import BoolField, StrictSerializer, TextField
 from declared.things import Reference
 from incidents.serializers import WindowInputSerializer
@@ -115,7 +116,7 @@ class MonitorEntrySerializer(MonitorInputSerializer):
 class ChannelEntrySerializer(ChannelInputSerializer):
     def get_fields(self) -> Fields:
         fields = super().get_fields()
-        for name in ("address", "url", "secret", "apprise_url"):
+        for name in CHANNEL_SECRETS:
             fields[name].help_text = f"{fields[name].help_text} {SECRET_HELP}"
         return _entry(
             fields,
@@ -180,7 +181,7 @@ SECTIONS: dict[str, type[StrictSerializer]] = {
 """In the order in which a file has them, and in which they are made."""
 
 SECRETS = {
-    "channels": ("address", "url", "secret", "apprise_url"),
+    "channels": CHANNEL_SECRETS,
     "status_pages": ("password",),
 }
 """Fields that may hold placeholders, as the values of a monitor's headers may."""

@@ -8,6 +8,25 @@ class Migration(migrations.Migration):
 
     operations = [
         migrations.AlterField(
+            model_name="alertchannel",
+            name="kind",
+            field=models.CharField(
+                choices=[
+                    ("email", "Email"),
+                    ("webhook", "Webhook"),
+                    ("slack", "Slack"),
+                    ("discord", "Discord"),
+                    ("teams", "Teams"),
+                    ("telegram", "Telegram"),
+                    ("ntfy", "Ntfy"),
+                    ("pushover", "Pushover"),
+                    ("pagerduty", "Pagerduty"),
+                    ("apprise", "Apprise"),
+                ],
+                max_length=20,
+            ),
+        ),
+        migrations.AlterField(
             model_name="delivery",
             name="state",
             field=models.CharField(

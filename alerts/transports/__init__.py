@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from alerts.transports.base import Outcome
+from alerts.transports.base import Outcome, Service
 
 if TYPE_CHECKING:
     from alerts.messages import Message
@@ -28,8 +28,12 @@ def send(kind: str, config: Mapping[str, str], message: Message, *, key: str, no
         from alerts.transports import webhook
 
         return webhook.send(config["url"], message, secret=config["secret"], key=key, now=now)
-    if kind == "apprise":
-        from alerts.transports import apprise_way
+    from alerts.transports import apprise_way
+    from alerts.transports.kinds import APPRISE, KINDS
 
+    if kind == APPRISE.name:
         return apprise_way.send(config["url"], message)
+    service = KINDS.get(kind)
+    if isinstance(service, Service):
+        return apprise_way.send(service.address(config), message, service=service)
     raise ValueError(f"{kind!r} is no kind of channel")

@@ -28,6 +28,7 @@ from apprise.plugins.base import NotifyBase
 from django.conf import settings
 
 from alerts.messages import Message
+from alerts.transports import base
 from alerts.transports.base import Outcome
 from alerts.transports.services import BY_SCHEME, Service
 from alerts.transports.wording import answered, failure
@@ -173,12 +174,13 @@ def check_url(url: str) -> None:
     _plugin(url, thread="")
 
 
-def send(url: str, message: Message) -> Outcome:
+def send(url: str, message: Message, *, service: base.Service | None = None) -> Outcome:
+    """Send a message to an Apprise URL, or to the URL that `service` made of a channel's settings."""
     try:
-        plugin = _plugin(url, thread=message.thread)
+        plugin = _plugin(url, thread=message.thread, scheme=service.scheme if service else None)
     except ValueError as error:  # stored before the list, or the plugin, became stricter
         return Outcome(delivered=False, detail=str(error), retry=False)
-    name = _service(url)[0].name
+    name = service.label if service else _service(url)[0].name
     conversation = _Conversation(_session(guard(), settings.SSL_CERT_FILE))
     token = _conversation.set(conversation)
     try:
@@ -226,14 +228,20 @@ def _service(url: str) -> tuple[Service, str]:
     return service, scheme
 
 
-def _plugin(url: str, *, thread: str) -> Any:
-    """The plugin that a URL is for, and of. Raises ValueError as `check_url` does."""
-    service, scheme = _service(url)
+def _plugin(url: str, *, thread: str, scheme: str | None = None) -> Any:
+    """Return the plugin for a URL. With `scheme` the URL may also be one that the service itself shows.
+
+    Raises ValueError as `check_url` does.
+    """
+    service, scheme = _service(url) if scheme is None else (BY_SCHEME[scheme], scheme)
     if len(url) > MAX_URL or not url.isprintable() or " " in url:
         raise ValueError(f"The URL must be at most {MAX_URL} characters, without blanks and controls.")
     plugin_class = load(service)
     try:
-        parsed: dict[str, Any] | None = plugin_class.parse_url(url)
+        native = url.startswith("https://")
+        parsed: dict[str, Any] | None = (plugin_class.parse_native_url if native else plugin_class.parse_url)(
+            url
+        )
     except Exception:  # noqa: BLE001 (as in `send`, fed with whatever a user types)
         parsed = None
     if not parsed:

@@ -8,21 +8,17 @@ from typing import Any, ClassVar
 from alerts import channels, selectors
 from alerts.defaults import TOPICS
 from alerts.models import AlertChannel, Topic
+from alerts.transports.base import Setting
+from alerts.transports.kinds import KINDS, SECRETS, SETTINGS
 from declared.account import Account
 from declared.kinds import scopes
 from declared.kinds.base import Making, Names, Single, Writing, WrongError, secret_of, without
 from declared.kinds.scopes import Chosen, OfProject, Scope
 from declared.parsing import Item
+from declared.problems import Path
 from declared.secrets import Secret
 from declared.things import Entry, Present, Shape
 
-# What each kind keeps: its name in a file, and in the stored configuration.
-_CONFIG = {
-    "email": {"address": "address"},
-    "webhook": {"url": "url", "secret": "secret"},
-    "apprise": {"apprise_url": "url"},
-}
-_ADDRESSES = ("address", "url", "secret", "apprise_url")
 _DEFAULTS = {
     "enabled": True,
     "topics": [topic.value for topic in TOPICS],
@@ -61,18 +57,27 @@ class Channels(Single):
                 "topics": list(row.topics),
                 "monitors": scope,
                 "remind_every_hours": row.remind_every_hours,
-                **dict.fromkeys(_ADDRESSES),
-                **{name: Secret(config[stored]) for name, stored in _CONFIG[row.kind].items()},
+                **dict.fromkeys(SETTINGS),
+                **{
+                    setting.name: Secret(config[setting.key]) if setting.secret else config[setting.key]
+                    for setting in KINDS[row.kind].settings
+                    if setting.key in config
+                },
             }
             found.append(Present(self.section, row.public_id, row.pk, row.name, place, shape))
         return found
 
     def want(self, item: Item, entry: Entry, names: Names) -> Shape:
         given, there = item.given, entry.present.shape if entry.present else {}
-        needed = next(iter(_CONFIG[given["kind"]]))
-        if needed not in given and (*item.path, needed) not in item.keeps:
-            said = f"{needed} is required for a channel of kind {given['kind']}; ${{keep:PK_NAME}} is what is stored."
-            raise WrongError(item.path, said)
+        settings = KINDS[given["kind"]].settings
+        for setting in settings:
+            needed = setting.name
+            if setting.required and needed not in given and (*item.path, needed) not in item.keeps:
+                said = f"{needed} is required for a channel of kind {given['kind']}"
+                raise WrongError(
+                    item.path,
+                    f"{said}; ${{keep:PK_NAME}} is what is stored." if setting.secret else f"{said}.",
+                )
         shape = {
             "name": entry.name,
             "project": entry.place,
@@ -83,12 +88,18 @@ class Channels(Single):
                 given.get("monitors", "all"), entry.place, (*item.path, "monitors"), names
             ),
             "remind_every_hours": given.get("remind_every_hours", _DEFAULTS["remind_every_hours"]),
-            **{name: secret_of(item, name, there.get(name)) for name in _ADDRESSES},
+            **{name: secret_of(item, name, there.get(name)) for name in SECRETS},
+            **{name: given.get(name) for name in SETTINGS if name not in SECRETS},
         }
-        if shape["address"] is not None:
-            shape["address"] = Secret(shape["address"].value.strip().lower())
-        if shape["secret"] is None and given["kind"] == there.get("kind"):
-            shape["secret"] = there["secret"]  # it may be left out: one that was generated stays
+        for setting in settings:
+            name = setting.name
+            if name in given:
+                value = _checked(setting, given[name], (*item.path, name))
+                shape[name] = Secret(value) if setting.secret else value
+            elif not setting.secret:
+                shape[name] = setting.default() if setting.default else None
+            elif shape[name] is None and given["kind"] == there.get("kind"):
+                shape[name] = there[name]  # left out: what is stored stays, also a generated secret
         return shape
 
     def write(self, present: Present, writing: Writing) -> dict[str, Any]:
@@ -97,8 +108,12 @@ class Channels(Single):
         if present.place is not None:
             found["project"] = writing.place(present.place)
         found["kind"] = shape["kind"]
-        for name in _CONFIG[shape["kind"]]:
-            found[name] = writing.variables.keep("channel", present.name, name)
+        for setting in KINDS[shape["kind"]].settings:
+            name = setting.name
+            if setting.secret and shape[name] is not None:
+                found[name] = writing.variables.keep("channel", present.name, name)
+            elif not setting.secret and (setting.default is None or shape[name] != setting.default()):
+                found[name] = shape[name]
         for name, value in without(shape, _DEFAULTS).items():
             found[name] = scopes.written(value, present.place, writing) if name == "monitors" else value
         return found
@@ -136,3 +151,11 @@ class Channels(Single):
             else:
                 given["monitors"] = value
         return given
+
+
+def _checked(setting: Setting, value: str, path: Path) -> str:
+    """Return the value as it would be stored, so that a file that spells it otherwise changes nothing."""
+    try:
+        return setting.check(value)
+    except ValueError as error:
+        raise WrongError(path, str(error)) from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import smtplib
 from datetime import timedelta
+from typing import Any
 
 import pytest
 import time_machine
@@ -55,11 +56,12 @@ def tell(channel: AlertChannel, source: str) -> Delivery:
     return channel.deliveries.latest("pk")
 
 
-def tried(channel: AlertChannel) -> dict[str, object]:
+def tried(channel: AlertChannel) -> dict[str, Any]:
     """Send a test as a worker does, and return what the web process gets."""
     address = mailbox.new_address()
     tasks.send_test(channel.pk, address)
-    answer: dict[str, object] = mailbox.wait(address, timeout_sec=30)
+    answer = mailbox.wait(address, timeout_sec=30)
+    assert isinstance(answer, dict)
     return answer
 
 

@@ -16,7 +16,9 @@ from pytest_django.fixtures import Settings
 
 from accounts.models import User
 from alerts.models import AlertChannel, Delivery
-from alerts.transports.services import SERVICES
+from alerts.transports.kinds import KINDS
+from alerts.transports.native import SERVICES as NATIVE
+from alerts.transports.services import BY_SCHEME, SERVICES
 from core.throttles import seconds_to_wait
 from dashboard.channels import PAGE
 from tests.makers import (
@@ -33,6 +35,7 @@ HOSTILE = '<script>alert(1)</script> & "quoted"'
 ESCAPED = "&lt;script&gt;alert(1)&lt;/script&gt; &amp; &quot;quoted&quot;"
 NEW = "/alert-channels/new"
 FIELDS = {"name": "Pager", "topics": ["down", "recovered"], "remind_every_hours": "6", "monitors": "all"}
+SLACK_HOOK = "https://hooks.slack.com/services/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"
 SLACK = "slack://T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ"
 
 
@@ -63,6 +66,7 @@ def only(user: User) -> AlertChannel:
             "https://hooks.example.com",
         ),
         ("kind=apprise&service=slack", {"apprise_url": SLACK}, {"url": SLACK}, "Slack (slack://)"),
+        ("kind=slack", {"url": SLACK_HOOK}, {"url": SLACK_HOOK}, "…4JDE"),
     ],
 )
 def test_a_channel_of_each_kind(
@@ -107,6 +111,9 @@ def test_the_secret_of_a_webhook_is_shown_once_also_to_who_clicked_twice(web: Cl
         ("kind=webhook", {"url": "https://h.example/", "secret": "short"}, "16 to 200 printable"),
         ("kind=apprise&service=slack", {"apprise_url": "slack://x"}, "slack://{token_a}"),
         ("kind=apprise&service=slack", {"apprise_url": "file:///etc/passwd"}, "must begin with the scheme"),
+        ("kind=slack", {"url": "https://h.example/"}, "for example https://hooks.slack.com/services/"),
+        ("kind=telegram", {"bot_token": "123456789:" + "a" * 35, "chat_id": "x"}, "or the @name of a public"),
+        ("kind=pagerduty", {"integration_key": "k" * 31, "region": "us"}, "32 letters and digits"),
         (
             "kind=webhook",
             {"url": "https://h.example/", "remind_every_hours": "169"},
@@ -133,6 +140,24 @@ def test_what_is_refused_is_said_beside_its_field_and_kept(
         if name in fields:
             assert f'value="{fields[name]}"' in text or not fields[name]
     assert AlertChannel.objects.count() == 1
+
+
+def test_a_form_shows_what_is_no_secret_and_keeps_the_rest(web: Client, user: User) -> None:
+    token = "tk_AgQdq7mVBoFD37zQVN29RhuMzNIz2"
+    server = "https://ntfy.example.com"
+    add(web, "kind=ntfy", topic="shop-alerts", server=server, access_token=token, priority="high")
+    channel = only(user)
+    address = f"/alert-channels/{channel.public_id}/edit"
+    text = web.get(address).content.decode()
+    assert f'value="{server}"' in text
+    assert '<option value="high" selected>' in text
+    assert "shop-alerts" not in text
+    assert token not in text
+    before = channel.config
+    form = FIELDS | {"enabled": "on", "topic": "", "access_token": "", "server": server}
+    assert web.post(address, form | {"priority": "max"}).status_code == 302
+    channel.refresh_from_db()
+    assert channel.config == before | {"priority": "max"}
 
 
 def test_a_project_s_channel_and_its_chosen_monitors(web: Client, user: User) -> None:
@@ -278,8 +303,19 @@ def test_pages_of_the_log_follow_each_other(web: Client, user: User) -> None:
 
 def test_every_service_can_be_chosen_and_shows_what_its_address_looks_like(web: Client) -> None:
     chooser = unescape(web.get(NEW).content.decode())
+    native = [BY_SCHEME[service.scheme] for service in NATIVE]
+    for kind in KINDS:
+        assert (f'href="?kind={kind}">' in chooser) == (kind != "apprise")
     for service in SERVICES:
-        assert f'href="?kind=apprise&service={service.schemes[0]}">{service.name}<' in chooser
+        assert (
+            service in native
+            or f'href="?kind=apprise&service={service.schemes[0]}">{service.name}<' in chooser
+        )
+    for service in NATIVE:
+        text = unescape(web.get(f"{NEW}?kind={service.name}").content.decode())
+        assert service.setup in text
+        assert f'href="?kind=apprise&service={service.scheme}"' in text
+        assert all(f'name="{setting.name}"' in text for setting in service.settings)
     text = web.get(f"{NEW}?kind=apprise&service=discord").content.decode()
     assert "discord://{webhook_id}/{webhook_token}" in text
     for odd in ("kind=apprise&service=file", "kind=apprise", "kind=pigeon"):

@@ -72,6 +72,26 @@ def test_no_secret_is_in_it() -> None:
     assert "team@" not in text
 
 
+def test_settings_that_are_no_secrets_are_written_out() -> None:
+    user = make_user()
+    make_channel(user, name="Phone", kind="ntfy", topic="shop-alerts", priority="high")
+    make_channel(user, name="Pager", kind="pagerduty", integration_key="k" * 32)
+    text = exported(user)
+    assert "priority: high" in text
+    assert "topic: ${keep:PK_CHANNEL_PHONE_TOPIC}" in text
+    assert not {"server", "region", "access_token"} & set(text.replace(":", " ").split()), "defaults"
+    assert apply_text(user, text).changes == []
+    same = text.replace("priority: high", "priority: high\n    server: https://NTFY.sh/")
+    assert apply_text(user, same).changes == []
+    changed = text.replace("priority: high", "priority: max")
+    assert told(apply_text(user, changed))[0] == "~ alert channel 'Phone'"
+    assert AlertChannel.objects.get(name="Phone").config == {
+        "topic": "shop-alerts",
+        "server": "https://ntfy.sh",
+        "priority": "max",
+    }
+
+
 def test_it_is_the_same_whatever_the_order_of_making() -> None:
     user = make_user()
     names = ["b", "A", "ä", "a"]

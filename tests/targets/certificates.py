@@ -30,6 +30,9 @@ class Certificates:
     def good(self) -> ssl.SSLContext:
         return _context(self._trusted.issue_cert(*NAMES, not_after=GOOD_UNTIL))
 
+    def for_host(self, name: str) -> ssl.SSLContext:
+        return _context(self._trusted.issue_cert(name, not_after=GOOD_UNTIL))
+
     def expired(self) -> ssl.SSLContext:
         start = EXPIRED_AT - datetime.timedelta(days=90)
         return _context(self._trusted.issue_cert(*NAMES, not_before=start, not_after=EXPIRED_AT))
