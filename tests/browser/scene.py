@@ -109,6 +109,7 @@ def build() -> Scene:
             "incident": incident.public_id,
             "project": shop.public_id,
             "channel": _alerting(anna, monitors, now=now),
+            "pager": _pager(anna, now=now),
             "window": _maintenance(anna, shop, now=now),
             **_status_pages(anna, monitors, incident, now=now),
         },
@@ -270,6 +271,15 @@ def _alerting(anna: Caller, monitors: dict[str, Monitor], *, now: datetime) -> s
         (1, Delivery.State.WAITING),
     ):
         make_delivery(channel, state=state, at=now - timedelta(hours=hours), monitor=monitors["Payments API"])
+    return channel.public_id
+
+
+def _pager(anna: Caller, *, now: datetime) -> str:
+    channel, _ = create_channel(
+        anna,
+        {"kind": "pagerduty", "integration_key": "R0ABCDEF0123456789ABCDEF01234567", "region": "eu"},
+        now=now,
+    )
     return channel.public_id
 
 

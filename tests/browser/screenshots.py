@@ -56,6 +56,12 @@ def _send_nothing(tab: Tab) -> None:
     tab.get_by_role("alert").wait_for()
 
 
+def _send_a_wrong_key(tab: Tab) -> None:
+    tab.get_by_label("Integration key").fill("too short")
+    tab.get_by_role("button", name="Add the channel").click()
+    tab.locator(".errorlist").first.wait_for()
+
+
 PAGES = (
     Page("monitor-new", "/monitors/new"),
     Page("monitor-new-scheduler", "/monitors/new?type=scheduler"),
@@ -90,7 +96,11 @@ PAGES = (
     Page("channels", "/alert-channels"),
     Page("channel", "/alert-channels/{channel}"),
     Page("channel-choose", "/alert-channels/new"),
-    Page("channel-new", "/alert-channels/new?kind=apprise&service=slack"),
+    Page("channel-new", "/alert-channels/new?kind=apprise&service=zulip"),
+    Page("channel-new-slack", "/alert-channels/new?kind=slack"),
+    Page("channel-new-ntfy", "/alert-channels/new?kind=ntfy"),
+    Page("channel-refused", "/alert-channels/new?kind=pagerduty", act=_send_a_wrong_key),
+    Page("channel-pager", "/alert-channels/{pager}/edit"),
     Page("connectors", "/connectors"),
     Page("windows", "/maintenance"),
     Page("window", "/maintenance/{window}"),

@@ -73,9 +73,9 @@ def test_a_webhook_is_set_up_tried_edited_and_deleted(browse: Browse, app: Appli
         page.goto("/alert-channels/new")
         axe(page)
         page.get_by_label("Search the services").fill("zul")
-        expect(page.get_by_role("link", name="Slack")).to_be_hidden()
+        expect(page.get_by_role("link", name="Zoho Cliq")).to_be_hidden()
         expect(page.get_by_role("link", name="Zulip")).to_be_visible()
-        page.get_by_role("link", name="Use a webhook").click()
+        page.get_by_role("link", name="Webhook", exact=True).click()
         page.get_by_label("URL").fill(f"{receiver.url}/hook")
         page.get_by_label("Name").fill("Pager")
         page.get_by_role("radio", name="Chosen ones").check()
@@ -97,6 +97,28 @@ def test_a_webhook_is_set_up_tried_edited_and_deleted(browse: Browse, app: Appli
     axe(page)
     page.get_by_role("dialog").get_by_role("button", name="Delete").click()
     expect(page.get_by_text("The channel is deleted.")).to_be_visible()
+    axe(page)
+
+
+def test_a_service_is_set_up_by_what_it_shows(browse: Browse, app: Application) -> None:
+    page = browse(app.person())
+    page.goto("/alert-channels/new")
+    page.get_by_role("link", name="ntfy", exact=True).click()
+    page.get_by_label("Topic").fill("shop alerts")
+    page.get_by_role("button", name="Add the channel").click()
+    expect(page.get_by_text("Must be 1 to 64 letters, digits, - and _, for example")).to_be_visible()
+    axe(page)
+    page.get_by_label("Topic").fill("shop-alerts")
+    # Nothing listens there: the test fails, and is in the log without loading the page again.
+    page.get_by_label("Server").fill("https://localhost:9")
+    page.get_by_label("Priority").select_option("high")
+    page.get_by_role("button", name="Add the channel").click()
+    expect(page.get_by_role("heading", name="ntfy localhost:9/sh…")).to_be_visible()
+    expect(page.get_by_text("Nothing was sent yet.")).to_be_visible()
+    page.get_by_role("button", name="Send a test").click()
+    expect(page.get_by_text("It did not arrive. ntfy: The receiver refused the connection.")).to_be_visible()
+    expect(page.locator("#log")).to_contain_text("Failed")
+    expect(page.locator("#log")).to_contain_text("ntfy: The receiver refused the connection.")
     axe(page)
 
 

@@ -98,7 +98,7 @@ def test_a_webhook_is_made_and_tried(browse: Browse, app: Application) -> None:
     with Receiver() as receiver:
         page.goto("/alert-channels")
         keyboard.press(page.get_by_role("link", name=re.compile("Add|New")).first)
-        keyboard.press(page.get_by_role("link", name="Use a webhook"))
+        keyboard.press(page.get_by_role("link", name="Webhook", exact=True))
         axe(page)
         keyboard.fill(page.get_by_role("textbox", name="URL"), f"{receiver.url}/hook")
         keyboard.fill(page.get_by_role("textbox", name="Name"), "On call")
