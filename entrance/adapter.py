@@ -104,7 +104,7 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
     def send_confirmation_mail(self, request: HttpRequest, emailconfirmation: Any, signup: bool) -> None:  # noqa: FBT001
         """Send the link for a change of address. For the unconfirmed address of a sign-up, send its link instead."""
         address = emailconfirmation.email_address
-        if address.primary:
+        if address.email == address.user.email:
             send_link(address.email)
         else:
             super().send_confirmation_mail(request, emailconfirmation, signup)

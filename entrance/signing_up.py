@@ -46,7 +46,7 @@ def read_link(key: str) -> str | None:
 
 def has_account(email: str) -> bool:
     """Return whether the address has an account that confirmed it."""
-    return bool(EmailAddress.objects.filter(email=email, primary=True, verified=True).exists())
+    return bool(EmailAddress.objects.filter(email=email, verified=True).exists())
 
 
 def complete(email: str, password: str) -> User:

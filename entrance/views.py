@@ -79,8 +79,9 @@ def confirm_email(request: HttpRequest, key: str) -> HttpResponseBase:
     may be a stranger's.
     """
     confirmation = get_emailconfirmation_model().from_key(key)
-    if confirmation is not None and confirmation.email_address.primary:
-        return _choose_password(request, confirmation.email_address.email)
+    address = None if confirmation is None else confirmation.email_address
+    if address is not None and address.email == address.user.email:
+        return _choose_password(request, address.email)
     response: HttpResponseBase = allauth_views.confirm_email(request, key=key)
     return response
 
