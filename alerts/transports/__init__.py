@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from alerts.transports.base import Outcome, Service
+from alerts.transports.base import NativeService, Outcome
 
 if TYPE_CHECKING:
     from alerts.messages import Message
@@ -34,6 +34,6 @@ def send(kind: str, config: Mapping[str, str], message: Message, *, key: str, no
     if kind == APPRISE.name:
         return apprise_way.send(config["url"], message)
     service = KINDS.get(kind)
-    if isinstance(service, Service):
+    if isinstance(service, NativeService):
         return apprise_way.send(service.address(config), message, service=service)
     raise ValueError(f"{kind!r} is no kind of channel")

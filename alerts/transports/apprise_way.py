@@ -28,8 +28,7 @@ from apprise.plugins.base import NotifyBase
 from django.conf import settings
 
 from alerts.messages import Message
-from alerts.transports import base
-from alerts.transports.base import Outcome
+from alerts.transports.base import NativeService, Outcome
 from alerts.transports.services import BY_SCHEME, Service
 from alerts.transports.wording import answered, failure
 from alerts.wording import uncalling
@@ -174,7 +173,7 @@ def check_url(url: str) -> None:
     _plugin(url, thread="")
 
 
-def send(url: str, message: Message, *, service: base.Service | None = None) -> Outcome:
+def send(url: str, message: Message, *, service: NativeService | None = None) -> Outcome:
     """Send a message to an Apprise URL, or to the URL that `service` made of a channel's settings."""
     try:
         plugin = _plugin(url, thread=message.thread, scheme=service.scheme if service else None)

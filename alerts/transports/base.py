@@ -75,7 +75,7 @@ class ChannelKind:
 
 
 @dataclass(frozen=True, slots=True)
-class Service(ChannelKind):
+class NativeService(ChannelKind):
     """A chat or on-call service with a form of its own, sent to through a plugin of Apprise.
 
     `scheme` names the plugin in `alerts.transports.services`, and `address` makes its URL of a Config. With

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from urllib.parse import parse_qs, quote, urlsplit
 
-from alerts.transports.base import Config, Service, Setting
+from alerts.transports.base import Config, NativeService, Setting
 from checks.addresses import MAX_URL, BadAddressError, host_of
 from monitors.services import permits_host
 
@@ -48,7 +48,7 @@ def _webhook(label: str, *, check: Callable[[str], str], help: str, example: str
 
 _SLACK = "https://hooks.slack.com/services/T00000000/B00000000/XXXXXXXXXXXXXXXXXXXXXXXX"
 
-SLACK = Service(
+SLACK = NativeService(
     name="slack",
     label="Slack",
     icon="message-square",
@@ -85,7 +85,7 @@ def _discord(url: str) -> str:
     return f"https://discord.com{found[1]}"
 
 
-DISCORD = Service(
+DISCORD = NativeService(
     name="discord",
     label="Discord",
     icon="message-square",
@@ -136,7 +136,7 @@ def _teams(url: str) -> str:
     return f"{address}?api-version={version}&sig={signature}"
 
 
-TEAMS = Service(
+TEAMS = NativeService(
     name="teams",
     label="Microsoft Teams",
     icon="users",
@@ -158,7 +158,7 @@ TEAMS = Service(
 
 # --- Telegram
 
-TELEGRAM = Service(
+TELEGRAM = NativeService(
     name="telegram",
     label="Telegram",
     icon="send",
@@ -223,7 +223,7 @@ def _ntfy_address(config: Config) -> str:
     return f"ntfys://{user}{host}/{config['topic']}?mode=private&priority={config['priority']}{auth}"
 
 
-NTFY = Service(
+NTFY = NativeService(
     name="ntfy",
     label="ntfy",
     icon="bell",
@@ -293,7 +293,7 @@ def _pushover_key(called: str) -> Callable[[str], str]:
     )
 
 
-PUSHOVER = Service(
+PUSHOVER = NativeService(
     name="pushover",
     label="Pushover",
     icon="bell",
@@ -342,7 +342,7 @@ def _pagerduty_address(config: Config) -> str:
     return f"pagerduty://{key}@{key}/Pulsekeeper/monitor?region={config['region']}"
 
 
-PAGERDUTY = Service(
+PAGERDUTY = NativeService(
     name="pagerduty",
     label="PagerDuty",
     icon="triangle-alert",

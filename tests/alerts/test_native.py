@@ -1,7 +1,7 @@
 """Services with forms of their own: what is accepted, what each is sent, and what it answers.
 
-The services are real HTTPS servers on loopback under the services' own names: only the resolver is told otherwise, so
-that the address, the certificate and the request are those of a real delivery.
+The services are real HTTPS servers on loopback with certificates for the services' own names. Only name resolution is
+replaced, so the address, the certificate check and the request are those of a real delivery.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ CASES = {
         },
         expected={"topic": "Shop-alerts", "authorization": f"Bearer {TK}", "priority": "high"},
     ),
-    "ntfy of one's own": Case(
+    "ntfy elsewhere": Case(
         "ntfy",
         {"topic": "alerts", "server": "https://ntfy.example.com:8443"},
         "ntfy.example.com",

@@ -303,7 +303,7 @@ def test_pages_of_the_log_follow_each_other(web: Client, user: User) -> None:
 
 def test_every_service_can_be_chosen_and_shows_what_its_address_looks_like(web: Client) -> None:
     chooser = unescape(web.get(NEW).content.decode())
-    native = [BY_SCHEME[service.scheme] for service in NATIVE]
+    native = [BY_SCHEME[own.scheme] for own in NATIVE]
     for kind in KINDS:
         assert (f'href="?kind={kind}">' in chooser) == (kind != "apprise")
     for service in SERVICES:
@@ -311,11 +311,11 @@ def test_every_service_can_be_chosen_and_shows_what_its_address_looks_like(web: 
             service in native
             or f'href="?kind=apprise&service={service.schemes[0]}">{service.name}<' in chooser
         )
-    for service in NATIVE:
-        text = unescape(web.get(f"{NEW}?kind={service.name}").content.decode())
-        assert service.setup in text
-        assert f'href="?kind=apprise&service={service.scheme}"' in text
-        assert all(f'name="{setting.name}"' in text for setting in service.settings)
+    for own in NATIVE:
+        text = unescape(web.get(f"{NEW}?kind={own.name}").content.decode())
+        assert own.setup in text
+        assert f'href="?kind=apprise&service={own.scheme}"' in text
+        assert all(f'name="{setting.name}"' in text for setting in own.settings)
     text = web.get(f"{NEW}?kind=apprise&service=discord").content.decode()
     assert "discord://{webhook_id}/{webhook_token}" in text
     for odd in ("kind=apprise&service=file", "kind=apprise", "kind=pigeon"):
