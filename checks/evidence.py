@@ -13,7 +13,10 @@ from checks.wording import printable
 
 BODY_CHARS = 2048
 _VALUE_CHARS = 300
+_SEARCHED_CHARS = 4 * _VALUE_CHARS  # of a line, for what looks like a secret
 _MASK = "***"
+# A text is cut here before it is searched for request header values, which have at most 4,096 characters.
+_LOOKED_AT = 8_192
 
 # What helps to understand a failure. Nobody needs the rest, and any header may hold somebody's secret.
 _SHOWN_HEADERS = frozenset(
@@ -49,10 +52,11 @@ _SHOWN_HEADERS = frozenset(
 )
 _MOST_HEADERS = 20
 
+# A target chooses what these search: none may scan the same characters from more than one start.
 _COOKIE_VALUE = re.compile(r"=[^;]*")
 _USER_INFO = re.compile(r"(https?://)[^/?#@\s]*@", re.IGNORECASE)
 _BEARER = re.compile(r"\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{6,}", re.IGNORECASE)
-_QUERY_VALUE = re.compile(r"(?<=[?&;])([^=&;#\s]*)=[^&;#\s]*")
+_QUERY_VALUE = re.compile(r"(?<=[?&;])([^?=&;#\s]*)=[^&;#\s]*")
 # `token=…` of a form, `"api_key": "…"` of JSON, and their kin.
 _NAMED_SECRET = re.compile(
     r"""((?:token|secret|passw(?:or)?d|passphrase|api[_-]?key|access[_-]?key|private[_-]?key|signature|credential
@@ -102,22 +106,24 @@ class Evidence:
 
 
 class Mask:
-    """Hides a monitor's own header values, which a target may send back, and what looks like a secret."""
+    """Hides a monitor's own header values, which a target may send back."""
 
     def __init__(self, headers: Iterable[tuple[str, str]]) -> None:
         secrets = {part for _, value in headers for part in _spellings(value) if len(part) >= _MIN_SECRET}
         # The longest first: a value may contain another.
-        ordered = sorted(secrets, key=lambda secret: (-len(secret), secret))
-        self._own = re.compile("|".join(map(re.escape, ordered))) if ordered else None
+        self._own = sorted(secrets, key=lambda secret: (-len(secret), secret))
 
-    def own(self, text: str) -> str:
-        """`text` without the values of the monitor's request headers."""
-        return text if self._own is None else self._own.sub(_MASK, text)
+    def own(self, text: str, *, whole: bool = True) -> str:
+        """Return `text` without the values of the monitor's request headers; of a long text only the beginning.
 
-    def __call__(self, text: str) -> str:
-        text = _USER_INFO.sub(rf"\1{_MASK}@", self.own(text))
-        text = _BEARER.sub(rf"\1 {_MASK}", text)
-        return _NAMED_SECRET.sub(rf"\1{_MASK}", text)
+        `whole` is False for a text that was cut before: its end may be the beginning of a value.
+        """
+        cut = text[:_LOOKED_AT]
+        for secret in self._own:
+            cut = cut.replace(secret, _MASK)
+        if self._own and not (whole and len(text) <= _LOOKED_AT):
+            cut = cut[: -len(self._own[0])]
+        return cut
 
 
 def _spellings(value: str) -> set[str]:
@@ -138,32 +144,44 @@ def shown_headers(lines: Iterable[bytes], mask: Mask) -> tuple[tuple[str, str], 
     """The header lines of a response that help, cookies by their names alone."""
     shown: list[tuple[str, str]] = []
     for line in lines:
-        name, colon, value = line.decode("utf-8", "replace").partition(":")
+        name, colon, value = line[:_LOOKED_AT].decode("utf-8", "replace").partition(":")
         name = name.strip().lower()
         if not colon or name not in _SHOWN_HEADERS:
             continue
         if name == "set-cookie":
             first, *attributes = value.split(";")
             value = ";".join([_COOKIE_VALUE.sub(f"={_MASK}", first, count=1), *attributes])
-        shown.append((name, shown_url(value, mask) if name == "location" else _line(value, mask)))
+        shown.append((name, _line(value, mask, whole=len(line) <= _LOOKED_AT, is_url=name == "location")))
         if len(shown) == _MOST_HEADERS:
             break
     return tuple(shown)
 
 
 def shown_line(raw: bytes, mask: Mask) -> str | None:
-    return _line(raw.decode("utf-8", "replace"), mask) or None
+    return _line(raw[:_LOOKED_AT].decode("utf-8", "replace"), mask, whole=len(raw) <= _LOOKED_AT) or None
 
 
 def shown_url(url: str, mask: Mask) -> str:
     """A URL without the values of its query: sign-ins and signed addresses carry their secrets there."""
-    return _line(_QUERY_VALUE.sub(rf"\1={_MASK}", url), mask)
+    return _line(url[:_LOOKED_AT], mask, whole=len(url) <= _LOOKED_AT, is_url=True)
 
 
-def shown_body(text: str, mask: Mask) -> str | None:
-    return mask(printable(text, keep_lines=True))[:BODY_CHARS] or None
+def shown_body(text: str, mask: Mask, *, whole: bool = True) -> str | None:
+    """The beginning of a body. `whole` is False where `text` is itself only a part of it."""
+    masked = mask.own(printable(text, keep_lines=True), whole=whole)
+    return _without_named_secrets(masked[: 2 * BODY_CHARS])[:BODY_CHARS] or None
 
 
-def _line(text: str, mask: Mask) -> str:
-    masked = mask(printable(text).strip())
-    return masked if len(masked) <= _VALUE_CHARS else masked[: _VALUE_CHARS - 1] + "…"
+def _line(text: str, mask: Mask, *, whole: bool, is_url: bool = False) -> str:
+    masked = mask.own(printable(text).strip(), whole=whole)
+    if is_url:
+        masked = _QUERY_VALUE.sub(rf"\1={_MASK}", masked)
+    whole = whole and len(masked) <= _SEARCHED_CHARS
+    masked = _without_named_secrets(masked[:_SEARCHED_CHARS])
+    return masked if whole and len(masked) <= _VALUE_CHARS else masked[: _VALUE_CHARS - 1] + "…"
+
+
+def _without_named_secrets(text: str) -> str:
+    text = _USER_INFO.sub(rf"\1{_MASK}@", text)
+    text = _BEARER.sub(rf"\1 {_MASK}", text)
+    return _NAMED_SECRET.sub(rf"\1{_MASK}", text)

@@ -19,6 +19,9 @@ _ABSENT = Raw(b"")
 _BLANKS = b" \t\n\r"
 # Farther into an array every item before it is an object of its own: bearable, since the path is the owner's.
 _MOST_FIELDS = 1_000
+# The bytes that all steps into one body may scan: enough for all rules of a monitor and a mebibyte below ten layers.
+_MOST_SCANNED = 16 * 1024 * 1024
+_ITEM_COST = 16  # making an object of an item takes as long as skipping this many bytes
 # A longer object or array is not spelled out: no `equals` holds as much, whatever its blanks and escapes.
 _LONGEST_COMPACT = 64 * 1024
 # Escapes of half a character are JSON by its grammar, and real: text that was cut amid an emoji. The scanner
@@ -31,6 +34,7 @@ _LONE_SURROGATE = re.compile(
          )++) | \\u[dD][89a-fA-F][0-9a-fA-F]{2}""",
     re.VERBOSE,
 )
+_MOST_REPAIRS = 1_000
 
 
 class NotJsonError(ValueError):
@@ -43,53 +47,76 @@ class _Number(str):
     __slots__ = ()
 
 
-def find_value(text: str, path: str) -> bytes:
-    """The JSON text of the value at `path`: objects by key, of duplicates the last, arrays by index.
+class Document:
+    """A JSON body. Each step into it scans the value that it leads through, `_MOST_SCANNED` bytes in all."""
 
-    Raises NotJsonError, LookupError where there is no such value, RecursionError where nested too deep.
-    """
-    body = text.encode(errors="replace")
+    def __init__(self, text: str) -> None:
+        """Raise NotJsonError for a text that is not JSON."""
+        body = text.encode(errors="replace")
+        try:
+            whole = msgspec.json.decode(body, type=Raw)
+        except DecodeError:
+            whole = _decode_repaired(body)
+        self._values: dict[tuple[str, ...], bytes] = {(): bytes(whole)}
+        self._items: dict[tuple[str, ...], list[Raw]] = {}
+        self._scanned = len(body)
+
+    def find(self, path: str) -> bytes:
+        """The JSON text of the value at `path`: objects by key, of duplicates the last, arrays by index.
+
+        Raises LookupError where there is no such value, RecursionError where nested too deep.
+        """
+        steps = tuple(path.split("."))
+        for depth in range(len(steps)):
+            inner = steps[: depth + 1]
+            if inner not in self._values:
+                self._values[inner] = self._step(steps[:depth], steps[depth])
+        return self._values[steps]
+
+    def _step(self, path: tuple[str, ...], step: str) -> bytes:
+        value = self._values[path]
+        self._scan(len(value))
+        first = value.lstrip(_BLANKS)[:1] if value[:1].isspace() else value[:1]
+        found: Any = _ABSENT
+        if first == b"{":
+            found = _member(value, step)
+        elif first == b"[" and step.isascii() and step.isdecimal() and len(step) < 10:
+            index = int(step)
+            if index < _MOST_FIELDS:
+                found = getattr(msgspec.json.decode(value, type=_array_until(index)), f"item_{index}")
+            else:
+                found = self._far_item(path, index)
+        text = bytes(found)
+        if not text:
+            raise LookupError(step)
+        return text
+
+    def _far_item(self, path: tuple[str, ...], index: int) -> Raw:
+        if path not in self._items:
+            self._items[path] = msgspec.json.decode(self._values[path], type=list[Raw])
+            self._scan(len(self._items[path]) * _ITEM_COST)
+        items = self._items[path]
+        return items[index] if index < len(items) else _ABSENT
+
+    def _scan(self, size: int) -> None:
+        self._scanned += size
+        if self._scanned > _MOST_SCANNED:
+            raise RecursionError
+
+
+def _member(value: bytes, name: str) -> Any:
     try:
-        whole = msgspec.json.decode(body, type=Raw)
-    except DecodeError:
-        whole = _decode_repaired(body)
-    value = bytes(whole)
-    for step in path.split("."):
-        value = _step_into(value, step)
-    return value
+        kind = _object_with(name)
+    except ValueError:  # a quote, a backslash or a control in it, which msgspec cannot single out
+        return msgspec.json.decode(value, type=dict[str, Raw]).get(name, _ABSENT)
+    return msgspec.json.decode(value, type=kind).item_0
 
 
 def _decode_repaired(body: bytes) -> Raw:
     try:
-        return msgspec.json.decode(_LONE_SURROGATE.sub(rb"\1", body), type=Raw)
+        return msgspec.json.decode(_LONE_SURROGATE.sub(rb"\1", body, count=_MOST_REPAIRS), type=Raw)
     except DecodeError as error:
         raise NotJsonError(str(error)) from error
-
-
-def _step_into(value: bytes, step: str) -> bytes:
-    """`value` is known to be JSON."""
-    first = value.lstrip(_BLANKS)[:1] if value[:1].isspace() else value[:1]
-    found: Any = _ABSENT
-    if first == b"{":
-        try:
-            kind = _object_with(step)
-        except (
-            ValueError
-        ):  # a name with a quote, a backslash or a control in it, which msgspec cannot single out
-            found = msgspec.json.decode(value, type=dict[str, Raw]).get(step, _ABSENT)
-        else:
-            found = msgspec.json.decode(value, type=kind).item_0
-    elif first == b"[" and step.isascii() and step.isdecimal() and len(step) < 10:
-        index = int(step)
-        if index < _MOST_FIELDS:
-            found = getattr(msgspec.json.decode(value, type=_array_until(index)), f"item_{index}")
-        else:
-            items = msgspec.json.decode(value, type=list[Raw])
-            found = items[index] if index < len(items) else _ABSENT
-    text = bytes(found)
-    if not text:
-        raise LookupError(step)
-    return text
 
 
 @lru_cache(maxsize=512)

@@ -23,6 +23,10 @@ CHECKS_DROPPED = Counter(
 PROBE_SECONDS = Histogram(
     "pulsekeeper_probe_seconds", "From the start of a check in a worker to its outcome.", SECONDS
 )
+SLOW_JUDGEMENTS = Counter(
+    "pulsekeeper_slow_judgements_total",
+    "Responses that took a worker over 50 ms of CPU to judge, while all its other checks waited.",
+)
 RECORD_SECONDS = Histogram(
     "pulsekeeper_record_seconds", "One transaction that records a group of results.", SECONDS
 )

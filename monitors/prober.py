@@ -73,7 +73,7 @@ class Prober:
     def __init__(self, engine: ProbeEngine) -> None:
         self._room = threading.BoundedSemaphore(MAX_IN_FLIGHT)
         self._done: queue.SimpleQueue[_Done | None] = queue.SimpleQueue()
-        self._service = engine.service(self._finish)
+        self._service = engine.service(self._finish, on_slow=_note_slow)
         self._open: set[tuple[int, int]] = set()  # (monitor, claim) of what is under way
         self._leaving = threading.Event()
         self._lock = threading.Lock()
@@ -227,6 +227,14 @@ class Prober:
                 return {(reading.monitor_id, reading.claim) for reading in readings}
             finally:
                 release_connection()
+
+
+def _note_slow(job: _Job | _Draft, seconds: float) -> None:
+    """Count and log a check whose response took long to judge. All other checks waited meanwhile."""
+    metrics.SLOW_JUDGEMENTS.add()
+    logger.warning(
+        "judging the response of %s took %.0f ms of CPU, all other checks waited", job, seconds * 1000
+    )
 
 
 def _naming(assignment: Assignment, outcome: CheckOutcome) -> dict[str, object]:

@@ -17,6 +17,8 @@ _MOST_CODINGS = 2
 # compression of anything that somebody would read.
 _MOST_BYTES = 1024 * 1024 + _PIECE
 _MOST_STREAMS = 1_000
+# Bytes between two codings: a few KB on the wire expand to all of them at once, and inflating may take 60 ms per MiB.
+_MOST_BETWEEN = 512 * 1024
 _GZIP_MAGIC = b"\x1f\x8b"
 _GZIP, _ZLIB, _RAW = zlib.MAX_WBITS | 16, zlib.MAX_WBITS, -zlib.MAX_WBITS
 _KNOWN = {b"gzip": "gzip", b"x-gzip": "gzip", b"deflate": "deflate"}
@@ -33,8 +35,9 @@ class TooMuchError(ValueError):
 class _Inflater:
     """One coding. A gzip body may be several streams in a row; what follows its last one is padding."""
 
-    def __init__(self, coding: str) -> None:
+    def __init__(self, coding: str, *, most: int) -> None:
         self._coding = coding
+        self._most = most  # bytes that it may decode to
         self._stream: zlib._Decompress | None = None
         self._head = b""  # the first bytes of a stream, until there are enough to see what it is
         self._streams = 0
@@ -91,7 +94,7 @@ class _Inflater:
             self._given += len(out)
             if out:
                 yield out
-            if self._given > _MOST_BYTES:
+            if self._given > self._most:
                 raise TooMuchError
             if stream.eof:
                 self._stream = None
@@ -106,7 +109,11 @@ class Decoder:
     """Undoes the codings of one body."""
 
     def __init__(self, codings: list[str]) -> None:
-        self._inflaters = [_Inflater(coding) for coding in reversed(codings)]
+        *outer, inner = reversed(codings)
+        self._inflaters = [
+            *(_Inflater(coding, most=_MOST_BETWEEN) for coding in outer),
+            _Inflater(inner, most=_MOST_BYTES),
+        ]
 
     @property
     def whole(self) -> bool:

@@ -87,16 +87,33 @@ class ProbeEngine:
         finally:
             self._free.append((reactor, idle))
 
-    def service(self, on_outcome: Callable[[K, CheckOutcome], object]) -> Service[K]:
-        """A loop that runs until it is closed, for checks that come one by one; `on_outcome` as in `run`."""
+    def service(
+        self,
+        on_outcome: Callable[[K, CheckOutcome], object],
+        *,
+        on_slow: Callable[[K, float], object] | None = None,
+    ) -> Service[K]:
+        """A loop that runs until it is closed, for checks that come one by one; `on_outcome` as in `run`.
+
+        `on_slow` is called with the key and the seconds of CPU of a check whose response took long to judge.
+        """
         reactor = Reactor()
-        return Service(self._loop(reactor, [], on_outcome), reactor)
+        return Service(self._loop(reactor, [], on_outcome, on_slow), reactor)
 
     def _loop(
-        self, reactor: Reactor, idle: list[Transfer], on_outcome: Callable[[K, CheckOutcome], object]
+        self,
+        reactor: Reactor,
+        idle: list[Transfer],
+        on_outcome: Callable[[K, CheckOutcome], object],
+        on_slow: Callable[[K, float], object] | None = None,
     ) -> Loop[K]:
         return Loop(
-            reactor, idle, new_transfer=self._new_transfer, resolver=self._resolver, on_outcome=on_outcome
+            reactor,
+            idle,
+            new_transfer=self._new_transfer,
+            resolver=self._resolver,
+            on_outcome=on_outcome,
+            on_slow=on_slow,
         )
 
     def check(self, spec: CheckSpec) -> CheckOutcome:

@@ -51,6 +51,8 @@ _TLS_CODES = frozenset(
     }
 )
 _TOO_LARGE = 100
+# During a handshake, libcurl met a field of the certificate that is longer than it takes.
+_TOO_LONG_CODES = frozenset({_TOO_LARGE, pycurl.E_OUT_OF_MEMORY})
 _NOT_HTTP_CODES = frozenset({pycurl.E_UNSUPPORTED_PROTOCOL, _WEIRD_SERVER_REPLY, _TOO_LARGE})
 _NOT_HTTP = (
     "The server's answer is not valid HTTP, or its headers are too large; check that a web server listens on that "
@@ -110,6 +112,8 @@ def _tls_fault(hop: Hop, transfer: Transfer) -> str:
         if "subject name" in hop.message or "does not match" in hop.message:
             return _CERTIFICATE_FAULTS[62]
         return "the certificate could not be verified; check it and its chain"
+    if hop.code in _TOO_LONG_CODES:
+        return "the server's certificate is too large to be read; install a smaller one"
     message = hop.message.lower()
     if "wrong version number" in message or "packet length" in message:
         return "the server does not speak TLS on this port; check the scheme and the port of the URL"
@@ -198,7 +202,9 @@ def explain(spec: CheckSpec, hop: Hop, transfer: Transfer) -> Failure | None:
             ReasonCode.DNS_FAILURE, "The name of the target could not be resolved; check its DNS records."
         )
     # TLS 1.3 asks for a client certificate when the handshake is through, which libcurl calls a broken read.
-    if code in _TLS_CODES or (code == pycurl.E_RECV_ERROR and _CERTIFICATE_WANTED in hop.message.lower()):
+    late_refusal = code == pycurl.E_RECV_ERROR and _CERTIFICATE_WANTED in hop.message.lower()
+    in_handshake = transfer.https and hop.connect_us and not transfer.tls_stood()
+    if code in _TLS_CODES or late_refusal or (code in _TOO_LONG_CODES and in_handshake):
         fault = _tls_fault(hop, transfer)
         if spec.check_ssl:
             return Failure(ReasonCode.TLS_FAILURE, f"SSL problem: {fault}.")

@@ -30,6 +30,7 @@ _STARTS_PER_TURN = 4
 _WAIT_SECONDS = 0.1  # libcurl's own timer ends the wait earlier where it matters
 _WATCH_SECONDS = 0.05  # how often deadlines are looked at that libcurl does not keep, or has missed
 _LATE_SECONDS = 0.1  # how long past its deadline libcurl may keep a transfer
+SLOW_SECONDS = 0.05  # of CPU: all other checks wait while one is judged
 
 
 class _Check(Generic[K]):
@@ -55,12 +56,14 @@ class Loop(Generic[K]):
         new_transfer: Callable[[], Transfer],
         resolver: Resolver,
         on_outcome: Callable[[K, CheckOutcome], object],
+        on_slow: Callable[[K, float], object] | None = None,
     ) -> None:
         self._reactor = reactor
         self._idle = idle
         self._new_transfer = new_transfer
         self._resolver = resolver
         self._on_outcome = on_outcome
+        self._on_slow = on_slow
         self._sent: dict[pycurl.Curl, _Check[K]] = {}
         self._parked: set[_Check[K]] = set()
         self._answers: deque[tuple[_Check[K], Answer]] = deque()  # filled by the resolver's threads
@@ -115,15 +118,26 @@ class Loop(Generic[K]):
 
     def _turn(self, *, may_start: bool) -> None:
         timeout = 0.0 if may_start else (_WATCH_SECONDS if self._parked else _WAIT_SECONDS)
-        for easy, code, message in self._reactor.turn(timeout):
-            check = self._sent.pop(easy, None)
-            if check is not None:
-                self._finish(check, code, message)
+        finished = self._reactor.turn(timeout)
+        if finished:
+            before = time.thread_time()
+            for easy, code, message in finished:
+                check = self._sent.pop(easy, None)
+                if check is not None:
+                    self._finish(check, code, message)
+                    before = self._note_time(check.key, since=before)
         while self._answers:
             self._unpark(*self._answers.popleft())
         if time.monotonic() >= self._next_watch:
             self._next_watch = time.monotonic() + _WATCH_SECONDS
             self._end_overdue()
+
+    def _note_time(self, key: K, *, since: float) -> float:
+        """Report a response that took long to judge. Return the CPU time of this thread, for the next one."""
+        now = time.thread_time()
+        if now - since > SLOW_SECONDS and self._on_slow is not None:
+            self._on_slow(key, now - since)
+        return now
 
     def _launch(self, check: _Check[K]) -> None:
         """Send the probe's request, once its host's addresses are known; deliver where there is none left."""

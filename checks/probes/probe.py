@@ -5,7 +5,7 @@ from __future__ import annotations
 from checks.evidence import Evidence, Mask, Redirect, shown_body, shown_headers, shown_line, shown_url
 from checks.probes.failures import explain, explain_body, parse_certificate_end, timed_out
 from checks.probes.request import BadRequestError, Request, as_get, first_request, redirected
-from checks.probes.transfer import Hop, Transfer
+from checks.probes.transfer import HEAD_CAP, Hop, Transfer
 from checks.rules import decode_body
 from checks.spec import CheckSpec, ReasonCode
 from checks.verdict import Exchange, Failure
@@ -139,7 +139,11 @@ class Probe:
             tls_issuer=shown_line((transfer.certificate(b"Issuer") or "").encode(), mask),
             status_line=shown_line(transfer.status_line, mask),
             headers=shown_headers(transfer.lines, mask),
-            body=shown_body(decode_body(transfer.head, transfer.content_type()), mask),
+            body=shown_body(
+                decode_body(transfer.head, transfer.content_type()),
+                mask,
+                whole=len(transfer.head) < HEAD_CAP,
+            ),
             redirects=redirects,
         )
 

@@ -17,9 +17,14 @@ _TAKES_CONTENT = frozenset({"POST", "PUT", "PATCH"})  # an empty body is announc
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,30}:")
+_NOT_SEEN_BY_URLSPLIT = str.maketrans("", "", "\t\r\n")
+_AUTHORITY = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]{0,30}:)?//([^/?#]*)")
 _HOST = re.compile(r"[A-Za-z0-9._-]+")
 _MAX_LABEL = 63
+_MAX_AUTHORITY = 1_024  # urlsplit normalizes it as Unicode says, in quadratic time
+_MAX_LOCATION = 8_192  # most servers take no longer request
+_MAX_REMEMBERED = 2_048  # the longest URL that a monitor may have
 _NO_NAME = "The URL cannot be used: its host is no valid domain name."
 _ENDS_LINE = re.compile(r"[\r\n\0]")
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f]")
@@ -73,6 +78,8 @@ def _ascii_host(host: str) -> str:
         return host
     try:
         labels = idna.uts46_remap(host, std3_rules=False, transitional=False).split(".")
+        if any(len(label) > _MAX_LABEL for label in labels):  # before Punycode, which takes quadratic time
+            raise BadRequestError(_NO_NAME)
         encoded = ".".join(
             label if label.isascii() else "xn--" + label.encode("punycode").decode("ascii")
             for label in labels
@@ -97,11 +104,11 @@ def parse_target(url: str) -> Target:
     """Raises BadRequestError for what is no http(s) URL."""
     plain = _PLAIN.fullmatch(url)
     if plain is None:
-        return _parse(url)
+        return _parse_odd(url)
     scheme, host, name, port_text, path, query = plain.groups()
     port = int(port_text) if port_text else _DEFAULT_PORTS[scheme]
     if port > _LAST_PORT:
-        return _parse(url)
+        return _parse_odd(url)
     return Target(
         url=url if path else f"{scheme}://{host}{':' + port_text if port_text else ''}/{query or ''}",
         scheme=scheme,
@@ -111,11 +118,20 @@ def parse_target(url: str) -> Target:
     )
 
 
-# Of the odd ones a worker meets the same few thousand again every minute.
-@lru_cache(maxsize=4_096)
+def _parse_odd(url: str) -> Target:
+    return _remember(url) if len(url) <= _MAX_REMEMBERED else _parse(url)
+
+
+def _refuse_long_authority(url: str) -> None:
+    found = _AUTHORITY.match(url)
+    if found is not None and len(found[1]) > _MAX_AUTHORITY:
+        raise BadRequestError(_NO_NAME)
+
+
 def _parse(url: str) -> Target:
     if _CONTROLS.search(url):
         raise BadRequestError("The URL cannot be used: it holds a control character.")
+    _refuse_long_authority(url.strip())
     try:
         parts = urlsplit(url.strip())
         port = parts.port
@@ -140,6 +156,10 @@ def _parse(url: str) -> Target:
         origin=(parts.scheme, host, port),
         port=port,
     )
+
+
+# Of the odd ones a worker meets the same few thousand again every minute.
+_remember = lru_cache(maxsize=4_096)(_parse)
 
 
 def _header_lines(headers: tuple[tuple[str, str], ...], method: str, body: bytes | None) -> tuple[bytes, ...]:
@@ -196,6 +216,9 @@ def redirected(request: Request, spec: CheckSpec, *, status: int, location: str)
     try:
         # urljoin takes an absolute URL without a host for a relative one.
         location = location.strip()
+        if len(location) > _MAX_LOCATION:
+            raise BadRequestError(f"The URL is longer than {_MAX_LOCATION} characters.")
+        _refuse_long_authority(location.translate(_NOT_SEEN_BY_URLSPLIT))
         target = parse_target(location if _SCHEME.match(location) else urljoin(request.target.url, location))
     except ValueError as error:
         text = str(error) if isinstance(error, BadRequestError) else "The URL cannot be used."

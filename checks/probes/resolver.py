@@ -31,6 +31,7 @@ _TRIES = 6
 _LONELY_SECONDS = 2.0
 _JOIN_SECONDS = 5.0  # a lookup this old is between late tries; who asks now is better served by a new one
 _MOST_ALONE = 64  # lookups with a socket and a thread of their own
+_MOST_ADDRESSES = 32  # of a name: an answer over TCP may hold four thousand
 _NAME_CHARS = 120  # of a name in a sentence
 
 
@@ -94,6 +95,8 @@ def _addresses(found: pycares.AddrInfoResult) -> str:
             spelt[text] = None
         elif not node.addr[3]:  # a scoped address is link-local, and libcurl's list cannot spell its scope
             spelt[f"[{text}]"] = None
+        if len(spelt) == _MOST_ADDRESSES:
+            break
     return ",".join(spelt)
 
 

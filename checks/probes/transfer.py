@@ -17,6 +17,10 @@ HEAD_CAP = 8 * 1024  # of the body, kept as evidence; of what is shown some may 
 # What is sent beyond this without decoding to more than BODY_CAP is no compression.
 _WIRE_CAP = BODY_CAP + 64 * 1024
 _MOST_LINES = 100  # of the headers, kept as evidence
+_LINE_CAP = 8 * 1024 + 1  # of each; one byte more than is read, so that a cut line is known as one
+_VALUE_CAP = 1024  # of a Content-Type, and of all Content-Encodings together
+# libcurl reads ten of these before it returns, and a chunked body may make a callback of each 6 bytes.
+_BUFFER_BYTES = 4096
 
 _NO_BYTES_TAKEN = 0  # what a write callback returns to end the transfer
 _USER_AGENT_PRODUCT = "Pulsekeeper"
@@ -92,7 +96,7 @@ class Transfer:
         self._answered = False
 
     def _begin_headers(self, status_line: bytes) -> None:
-        self.status_line = status_line
+        self.status_line = status_line[:_LINE_CAP]
         self.lines: list[bytes] = []
         self._content_encoding = b""
         self._location: bytes | None = None
@@ -106,6 +110,7 @@ class Transfer:
         # HTTP/1.1: a connection serves one request, so HTTP/2 would add a negotiation and share nothing.
         setopt(pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_1_1)
         setopt(pycurl.HTTP09_ALLOWED, 0)
+        setopt(pycurl.BUFFERSIZE, _BUFFER_BYTES)
         setopt(pycurl.FRESH_CONNECT, 1)
         setopt(pycurl.FORBID_REUSE, 1)
         # Decision 21: nothing from the environment.
@@ -190,7 +195,7 @@ class Transfer:
 
     def content_type(self) -> str | None:
         raw: bytes | None = self.easy.getinfo_raw(pycurl.CONTENT_TYPE)
-        return None if raw is None else raw.decode("latin-1")
+        return None if raw is None else raw[:_VALUE_CAP].decode("latin-1")
 
     def tls_stood(self) -> bool:
         return bool(self.easy.getinfo(pycurl.APPCONNECT_TIME_T))
@@ -290,9 +295,10 @@ class Transfer:
         if self._headers_ended:
             return  # a trailer after a chunked body, which says nothing that a check asks
         if len(self.lines) < _MOST_LINES:
-            self.lines.append(line)
-        if line[:17].lower() == b"content-encoding:":
-            self._content_encoding += (b"," if self._content_encoding else b"") + line[17:].strip()
+            self.lines.append(line[:_LINE_CAP])
+        if line[:17].lower() == b"content-encoding:" and len(self._content_encoding) < _VALUE_CAP:
+            value = line[17:].strip()[:_VALUE_CAP]
+            self._content_encoding += b"," + value if self._content_encoding else value
         elif (
             self._follow and self._location is None and line[:9].lower() == b"location:" and self._redirects()
         ):

@@ -134,6 +134,33 @@ def test_a_long_value_is_masked_before_it_is_cut(engine: ProbeEngine, targets: T
     assert (evidence.body or "").endswith("xxx***")
 
 
+LONGEST = SECRET + "x" * (4_096 - len(SECRET))
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        answer(500, f"{LONGEST} and {LONGEST}".encode()),
+        answer(500, b"", f"Server: {LONGEST} and {LONGEST}"),
+        answer(500, b"", reason=f"{LONGEST} and {LONGEST}"),
+        answer(302, b"", f"Location: /{LONGEST}?{LONGEST}"),
+        answer(200, f'{{"sent": "is {LONGEST}"}}'.encode()),
+    ],
+)
+def test_no_part_of_a_value_is_shown_where_a_text_is_cut(
+    response: bytes, engine: ProbeEngine, targets: TargetServer
+) -> None:
+    outcome = engine.check(
+        spec(
+            targets.serve([response]).url(),
+            headers=(("X-Key", LONGEST),),
+            rules=(ContentRule(RuleType.JSON_FIELD, path="sent", equals="x"),),
+        )
+    )
+    assert outcome.verdict is Verdict.DOWN
+    assert SECRET[:6] not in f"{outcome.detail} {outcome.evidence}"
+
+
 @pytest.mark.parametrize(
     ("text", "shown"),
     [

@@ -23,6 +23,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from pytest_django.fixtures import Settings
 
 from accounts.models import User
+from checks.probes import loop
 from checks.spec import CheckOutcome, ReasonCode, Verdict
 from config import metrics as shown
 from config.celery import app
@@ -37,6 +38,7 @@ from tests.makers import NOON, empty_broker, make_monitor, make_user
 from tests.processes.up import free_port
 from tests.processes.waiting import until
 from tests.site import Site
+from tests.targets.server import TargetServer, answer
 
 ROOT = Path(__file__).parents[2]
 
@@ -115,6 +117,25 @@ def test_what_a_worker_does_is_counted(user: User) -> None:
     assert found["pulsekeeper_dispatch_seconds_count"] == 1
     assert found["pulsekeeper_due"] == found["pulsekeeper_lag_seconds"] == 0
     assert 0 <= found["pulsekeeper_tick_age_seconds"] < 60
+
+
+def test_a_response_that_is_slow_to_judge_is_counted(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "SLOW_SECONDS", 0.005)  # of CPU; the first takes some 30 ms, the second 0.2
+    with (
+        TargetServer() as targets,
+        start_worker(app, pool="threads", concurrency=2, perform_ping_check=False, queues=["probes"]),
+    ):
+        slow = targets.serve([answer(200, b"[" + b"1," * 500_000 + b"1]")])
+        rule = {"type": "json_field", "path": "400000"}
+        make_monitor(user, type="api", method="GET", url=slow.url(), timeout_ms=60_000, content_rules=[rule])
+        make_monitor(user, url=targets.serve([answer()]).url())
+        MonitorState.objects.update(next_due_at=utc_now() - timedelta(seconds=5), claimed_at=None)
+        dispatch_due()
+        until(lambda: scrape()["pulsekeeper_record_results_sum"] == 2, 60, "both are recorded")
+        until(lambda: scrape()["pulsekeeper_slow_judgements_total"], 20, "it is counted")
+        found = scrape()
+    assert found["pulsekeeper_slow_judgements_total"] == 1
+    assert found["pulsekeeper_checks_total{reason=none,verdict=up}"] == 2
 
 
 def test_pings_are_counted_by_what_came_of_them(user: User, settings: Settings) -> None:

@@ -98,9 +98,19 @@ class Certificates:
         return context
 
     def self_signed(self) -> ssl.SSLContext:
-        key = ec.generate_private_key(ec.SECP256R1())
         name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
-        alternatives = [x509.IPAddress(ip_address("127.0.0.1")), x509.DNSName("localhost")]
+        return self._self_signed(name, [x509.DNSName("localhost")], file="self-signed.pem")
+
+    def wordy(self, text: str, *, names: int) -> ssl.SSLContext:
+        """Subject and issuer are `text`, and `names` names beside the right ones are in the certificate."""
+        name = x509.Name([x509.NameAttribute(x509.NameOID.ORGANIZATION_NAME, text)])
+        others = [
+            x509.DNSName(f"{number}.a-long-name-for-a-host-that-is-not-there.test") for number in range(names)
+        ]
+        return self._self_signed(name, [*others, x509.DNSName("localhost")], file="wordy.pem")
+
+    def _self_signed(self, name: x509.Name, alternatives: list[x509.DNSName], *, file: str) -> ssl.SSLContext:
+        key = ec.generate_private_key(ec.SECP256R1())
         certificate = (
             x509.CertificateBuilder()
             .subject_name(name)
@@ -109,18 +119,21 @@ class Certificates:
             .serial_number(x509.random_serial_number())
             .not_valid_before(GOOD_UNTIL - datetime.timedelta(days=3650))
             .not_valid_after(GOOD_UNTIL)
-            .add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
+            .add_extension(
+                x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1")), *alternatives]),
+                critical=False,
+            )
             .sign(key, hashes.SHA256())
         )
-        file = self._folder / "self-signed.pem"
-        file.write_bytes(
+        path = self._folder / file
+        path.write_bytes(
             key.private_bytes(
                 serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
             )
             + certificate.public_bytes(serialization.Encoding.PEM)
         )
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(file)
+        context.load_cert_chain(path)
         return context
 
 

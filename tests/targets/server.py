@@ -178,7 +178,7 @@ class TargetServer:
             datagrams.close()
         for server in self._servers:
             server.close()
-        tasks = list(self._connections)
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}  # connections, of the name servers too
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
