@@ -89,7 +89,8 @@ def decode_body(body: bytes | bytearray, content_type: str | None) -> str:
     if charset is None:
         charset = next((name for mark, name in _BOMS if body.startswith(mark)), "utf_8")
     if (characters := _characters(charset)) is not None:
-        return codecs.charmap_decode(body, "replace", characters)[0]
+        # Typeshed lacks the fast form of the mapping, a string of 256 characters.
+        return codecs.charmap_decode(body, "replace", characters)[0]  # type: ignore[arg-type]
     try:
         text = body.decode(charset, "replace-some" if charset.startswith(("utf_16", "utf_32")) else "replace")
     except ValueError:  # a codec that knows no replacement

@@ -48,8 +48,8 @@ EMAIL = ChannelKind(
             "address",
             "E-mail address",
             check=lambda text: email_address(text, field="address"),
-            help="An address with which the caller does not sign in first gets a link by which its owner agrees; so does "
-            "any that a project token enters.",
+            help="An address with which the caller does not sign in first gets a link by which its owner agrees; so "
+            "does any that a project token enters.",
             max_length=254,
             input_type="email",
         ),

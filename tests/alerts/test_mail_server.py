@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import smtplib
 from datetime import timedelta
-from typing import Any
 
 import pytest
 import time_machine
@@ -19,6 +18,7 @@ from alerts.models import AlertChannel, Delivery
 from alerts.outbox import TRIED_FOR, Piece, put
 from alerts.sender import send_next
 from alerts.sending import claim
+from alerts.testing import ChannelTest
 from alerts.transports.email import problem
 from checks import mailbox
 from core.clock import utc_now
@@ -56,12 +56,12 @@ def tell(channel: AlertChannel, source: str) -> Delivery:
     return channel.deliveries.latest("pk")
 
 
-def tried(channel: AlertChannel) -> dict[str, Any]:
+def tried(channel: AlertChannel) -> ChannelTest:
     """Send a test as a worker does, and return what the web process gets."""
     address = mailbox.new_address()
     tasks.send_test(channel.pk, address)
-    answer = mailbox.wait(address, timeout_sec=30)
-    assert isinstance(answer, dict)
+    answer = mailbox.wait(address, ChannelTest, timeout_sec=30)
+    assert answer is not None
     return answer
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import pytest
 
@@ -14,6 +13,7 @@ from alerts import tasks
 from alerts.models import AlertChannel
 from alerts.sender import TESTS_OF_OWNER, THREADS, Sender, send_next
 from alerts.sending import MOST_OF_OWNER
+from alerts.testing import ChannelTest
 from alerts.transports import webhook
 from checks import mailbox
 from core.clock import utc_now
@@ -118,12 +118,12 @@ def test_tests_of_one_account_that_hang_delay_no_other_and_take_no_thread_of_cel
     until(lambda: len(stuck.calls) == TESTS_OF_OWNER, PATIENCE, "a few are sent")
     address = mailbox.new_address()
     run_in_time(account(1, prompt.url)[0].pk, address)
-    delivered: Any = mailbox.wait(address, timeout_sec=PATIENCE)
+    delivered = mailbox.wait(address, ChannelTest, timeout_sec=PATIENCE)
     assert delivered == {"delivered": True, "detail": "The receiver answered 200."}
     assert len(stuck.calls) == TESTS_OF_OWNER
     stuck.let_go()
     for waited in mine:
-        assert mailbox.wait(waited, timeout_sec=PATIENCE) == delivered
+        assert mailbox.wait(waited, ChannelTest, timeout_sec=PATIENCE) == delivered
 
 
 def run_in_time(channel_id: int, address: str) -> None:
