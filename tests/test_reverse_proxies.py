@@ -1,0 +1,222 @@
+"""The samples of reverse proxies, each run by its real server in front of an upstream that repeats what it was sent."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import shutil
+import ssl
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+import yaml
+
+from tests.processes.up import free_port
+from tests.processes.waiting import until
+
+DEPLOY = Path(__file__).parents[1] / "deploy"
+NAME = "pulsekeeper.example.com"
+START_SECONDS = 60
+# Debian has nginx where only root looks for programs.
+PATH = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin"
+
+MATTERING = ("Forwarded-For", "Forwarded-Proto", "Forwarded-Host", "Request-ID")
+# WSGI has one name for X-Forwarded-For, X_Forwarded_For, X-Forwarded_For and X_Forwarded-For.
+CLAIMED = {
+    f"X{first}{name.replace('-', second)}": "203.0.113.66"
+    for name in MATTERING
+    for first in "-_"
+    for second in "-_"
+} | {
+    "Forwarded": "for=203.0.113.66",
+    "X-Forwarded-Port": "66",
+    "HTTP_HOST": "evil.example",
+    "Host_": "evil.example",
+}
+
+
+class Echo(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
+        found = json.dumps({"headers": self.headers.items(), "size": len(body)}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(found)))
+        self.end_headers()
+        self.wfile.write(found)
+
+    do_GET = do_POST  # noqa: N815
+
+    def log_message(self, *_: Any) -> None:
+        """Quiet."""
+
+
+@pytest.fixture(scope="module")
+def upstream() -> Iterator[int]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Echo) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server.server_address[1]
+        server.shutdown()
+
+
+@pytest.fixture(scope="module")
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+@pytest.fixture(scope="module", params=["nginx", "caddy"])
+def proxy(
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    authority: trustme.CA,
+    upstream: int,
+) -> Iterator[Callable[..., http.client.HTTPResponse]]:
+    """`ask(method, path, body, headers)` through a running proxy."""
+    program = shutil.which(request.param, path=PATH)
+    if program is None:
+        pytest.skip(f"{request.param} is not installed: apt-get install {request.param}")
+    folder = tmp_path_factory.mktemp(request.param)
+    certificate = authority.issue_cert(NAME)
+    certificate.private_key_pem.write_to_path(str(folder / "key.pem"))
+    certificate.cert_chain_pems[0].write_to_path(str(folder / "certificate.pem"))
+    plain, secure = free_port(), free_port()
+    start = {"nginx": nginx, "caddy": caddy}[request.param]
+    with start(program, folder, upstream=upstream, plain=plain, secure=secure), ExitStack() as connections:
+        context = ssl.create_default_context()
+        authority.configure_trust(context)
+
+        def ask(
+            method: str = "GET",
+            path: str = "/",
+            body: bytes | None = None,
+            headers: dict[str, str] | None = None,
+        ) -> http.client.HTTPResponse:
+            connection = Connection("127.0.0.1", secure, timeout=START_SECONDS, context=context)
+            connections.callback(connection.close)
+            connection.request(method, path, body, {"Host": NAME, **(headers or {})})
+            return connection.getresponse()
+
+        until(lambda: answers(ask), START_SECONDS, f"{request.param} answers")
+        yield ask
+
+
+class Connection(http.client.HTTPSConnection):
+    """To an address, with the certificate of a name."""
+
+    def connect(self) -> None:
+        http.client.HTTPConnection.connect(self)
+        self.sock = self._context.wrap_socket(self.sock, server_hostname=NAME)  # type: ignore[attr-defined]
+
+
+def answers(ask: Callable[..., http.client.HTTPResponse]) -> bool:
+    try:
+        return ask().status == 200
+    except OSError:
+        return False
+
+
+@contextmanager
+def running(command: list[str], folder: Path) -> Iterator[None]:
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(
+            command, cwd=folder, env={"PATH": PATH, "HOME": str(folder)}, stdout=log, stderr=subprocess.STDOUT
+        )
+    try:
+        yield
+        assert process.poll() is None, (folder / "log").read_text()
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def nginx(program: str, folder: Path, *, upstream: int, plain: int, secure: int) -> Any:
+    """Run the sample with other ports and files, in the smallest configuration that nginx accepts."""
+    site = changed(
+        (DEPLOY / "nginx.conf").read_text(),
+        {
+            "server 127.0.0.1:8000;": f"server 127.0.0.1:{upstream};",
+            "listen 80;": f"listen 127.0.0.1:{plain};",
+            "listen 443 ssl": f"listen 127.0.0.1:{secure} ssl",
+            "/etc/ssl/pulsekeeper": str(folder),
+        },
+    )
+    temporary = "".join(
+        f"{kind}_temp_path {folder}/{kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    )
+    (folder / "nginx.conf").write_text(
+        f"{'user root;' if os.geteuid() == 0 else ''} daemon off; pid {folder}/pid; error_log {folder}/log;\n"
+        f"events {{}}\nhttp {{ access_log off; {temporary}\n{site} }}\n"
+    )
+    return running(
+        [program, "-p", str(folder), "-e", str(folder / "log"), "-c", str(folder / "nginx.conf")], folder
+    )
+
+
+def caddy(program: str, folder: Path, *, upstream: int, plain: int, secure: int) -> Any:
+    """Run the sample with other ports and a certificate of ours."""
+    ports = f"http_port {plain}\nhttps_port {secure}\n"
+    options = f"admin off\nstorage file_system {folder}\ndefault_bind 127.0.0.1\n{ports}"
+    sample = changed(
+        (DEPLOY / "Caddyfile").read_text(),
+        {
+            "{\n\t# Caddy": f"{{\n{options}\t# Caddy",
+            "status.example.com {\n": f"status.example.com {{\ntls {folder}/certificate.pem {folder}/key.pem\n",
+            "127.0.0.1:8000": f"127.0.0.1:{upstream}",
+        },
+    )
+    (folder / "Caddyfile").write_text(sample)
+    return running([program, "run", "--config", str(folder / "Caddyfile"), "--adapter", "caddyfile"], folder)
+
+
+def changed(text: str, replacements: dict[str, str]) -> str:
+    for old, new in replacements.items():
+        assert old in text
+        text = text.replace(old, new)
+    return text
+
+
+Ask = Callable[..., http.client.HTTPResponse]
+
+
+def test_what_a_client_claims_of_itself_does_not_arrive(proxy: Ask) -> None:
+    found: dict[str, list[str]] = {}
+    for name, value in json.load(proxy(headers=CLAIMED))["headers"]:
+        found.setdefault(name.lower().replace("_", "-"), []).append(value)
+    assert found["host"] == [NAME]
+    assert found["x-forwarded-for"] == ["127.0.0.1"]
+    assert found["x-forwarded-proto"] == ["https"]
+    (request_id,) = found["x-request-id"]
+    assert len(request_id) >= 32
+    assert not found.keys() & {"forwarded", "x-forwarded-host", "x-forwarded-port", "http-host", "host-"}
+
+
+def test_the_largest_logo_passes_and_no_more(proxy: Ask) -> None:
+    logo = 1024 * 1024 * 4 // 3 + 1_024
+    assert json.load(proxy("POST", "/v1/x", b"x" * logo))["size"] == logo
+    # Caddy 2.6 notices while it sends and answers 502.
+    assert proxy("POST", "/v1/x", b"x" * 3_000_000).status in {413, 502}
+
+
+def test_metrics_are_for_the_inside(proxy: Ask) -> None:
+    assert proxy(path="/metrics").status == 404
+
+
+def test_the_sample_for_traefik_drops_every_spelling() -> None:
+    """Debian has no Traefik to run it."""
+    sample = yaml.safe_load((DEPLOY / "traefik.yml").read_text())["http"]
+    (router,) = sample["routers"].values()
+    assert set(router["middlewares"]) == sample["middlewares"].keys()
+    dropped = sample["middlewares"]["pulsekeeper-headers"]["headers"]["customRequestHeaders"]
+    # Traefik itself replaces those that are spelled as they should be, and knows nothing of our request ids.
+    replaced = {"X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host"}
+    assert dropped.keys() == {name for name in CLAIMED if name.startswith(("X-F", "X_"))} - replaced - {
+        "X-Forwarded-Port"
+    } | {"Forwarded", "X-Request-ID", "X-Request_ID"}
+    assert set(dropped.values()) == {""}
