@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from django.conf import global_settings
 from django.test.utils import override_settings
 
 from tests.browser import scene
@@ -21,7 +22,12 @@ OTHERS = {"docs", "admin"}  # Swagger UI's and Django's own
 
 @pytest.fixture(scope="module")
 def shown(app: Application) -> scene.Scene:
-    with app.database(), override_settings(EMAIL_BACKEND="django.core.mail.backends.dummy.EmailBackend"):
+    settings = {
+        "EMAIL_BACKEND": "django.core.mail.backends.dummy.EmailBackend",
+        # The application's processes know no cheaper hashes.
+        "PASSWORD_HASHERS": global_settings.PASSWORD_HASHERS,
+    }
+    with app.database(), override_settings(**settings):
         return scene.build()
 
 
