@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -22,8 +21,7 @@ django.setup()
 from alerts import announcing, bulletin, sender, sending, tasks, transports  # noqa: E402
 from alerts.models import Delivery  # noqa: E402
 from incidents import consuming  # noqa: E402
-
-State = Delivery.State
+from tests.processes.waiting import until  # noqa: E402
 
 # In the order of the way: what dies right after it has done its work, `…ing` inside its transaction.
 STEPS: dict[str, tuple[Any, str]] = {
@@ -52,11 +50,12 @@ def main() -> None:
         place, name = STEPS[step]
         setattr(place, name, deadly(getattr(place, name)))
     tasks.tick()
-    # This thread shares the work with the sender's. `send_next` also finds nothing while the account has as many
-    # messages under way as it may have, so only the rows say when all are sent.
-    while Delivery.objects.filter(state__in=(State.GATHERING, State.WAITING)).exists():
-        if not sender.send_next():
-            time.sleep(0.05)
+    # The account's cap may leave nothing to claim while messages are being sent, so only the rows say when all are sent.
+    until(
+        lambda: not sender.send_next() and not Delivery.objects.filter(done_at=None).exists(),
+        50,
+        "all is sent",
+    )
     sender.sender().stop(grace_sec=30)
 
 
