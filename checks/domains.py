@@ -9,7 +9,8 @@ from publicsuffixlist import PublicSuffixList
 
 from core.egress import literal_address
 
-_NAME = re.compile(r"(?=.{1,253}$)([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z0-9-]{2,63}")
+_MAX_NAME = 253
+_LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 
 
 @cache
@@ -26,7 +27,9 @@ def registrable_domain(host: str) -> str | None:
     if literal_address(host) is not None:
         return None
     domain = _suffixes().privatesuffix(host.lower().rstrip("."))
-    return domain if domain and _NAME.fullmatch(domain) else None
+    if not domain or len(domain) > _MAX_NAME or not all(map(_LABEL.fullmatch, domain.split("."))):
+        return None
+    return domain
 
 
 def top_level(domain: str) -> str:

@@ -186,7 +186,7 @@ def _moment(text: Any) -> datetime | None:
 
 def retry_after(header: str | None, *, now: datetime) -> timedelta:
     """How long a Retry-After header (RFC 9110, 10.2.3) asks to wait, kept within bounds."""
-    text = (header or "").strip()
+    text = (header or "")[:100].strip()
     if text.isascii() and text.isdigit():
         wait = timedelta(seconds=min(int(text[:9]), int(LONGEST_WAIT.total_seconds())))
     else:

@@ -29,6 +29,7 @@ from core.version import product_version
 
 MAX_BODY = 1024 * 1024
 MAX_REDIRECTS = 5
+MAX_LOCATION = 2_048
 TOTAL_SEC = 20.0
 _CHUNK = 16 * 1024
 
@@ -82,6 +83,13 @@ class GuardedSession(requests.Session):
         if not isinstance(timeout, _Deadline):
             kwargs["timeout"] = _Deadline.after(self._total_sec if timeout is None else float(timeout))
         return super().send(request, **kwargs)
+
+    def get_redirect_target(self, resp: requests.Response) -> str | None:
+        """Raise InvalidURL for a Location that is too long: parsing a host takes quadratic time."""
+        target = super().get_redirect_target(resp)
+        if target is not None and len(target) > MAX_LOCATION:
+            raise requests.exceptions.InvalidURL(f"the redirect is longer than {MAX_LOCATION} characters")
+        return target
 
     def get_adapter(self, url: str | bytes) -> HTTPAdapter:
         """One of its own for each hop, so that no connection is kept and no state shared."""
@@ -239,6 +247,15 @@ class _Hop(HTTPAdapter):
                 response.close()
                 raise BodyTooLarge(f"the answer is longer than {self._max_body} bytes", response=response)
         response._content = bytes(body)  # where `requests` itself puts what it has read
+        # Python decodes some charsets in quadratic time, and `requests` guesses for seconds where none is declared.
+        # What is asked here answers in JSON.
+        response.encoding = "utf-8-sig"
+
+    def build_response(self, req: requests.PreparedRequest, resp: Any) -> requests.Response:
+        # No cookie is kept, and `http.cookiejar` would parse them in quadratic time.
+        for name in ("Set-Cookie", "Set-Cookie2"):
+            del resp._original_response.msg[name]
+        return super().build_response(req, resp)
 
 
 class _Guarded:

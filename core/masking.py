@@ -22,7 +22,7 @@ _NAMES = (
     r"credentials?|otp|recovery[-_]?codes?"
 )
 # `password1`, `client_secret`, `x-api-key`: the name, or what ends in it after a dash or an underscore.
-_SECRET_NAME = re.compile(rf"(?:.*[-_.])?(?:{_NAMES})\d?", re.IGNORECASE)
+_SECRET_NAME = re.compile(rf"(?:\A|[-_.])(?:{_NAMES})\d?\Z", re.IGNORECASE)
 
 _SECRET = re.compile(
     r"""
@@ -54,7 +54,7 @@ def mask(text: str) -> str:
 
 def mask_all(value: Any, *, name: str = "") -> Any:
     """`mask` for all texts within dictionaries and lists, and for whatever lies under a secret's name."""
-    if name and value not in (None, "") and _SECRET_NAME.fullmatch(name):
+    if name and value not in (None, "") and _SECRET_NAME.search(name):
         return MASKED
     if isinstance(value, str):
         return mask(value)

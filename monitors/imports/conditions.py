@@ -6,7 +6,8 @@ import re
 
 from monitors.imports.mapped import Making, expect
 
-_CONDITION = re.compile(r"\s*(.+?)\s*(==|!=|<=|>=|<|>)\s*(.*?)\s*")
+_MAX_CONDITION = 1_000
+_OPERATOR = re.compile(r"==|!=|<=|>=|<|>")
 _HAS = re.compile(r"has\(\[BODY\]\.(.+)\)")
 _PATH = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+|\[\d+\])*|(?:\[\d+\])(?:\.[A-Za-z0-9_-]+|\[\d+\])*")
 _PATTERN = re.compile(r"pat\(\*([^*?\[\]]+)\*\)")
@@ -15,8 +16,10 @@ _DURATION_ROUND = "its warnings come 30, 14, 7, 3 and 1 days before the end here
 
 def apply_condition(making: Making, condition: str) -> None:
     """Have `making` say the condition, or note that it cannot."""
-    found = _CONDITION.fullmatch(condition)
-    if found is None or not _said(making, condition, *found.groups()):
+    found = _OPERATOR.search(condition, 1) if len(condition) <= _MAX_CONDITION else None
+    if found is None or not _said(
+        making, condition, condition[: found.start()].strip(), found[0], condition[found.end() :].strip()
+    ):
         making.note("conditions", f"{condition[:200]} cannot be said here and is left out")
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from monitors.imports.conditions import apply_condition
 from monitors.imports.mapped import Making, Mapped, Refused, UnreadableFileError
 
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h)")
+_DURATION = re.compile(r"(\d{1,15}(?:\.\d{1,15})?)(ns|us|µs|ms|s|m|h)")
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "h": 3600}
 _VARIABLE = re.compile(r"(?<!\$)(?:\$\$)*\$\{?([A-Za-z_]\w*)")
 _PLACEHOLDER = re.compile(
@@ -96,9 +96,11 @@ def _map(making: Making) -> None:
     conditions = making.source.get("conditions") or []
     if not isinstance(conditions, list):
         raise Refused("conditions", "is no list")
+    if not all(isinstance(condition, str) for condition in conditions):
+        raise Refused("conditions", "holds what is no text")
     for condition in conditions:
-        apply_condition(making, str(condition))
-    if "expect_status" not in given and not any("[STATUS]" in str(condition) for condition in conditions):
+        apply_condition(making, condition)
+    if "expect_status" not in given and not any("[STATUS]" in condition for condition in conditions):
         making.note("conditions", "none is about [STATUS]; 2xx and 3xx alone pass here")
     making.settle_type()
     making.enabled = making.source.get("enabled") is not False
@@ -128,6 +130,8 @@ def _headers_and_body(making: Making) -> None:
     if not isinstance(headers, Mapping):
         raise Refused("headers", "is no object of headers")
     for name, value in headers.items():
+        if isinstance(value, Mapping | list):  # aliases may make it endless as text
+            raise Refused("headers", "holds what is no header")
         making.header("headers", str(name), _without_variables("headers", str(value)))
     text = _filled(making, "body")
     if _PLACEHOLDER.search(text):
@@ -178,6 +182,6 @@ def _duration_of(making: Making, field: str) -> float | None:
 
 def duration(text: object) -> float | None:
     """Seconds of a duration as Go spells it, like `1h30m`; None for what is none."""
-    if not isinstance(text, str) or not re.fullmatch(f"(?:{_DURATION.pattern})+", text) or len(text) > 50:
+    if not isinstance(text, str) or len(text) > 50 or not re.fullmatch(f"(?:{_DURATION.pattern})+", text):
         return None
     return sum(float(number) * _SECONDS[unit] for number, unit in _DURATION.findall(text))

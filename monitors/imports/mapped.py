@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
+from checks.addresses import MAX_URL
 from checks.wording import shorten
 from monitors.drafts import BODY_METHODS, MAX_HEADERS, MAX_RULES, MAX_TIMEOUT_MS, MIN_TIMEOUT_MS
 
@@ -140,6 +141,8 @@ class Making:
 
     def url(self, field: str, text: str) -> None:
         """The address; a user name and password in it become a header, as the prober sends them nowhere else from."""
+        if len(text) > MAX_URL:
+            raise Refused(field, f"is longer than {MAX_URL} characters")
         try:
             parts = urlsplit(text)
             user, password = unquote(parts.username or ""), unquote(parts.password or "")

@@ -101,7 +101,7 @@ def _coded(old: Mapping[str, Any], field: str, names: Mapping[int, str]) -> str 
     value = old.get(field)
     if value in (None, "", 0, "0"):
         return None
-    number = int(value) if isinstance(value, str) and value.isdecimal() else value
+    number = int(value) if isinstance(value, str) and value.isdecimal() and len(value) < 10 else value
     return names.get(number, str(number)) if isinstance(number, int) else str(number)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import socket
 import time
@@ -195,3 +196,21 @@ def test_a_name_without_an_address_and_a_closed_port() -> None:
         with pytest.raises(requests.ConnectionError) as caught:
             GuardedSession(LOOPBACK).get(url)
         assert not isinstance(caught.value, ForbiddenTarget)
+
+
+COOKIES = [f"{name}: {'a;' * 30_000}" for name in ("Set-Cookie2", "Set-Cookie") for _ in range(45)]
+SLOW_TO_READ = [
+    answer(200, b"{}", *COOKIES),
+    answer(200, b"{}" + b"a" * 200_000, "Content-Type: text/plain; charset=punycode"),
+    answer(200, b"{}" + b"caf\xe9 \xfc\xdf " * 20_000, "Content-Type: application/json"),
+    answer(302, b"", "Location: http://a" + "\u0301\u0327" * 10_000),
+]
+
+
+@pytest.mark.parametrize("response", SLOW_TO_READ, ids=["cookies", "charset", "no charset", "host"])
+def test_no_answer_takes_long_to_read(response: bytes, targets: TargetServer) -> None:
+    site = targets.serve([response])
+    before = time.thread_time()
+    with contextlib.suppress(requests.exceptions.InvalidURL, requests.exceptions.JSONDecodeError):
+        GuardedSession(LOOPBACK).get(site.url()).json()
+    assert time.thread_time() - before < 0.5  # of CPU, and most of it in loading certificates

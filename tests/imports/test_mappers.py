@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -284,6 +285,24 @@ def test_a_password_in_an_address_becomes_a_header() -> None:
     (mapped,) = uptime_kuma.read(text)
     assert given_of(mapped)["url"] == "https://x.example:8443/a?b"
     assert given_of(mapped)["request_headers"] == [basic("me", "hunter2")]
+
+
+_ALIASES = "\n".join(f"x{n}: &x{n} [{', '.join([f'*x{n - 1}'] * 9)}]" for n in range(1, 12))
+_GATUS = "x0: &x0 [lol]\n" + _ALIASES + "\nendpoints:\n- {name: A, url: 'http://a.test/', "
+SLOW_TO_MAP = [
+    (gatus.read, _GATUS + f"conditions: ['a{' ' * 30_000}']}}"),
+    (gatus.read, _GATUS + "conditions: [*x11]}"),
+    (gatus.read, _GATUS + "headers: {X: *x11}}"),
+    (gatus.read, f"endpoints:\n- {{name: A, url: 'http://a{chr(0x301) * 9_000}{chr(0x327) * 9_000}/'}}"),
+    (uptimerobot.read, json.dumps([{"friendly_name": "A", "type": "9" * 5_000}])),
+]
+
+
+@pytest.mark.parametrize(("reader", "text"), SLOW_TO_MAP)
+def test_no_file_takes_long_to_map(reader: Callable[[str], list[Mapped]], text: str) -> None:
+    before = time.thread_time()
+    assert len(reader(text)) == 1
+    assert time.thread_time() - before < 1  # of CPU, most of it in reading the YAML
 
 
 @pytest.mark.parametrize("reader", [uptime_kuma.read, healthchecks.read, uptimerobot.read, gatus.read])
