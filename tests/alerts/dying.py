@@ -50,7 +50,7 @@ def main() -> None:
         place, name = STEPS[step]
         setattr(place, name, deadly(getattr(place, name)))
     tasks.tick()
-    # The account's cap may leave nothing to claim while messages are being sent, so only the rows say when all are sent.
+    # The account's cap may leave nothing to claim while messages are being sent: only the rows say when all are sent.
     until(
         lambda: not sender.send_next() and not Delivery.objects.filter(done_at=None).exists(),
         50,
