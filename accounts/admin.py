@@ -116,7 +116,7 @@ class AccountAdmin(StaffAdmin[User], UserAdmin[User]):
             welcome(obj)
             return
         changed = set(form.changed_data)
-        before = User.objects.get(pk=obj.pk)
+        before = User.objects.select_for_update(of=["self"]).get(pk=obj.pk)
         columns = [each.name for each in User._meta.concrete_fields if each.name in changed - {"plan"}]
         if columns:
             obj.save(update_fields=columns)  # what else was written meanwhile stays

@@ -37,8 +37,8 @@ _COLUMNS = ["confirmed_at", "confirmation_digest", "confirmation_until"]
 def own_address(caller: Caller) -> str | None:
     """Return the verified address that the caller signs in with; None for a project token, which may be shared.
 
-    The row is locked, before any project or channel: a concurrent change or end of the account waits, and then finds
-    the channel that this transaction saves. KEY SHARE, because others of these transactions hold the row of an owner.
+    The row is locked, before any project or channel: code that ends or changes the account locks it FOR UPDATE first,
+    waits, and then finds the channel that this transaction saves. KEY SHARE does not conflict with `_take_room`.
     """
     if caller.project is not None:
         return None
@@ -75,7 +75,6 @@ def end_with_membership(project: Project, user: User) -> None:
 
 def end_with_account(user: User) -> None:
     """Withdraw the consent of an account that is closed or deleted, in every channel."""
-    User.objects.select_for_update().filter(pk=user.pk).first()  # waits for `own_address`
     _withdraw(user.email, Q())
 
 
