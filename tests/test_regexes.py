@@ -25,7 +25,7 @@ ATOMS = (
 
 def patterns() -> dict[str, re.Pattern[str] | re.Pattern[bytes]]:
     """Those that modules of the product keep, by their names."""
-    found = {}
+    found: dict[str, re.Pattern[str] | re.Pattern[bytes]] = {}
     for path in sorted(path for floor in FLOORS for path in (ROOT / floor).rglob("*.py")):
         if "re.compile(" in path.read_text():
             name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
