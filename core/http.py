@@ -247,7 +247,7 @@ class _Hop(HTTPAdapter):
                 response.close()
                 raise BodyTooLarge(f"the answer is longer than {self._max_body} bytes", response=response)
         response._content = bytes(body)  # where `requests` itself puts what it has read
-        # Python decodes some charsets in quadratic time, and `requests` guesses for seconds where none is declared.
+        # Neither the declared charset, which Python may decode in quadratic time, nor one that `requests` guesses.
         # What is asked here answers in JSON.
         response.encoding = "utf-8-sig"
 

@@ -230,10 +230,10 @@ class Prober:
 
 
 def _note_slow(job: _Job | _Draft, seconds: float) -> None:
-    """Count and log a check whose response took long to judge. All other checks waited meanwhile."""
+    """Count and log a check whose response took long to judge and so delayed all other checks."""
     metrics.SLOW_JUDGEMENTS.add()
     logger.warning(
-        "judging the response of %s took %.0f ms of CPU, all other checks waited", job, seconds * 1000
+        "judging the response of %s took %.0f ms of CPU and delayed all other checks", job, seconds * 1000
     )
 
 

@@ -1,4 +1,4 @@
-"""Every regex of the product takes linear time, whatever text it is given: somebody else chooses most of them."""
+"""Every regex of the product takes linear time: most of the texts that they search come from others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A tenant's target that answers what is slow to read, and what another tenant's monitor shows meanwhile."""
+"""A tenant's target answers what is slow to read, while a monitor of another tenant is checked."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from tests.processes.client import PASSWORD, Client, manage
 from tests.processes.conftest import data_dir, start  # noqa: F401
 from tests.processes.up import Start
 from tests.processes.waiting import until
-from tests.targets.server import TargetServer, answer
+from tests.targets.server import Pause, TargetServer, answer
 
 BAIT = answer(503, b"", "Location: " + "?" * 60_000)
+FINE = [Pause(0.5), answer(200, b"fine")]  # under way half of the time
 JSON_BAIT = answer(200, b'{"a":' * 64 + b"[" + b"1," * 500_000 + b"1]" + b"}" * 64)
 HOSTILE, HEALTHY = 4, 10  # results of each kind that are waited for
 PATIENCE = 240
@@ -50,7 +51,7 @@ def test_a_hostile_target_delays_no_other_account(
         Client(up, "healthy@example.com") as victim,
         Client(up, "hostile@example.com") as attacker,
     ):
-        healthy = monitor(victim, targets.serve([answer(200, b"fine")]).url())
+        healthy = monitor(victim, targets.serve(FINE).url())
         hostile = [
             *(monitor(attacker, targets.serve([BAIT]).url(f"/{number}")) for number in range(3)),
             monitor(attacker, targets.serve([BAIT]).url("/redirected"), follow_redirects=True),

@@ -330,7 +330,7 @@ def test_a_certificate(text: str, size: int, names: int, range_: Range, certific
 
 
 def test_names(range_: Range) -> None:
-    """An alias of an alias of … with a thousand addresses at the end where nobody listens, or nothing."""
+    """An alias of an alias of … with a thousand closed addresses at its end, or nothing."""
     links = [f"{number}.{'a' * 60}.{'b' * 60}.test" for number in range(200)]
     addresses = tuple(f"127.0.{number // 256}.{number % 256}" for number in range(2, 1_000))
     zone = {link: Name(alias=after) for link, after in itertools.pairwise(links)}

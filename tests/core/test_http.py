@@ -201,13 +201,12 @@ def test_a_name_without_an_address_and_a_closed_port() -> None:
 COOKIES = [f"{name}: {'a;' * 30_000}" for name in ("Set-Cookie2", "Set-Cookie") for _ in range(45)]
 SLOW_TO_READ = [
     answer(200, b"{}", *COOKIES),
-    answer(200, b"{}" + b"a" * 200_000, "Content-Type: text/plain; charset=punycode"),
-    answer(200, b"{}" + b"caf\xe9 \xfc\xdf " * 20_000, "Content-Type: application/json"),
+    answer(200, b"a" * 400_000 + b"-" + b"aaab" * 100_000, "Content-Type: text/plain; charset=punycode"),
     answer(302, b"", "Location: http://a" + "\u0301\u0327" * 10_000),
 ]
 
 
-@pytest.mark.parametrize("response", SLOW_TO_READ, ids=["cookies", "charset", "no charset", "host"])
+@pytest.mark.parametrize("response", SLOW_TO_READ, ids=["cookies", "charset", "host"])
 def test_no_answer_takes_long_to_read(response: bytes, targets: TargetServer) -> None:
     site = targets.serve([response])
     before = time.thread_time()
