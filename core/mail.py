@@ -1,8 +1,15 @@
-"""Whether mails leave this deployment, and what to do if they do not."""
+"""Mails that requests send, and whether mails leave this deployment at all."""
 
 from __future__ import annotations
 
+from smtplib import SMTPException
+
 from django.conf import settings
+from django.core.mail import EmailMessage
+from django.db import connection
+
+from core.errors import TooManyRequests
+from core.waiting import waiting_place
 
 NO_SERVER = "No mail server is configured. Set EMAIL_URL (docs/settings.md) and restart Pulsekeeper."
 
@@ -10,3 +17,18 @@ NO_SERVER = "No mail server is configured. Set EMAIL_URL (docs/settings.md) and 
 def has_server() -> bool:
     """Return False if mails are only printed, because EMAIL_URL is not set."""
     return not str(settings.EMAIL_BACKEND).endswith("console.EmailBackend")
+
+
+def send_once(message: EmailMessage) -> str | None:
+    """Send a mail from a request. Return None, or the name of the error.
+
+    The mail server may be slow: the request gives its database connection back, and few requests wait at a time.
+    """
+    if not connection.in_atomic_block:
+        connection.close()
+    try:
+        with waiting_place("mail"):
+            message.send()
+    except (SMTPException, OSError, TooManyRequests) as error:
+        return type(error).__name__
+    return None

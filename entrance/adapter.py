@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from functools import partial
 from io import BytesIO
-from smtplib import SMTPException
 from typing import Any
 
 import qrcode
@@ -16,7 +15,7 @@ from allauth.mfa.adapter import DefaultMFAAdapter
 from django.conf import settings
 from django.contrib import messages
 from django.core.mail import EmailMessage
-from django.db import IntegrityError, connection, transaction
+from django.db import IntegrityError, transaction
 from django.http import HttpRequest
 from django.urls import reverse
 from qrcode.image.svg import SvgPathFillImage
@@ -29,6 +28,7 @@ from audit.actions import Action
 from core.addresses import client_address
 from core.clock import utc_now
 from core.crypto import seal, unseal
+from core.mail import send_once
 from core.throttles import seconds_to_wait
 from entrance.signing_up import address_of, send_link
 from projects.members import INVITED, accept_invitations, is_invited
@@ -126,13 +126,9 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
         transaction.on_commit(partial(self._send, message, template_prefix))
 
     def _send(self, message: EmailMessage, template_prefix: str) -> None:
-        """One try. Whoever waits for a mail that could not be sent is told so, and asks for it again."""
-        if not connection.in_atomic_block:
-            connection.close()  # the mail server may be slow
-        try:
-            message.send()
-        except (SMTPException, OSError) as error:
-            logger.warning("a mail of %s could not be sent: %s", template_prefix, type(error).__name__)
+        """Try once. A person who waits for the mail learns that it was not sent, and can ask for another."""
+        if error := send_once(message):
+            logger.warning("a mail of %s could not be sent: %s", template_prefix, error)
             if template_prefix in AWAITED:
                 self.add_message(
                     self.request, messages.ERROR, message="The mail could not be sent; try again in a while."

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-from smtplib import SMTPException
 
 from django.conf import settings
-from django.core.mail import send_mail
-from django.db import connection
+from django.core.mail import EmailMessage
+
+from core.mail import send_once
 
 logger = logging.getLogger(__name__)
 
@@ -23,15 +23,11 @@ expected no invitation, there is nothing to do.
 
 def send_invitation(*, to: str, project: str, by: str, role: str, token: str) -> None:
     """One try. A mail that is lost is logged: a manager can remove the invitation and send another."""
-    if not connection.in_atomic_block:
-        connection.close()  # the mail server may be slow
     text = _INVITATION.format(
         by=by, project=one_line(project), role=role, base_url=settings.BASE_URL, token=token
     )
-    try:
-        send_mail("An invitation to a project on Pulsekeeper", text, None, [to])
-    except (SMTPException, OSError) as error:
-        logger.warning("an invitation could not be sent: %s", type(error).__name__)
+    if error := send_once(EmailMessage("An invitation to a project on Pulsekeeper", text, to=[to])):
+        logger.warning("an invitation could not be sent: %s", error)
 
 
 def one_line(text: str) -> str:
