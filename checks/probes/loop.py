@@ -31,6 +31,7 @@ _WAIT_SECONDS = 0.1  # libcurl's own timer ends the wait earlier where it matter
 _WATCH_SECONDS = 0.05  # how often deadlines are looked at that libcurl does not keep, or has missed
 _LATE_SECONDS = 0.1  # how long past its deadline libcurl may keep a transfer
 SLOW_SECONDS = 0.05  # of CPU: all other checks wait while one is judged
+_MARK_SECONDS = 0.005  # how old a measure of CPU may be that a later one is compared with: each costs 1 us
 
 
 class _Check(Generic[K]):
@@ -68,6 +69,7 @@ class Loop(Generic[K]):
         self._parked: set[_Check[K]] = set()
         self._answers: deque[tuple[_Check[K], Answer]] = deque()  # filled by the resolver's threads
         self._next_watch = 0.0
+        self._marked_at, self._cpu = 0.0, 0.0  # by the clock, and this thread's CPU time then
 
     @property
     def _under_way(self) -> int:
@@ -120,24 +122,30 @@ class Loop(Generic[K]):
         timeout = 0.0 if may_start else (_WATCH_SECONDS if self._parked else _WAIT_SECONDS)
         finished = self._reactor.turn(timeout)
         if finished:
-            before = time.thread_time()
+            since = time.perf_counter()
+            if since - self._marked_at > _MARK_SECONDS:
+                self._marked_at, self._cpu = since, time.thread_time()
             for easy, code, message in finished:
                 check = self._sent.pop(easy, None)
-                if check is not None:
-                    self._finish(check, code, message)
-                    before = self._note_time(check.key, since=before)
+                if check is None:
+                    continue
+                self._finish(check, code, message)
+                now = time.perf_counter()
+                if now - since > SLOW_SECONDS:
+                    self._note_slow(check.key)
+                since = now
         while self._answers:
             self._unpark(*self._answers.popleft())
         if time.monotonic() >= self._next_watch:
             self._next_watch = time.monotonic() + _WATCH_SECONDS
             self._end_overdue()
 
-    def _note_time(self, key: K, *, since: float) -> float:
-        """Report a response that took long to judge. Return the CPU time of this thread, for the next one."""
-        now = time.thread_time()
-        if now - since > SLOW_SECONDS and self._on_slow is not None:
-            self._on_slow(key, now - since)
-        return now
+    def _note_slow(self, key: K) -> None:
+        """Report a check that took the CPU for long, and not only the clock."""
+        cpu = time.thread_time()
+        if cpu - self._cpu > SLOW_SECONDS and self._on_slow is not None:
+            self._on_slow(key, cpu - self._cpu)
+        self._marked_at, self._cpu = time.perf_counter(), cpu
 
     def _launch(self, check: _Check[K]) -> None:
         """Send the probe's request, once its host's addresses are known; deliver where there is none left."""

@@ -120,7 +120,7 @@ def test_what_a_worker_does_is_counted(user: User) -> None:
 
 
 def test_a_response_that_is_slow_to_judge_is_counted(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop, "SLOW_SECONDS", 0.005)  # of CPU; the first takes some 30 ms, the second 0.2
+    monkeypatch.setattr(loop, "SLOW_SECONDS", 0.01)  # of CPU; the first takes some 30 ms, the second 0.2
     with (
         TargetServer() as targets,
         start_worker(app, pool="threads", concurrency=2, perform_ping_check=False, queues=["probes"]),
