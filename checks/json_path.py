@@ -24,16 +24,14 @@ _MOST_SCANNED = 16 * 1024 * 1024
 _ITEM_COST = 16  # making an object of an item takes as long as skipping this many bytes
 # A longer object or array is not spelled out: no `equals` holds as much, whatever its blanks and escapes.
 _LONGEST_COMPACT = 64 * 1024
-# Escapes of half a character are JSON by its grammar, and real: text that was cut amid an emoji. The scanner
-# refuses them, so they are taken out. All else is matched in runs, possessively: one match, no way back.
+# Escapes of half a character are JSON by its grammar, and real: text that was cut in the middle of an emoji. msgspec
+# refuses them, so they are removed. Escaped backslashes must be out of the way, or the u after one would count.
 _LONE_SURROGATE = re.compile(
-    rb"""((?: [^\\]++
-           | \\[^u]
-           | \\u(?![dD][89a-fA-F])
-           | \\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}
-         )++) | \\u[dD][89a-fA-F][0-9a-fA-F]{2}""",
+    rb"""\\u[dD][89abAB][0-9a-fA-F]{2} (?! \\u[dD][c-fC-F][0-9a-fA-F]{2})
+       | (?<! \\u[dD][89abAB][0-9a-fA-F]{2}) \\u[dD][c-fC-F][0-9a-fA-F]{2}""",
     re.VERBOSE,
 )
+_BACKSLASH, _STAND_IN = rb"\\", b"\0\0"
 _MOST_REPAIRS = 1_000
 
 
@@ -113,8 +111,11 @@ def _member(value: bytes, name: str) -> Any:
 
 
 def _decode_repaired(body: bytes) -> Raw:
+    if _STAND_IN[:1] in body:
+        raise NotJsonError("a control character")
+    body = _LONE_SURROGATE.sub(b"", body.replace(_BACKSLASH, _STAND_IN), count=_MOST_REPAIRS)
     try:
-        return msgspec.json.decode(_LONE_SURROGATE.sub(rb"\1", body, count=_MOST_REPAIRS), type=Raw)
+        return msgspec.json.decode(body.replace(_STAND_IN, _BACKSLASH), type=Raw)
     except DecodeError as error:
         raise NotJsonError(str(error)) from error
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from smtplib import SMTPException
-
 from django.conf import settings
 from django.core.mail import EmailMessage
 from django.db import connection
@@ -29,6 +27,6 @@ def send_once(message: EmailMessage) -> str | None:
     try:
         with waiting_place("mail"):
             message.send()
-    except (SMTPException, OSError, TooManyRequests) as error:
+    except (OSError, TooManyRequests) as error:  # smtplib's errors are OSErrors
         return type(error).__name__
     return None

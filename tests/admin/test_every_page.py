@@ -25,6 +25,7 @@ NOT_REGISTERED = {
     "checks.CheckResult",
     "checks.HourlyRollup",
     "monitors.DailyUptime",
+    "monitors.MaintenanceSpan",
     "monitors.MonitorState",
     # Parts of what is registered, shown there.
     "alerts.DeliveryItem",

@@ -27,7 +27,7 @@ CONFIG = Path(__file__).with_name("schemathesis.toml")
 
 @pytest.fixture(autouse=True)
 def _nobody_probes(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> Iterator[None]:
-    def no_answer(address: str, *, timeout_sec: float) -> None:
+    def no_answer(address: str, kind: type[object], *, timeout_sec: float) -> None:
         """As if the patience were over at once; it grows with timeout_ms, up to 65 s."""
 
     def no_wait(monitor: Monitor, *, claim: int) -> None:
