@@ -53,7 +53,7 @@ class RequestHeaders(Protocol):
 
 
 class Scope(Protocol):
-    """A request as granian describes it: RSGI 1.5, docs/spec/RSGI.md of its repository."""
+    """A request as granian describes it by RSGI."""
 
     http_version: str
     server: str
