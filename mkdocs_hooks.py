@@ -20,7 +20,7 @@ from mkdocs.structure.files import File, Files
 logger = logging.getLogger("mkdocs.hooks.pulsekeeper")
 
 DECISIONS = "adr"
-API_PAGE = "api.md"
+API_PAGE = "use/api-reference.md"
 _METHODS = ("get", "post", "put", "patch", "delete")
 _LOADED = re.compile(
     r"""<(?:script|img|iframe|source|video|audio)\b[^>]*\bsrc=["']?(?:https?:)?//
@@ -67,7 +67,7 @@ def api_page(document: dict[str, Any]) -> str:
     ]
     start = (
         f"# {document['info']['title']}\n\nEvery Pulsekeeper describes its API itself: `/docs` is a page to read and "
-        "to try requests on, `/openapi.json` the OpenAPI document. [openapi.json](openapi.json) is that of this "
+        "to try requests on, `/openapi.json` the OpenAPI document. [openapi.json](../openapi.json) is that of this "
         "version, with all bodies, answers and errors. Requests carry `Authorization: Bearer <token>`; this is what "
         "there is to ask for.\n\n"
     )

@@ -1,4 +1,4 @@
-"""What is counted of alerts. docs/metrics.md is the table of this; a test compares the two."""
+"""What is counted of alerts. docs/operate/metrics.md is the table of this; a test compares the two."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is left of a person in the log when his account goes (docs/adr/0024, docs/privacy.md)."""
+"""What is left of a person in the log when his account goes (docs/adr/0024, docs/operate/privacy.md)."""
 
 from __future__ import annotations
 

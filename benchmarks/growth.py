@@ -8,7 +8,7 @@ tenant's 100 monitors. The last line printed is one JSON object: microseconds fo
 milliseconds). Exits 1 where a step grows faster than its own batch: costs more for each monitor at 200,000 stored
 than WORST_GROWTH times what it costs at 10,000.
 
-`--markdown` prints the table of docs/scaling.md besides.
+`--markdown` prints the table of docs/operate/scaling.md besides.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The environment Pulsekeeper reads, typed. docs/settings.md is the table made of it; a test compares the two."""
+"""The environment Pulsekeeper reads, typed. docs/operate/settings.md is the table made of it; a test compares the two."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ class Env:
     encryption_keys: tuple[str, ...] = variable(
         (),
         "Comma-separated Fernet keys for secrets at rest (of monitors and alert channels). The first "
-        "encrypts, all decrypt; `docs/operations.md` says how to change it. Required with `DATABASE_URL`.",
+        "encrypts, all decrypt; `docs/operate/operations.md` says how to change it. Required with `DATABASE_URL`.",
         read=comma_separated,
         from_file=True,
     )
@@ -183,7 +183,7 @@ class Env:
     connectors: tuple[str, ...] = variable(
         ("vercel=vercel", "netlify=netlify"),
         "Comma-separated `word=provider`: the providers that people can link, and the word that the paths "
-        "of `/v1/connectors` have for each. Providers are `vercel` and `netlify` (`docs/connectors.md`).",
+        "of `/v1/connectors` have for each. Providers are `vercel` and `netlify` (`docs/use/connectors.md`).",
         read=known_providers,
     )
     vercel_url: str = variable(
@@ -194,7 +194,7 @@ class Env:
     )
     vercel_client_id: str | None = variable(
         None,
-        "Client id of this deployment's integration at Vercel; `docs/connectors.md` says how to register "
+        "Client id of this deployment's integration at Vercel; `docs/use/connectors.md` says how to register "
         "it. Without it, its secret and `VERCEL_SLUG` accounts at Vercel cannot be linked.",
     )
     vercel_client_secret: str | None = variable(None, "Client secret of that integration.", from_file=True)
@@ -211,14 +211,14 @@ class Env:
     )
     netlify_client_id: str | None = variable(
         None,
-        "Client id of this deployment's OAuth application at Netlify; `docs/connectors.md` says how to "
+        "Client id of this deployment's OAuth application at Netlify; `docs/use/connectors.md` says how to "
         "register it. Without it and its secret accounts at Netlify cannot be linked.",
     )
     netlify_client_secret: str | None = variable(None, "Client secret of that application.", from_file=True)
     sign_up: bool = variable(
         default=False,
         description="Whether anybody may sign up. Without it accounts are for those who were invited to a project, and "
-        "for those that `manage.py create_account` or staff makes (`docs/accounts.md`).",
+        "for those that `manage.py create_account` or staff makes (`docs/use/accounts.md`).",
         read=boolean,
     )
     github_url: str = variable(
@@ -229,7 +229,7 @@ class Env:
     )
     github_client_id: str | None = variable(
         None,
-        "Client id of this deployment's OAuth app at GitHub; `docs/accounts.md` says how to register it. "
+        "Client id of this deployment's OAuth app at GitHub; `docs/use/accounts.md` says how to register it. "
         "Without it and its secret nobody signs in with GitHub.",
     )
     github_client_secret: str | None = variable(None, "Client secret of that app.", from_file=True)
@@ -250,7 +250,7 @@ class Env:
     )
     google_client_id: str | None = variable(
         None,
-        "Client id of this deployment's OAuth client at Google; `docs/accounts.md` says how to register it."
+        "Client id of this deployment's OAuth client at Google; `docs/use/accounts.md` says how to register it."
         " Without it and its secret nobody signs in with Google.",
     )
     google_client_secret: str | None = variable(None, "Client secret of that client.", from_file=True)
@@ -279,7 +279,7 @@ class Env:
     status_page_domains: tuple[str, ...] = variable(
         (),
         "Comma-separated host names that people may give their status pages, `.example.com` for all below "
-        "it, `*` for any. Such a host serves its page and nothing else (`docs/status-pages.md`). Without it pages have "
+        "it, `*` for any. Such a host serves its page and nothing else (`docs/use/status-pages.md`). Without it pages have "
         "no domains of their own.",
         read=comma_separated,
     )
@@ -294,7 +294,7 @@ class Env:
         read=whole(2, 36500),
     )
     audit_kept_days: int = variable(
-        400, "Days for which entries of the audit log are kept (`docs/audit.md`).", read=whole(1, 36500)
+        400, "Days for which entries of the audit log are kept (`docs/operate/audit.md`).", read=whole(1, 36500)
     )
     flapping_changes: int = variable(
         3,
@@ -316,13 +316,13 @@ class Env:
     log_format: Literal["text", "json"] = variable(
         "text",
         "How log lines are written: `text` for people, `json` one object a line for machines "
-        "(`docs/observability.md`). Production gives `json`.",
+        "(`docs/operate/observability.md`). Production gives `json`.",
         read=one_of("text", "json"),
     )
     sentry_dsn: str | None = variable(
         None,
         "Where errors are told to Sentry, or to what understands its protocol "
-        "(`docs/observability.md`). Without it to nobody.",
+        "(`docs/operate/observability.md`). Without it to nobody.",
         read=http_address,
         from_file=True,
     )

@@ -14,7 +14,7 @@ from config.standing import MOST_COUNTED, Brokered, Standing, Stored, standing
 from core.clock import utc_now
 from core.templatetags.pulsekeeper import duration
 
-# From where on something is marked. As docs/metrics.md has it for alarms.
+# From where on something is marked. As docs/operate/metrics.md has it for alarms.
 MOST_LAG = timedelta(seconds=10)
 MOST_ALERT_LAG = timedelta(seconds=30)
 LEAST_AHEAD = timedelta(days=2)

@@ -223,7 +223,7 @@ SESSION_COOKIE_AGE = 14 * 24 * 3600
 CSRF_TRUSTED_ORIGINS = [BASE_URL]
 # To requests over TLS alone, as `config.access.trusted_scheme` knows them.
 SECURE_HSTS_SECONDS = ENV.hsts_seconds
-# What `check --deploy` would have, and why not (docs/observability.md):
+# What `check --deploy` would have, and why not (docs/operate/observability.md):
 SILENCED_SYSTEM_CHECKS = [
     "security.W005",  # whatever else has a name below ours is not ours to force to https
     "security.W008",  # the proxy that ends TLS redirects: we listen to it alone, and probes of health speak http

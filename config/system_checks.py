@@ -32,7 +32,7 @@ def keys_can_be_used(**_: Any) -> list[CheckMessage]:
     return [
         Error(
             f"ENCRYPTION_KEYS: number {number} is no Fernet key.",
-            hint="docs/operations.md says how one is made.",
+            hint="docs/operate/operations.md says how one is made.",
             id="pulsekeeper.E001",
         )
         for number, key in enumerate(settings.ENCRYPTION_KEYS, start=1)
@@ -98,7 +98,7 @@ def keys_are_strong(**_: Any) -> Iterator[CheckMessage]:
     if any(len(set(_bytes_of(key) or b"")) < _FEWEST_BYTES for key in keys):
         yield checks.Warning(
             "ENCRYPTION_KEYS has a key that nobody drew at random.",
-            hint="docs/operations.md says how one is made.",
+            hint="docs/operate/operations.md says how one is made.",
             id="pulsekeeper.W011",
         )
 

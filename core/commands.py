@@ -14,7 +14,7 @@ EXIT_UNREACHABLE = 4
 class OurCommand(BaseCommand):
     """A command whose `epilog`, printed as it is written, has its examples and a table `exit codes:`.
 
-    `docs/commands.md` has the same table; a test compares the two. argparse ends with 2 for wrong use, and so should
+    `docs/use/commands.md` has the same table; a test compares the two. argparse ends with 2 for wrong use, and so should
     a command that finds it out later.
     """
 

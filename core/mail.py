@@ -9,7 +9,7 @@ from django.db import connection
 from core.errors import TooManyRequests
 from core.waiting import waiting_place
 
-NO_SERVER = "No mail server is configured. Set EMAIL_URL (docs/settings.md) and restart Pulsekeeper."
+NO_SERVER = "No mail server is configured. Set EMAIL_URL (docs/operate/settings.md) and restart Pulsekeeper."
 
 
 def has_server() -> bool:

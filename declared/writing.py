@@ -17,7 +17,7 @@ _LINES = re.compile(r"(?:[!-~][ -~]*[!-~]|[!-~])?(?:\n(?:[ -~]*[!-~])?)*\n?")
 # No booleans of YAML 1.2, but of the 1.1 that other tools still read.
 _OLD_BOOLEANS = frozenset({"y", "yes", "n", "no", "on", "off"})
 _HEADER = """\
-# Written by `manage.py export`; docs/configuration-as-code.md says what may stand here.
+# Written by `manage.py export`; docs/use/configuration-as-code.md says what may stand here.
 # ${keep:PK_…} stands for a secret: what is stored stays, unless the environment has another value.
 """
 

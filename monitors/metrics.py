@@ -1,4 +1,4 @@
-"""What is counted of checks and pings. docs/metrics.md is the table of this; a test compares the two."""
+"""What is counted of checks and pings. docs/operate/metrics.md is the table of this; a test compares the two."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/commands.md against the commands: each has a section, with its options and its exit codes."""
+"""docs/use/commands.md against the commands: each has a section, with its options and its exit codes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from django.core.management import get_commands, load_command_class
 
 ROOT = Path(__file__).parents[1]
-PAGE = (ROOT / "docs" / "commands.md").read_text()
+PAGE = (ROOT / "docs" / "use" / "commands.md").read_text()
 # What Django gives each command.
 _GIVEN = {"--help", "--version", "--verbosity", "--settings", "--pythonpath", "--traceback", "--no-color"}
 _GIVEN |= {"--force-color", "--skip-checks"}
@@ -24,7 +24,7 @@ def ours() -> Iterator[str]:
 
 def section(name: str) -> str:
     found = re.search(rf"^## `{name}`\n(.*?)(?=^## |\Z)", PAGE, re.DOTALL | re.MULTILINE)
-    assert found is not None, f"docs/commands.md has no section of {name}"
+    assert found is not None, f"docs/use/commands.md has no section of {name}"
     return found[1]
 
 

@@ -20,13 +20,13 @@ def test_every_setting_is_in_the_one_table() -> None:
         for each in variables(Env)
     ]
     written = [
-        line for line in (ROOT / "docs" / "settings.md").read_text().splitlines() if line.startswith("| `")
+        line for line in (ROOT / "docs" / "operate" / "settings.md").read_text().splitlines() if line.startswith("| `")
     ]
     assert written == table
 
 
 def test_every_secret_that_may_be_a_file_is_named() -> None:
-    said = (ROOT / "docs" / "settings.md").read_text().partition("Each of ")[2].partition(" may be ")[0]
+    said = (ROOT / "docs" / "operate" / "settings.md").read_text().partition("Each of ")[2].partition(" may be ")[0]
     assert re.findall("`([A-Z_]+)`", said) == [name.upper() for name in FROM_FILES]
 
 
@@ -41,13 +41,13 @@ def _default(each: Field[Any]) -> str:
 
 def test_every_action_of_the_audit_log_is_in_its_table() -> None:
     table = [f"| `{action}` | {meaning} |" for action, meaning in MEANINGS.items()]
-    lines = (ROOT / "docs" / "audit.md").read_text().splitlines()
+    lines = (ROOT / "docs" / "operate" / "audit.md").read_text().splitlines()
     assert [line for line in lines if re.match(r"\| `\w+\.\w+` \|", line)] == table
     assert all(re.fullmatch("[a-z]+(_[a-z]+)?[.][a-z]+", action) for action in MEANINGS)
 
 
 def test_code_and_tests_that_the_threat_model_names_are_there() -> None:
-    text = (ROOT / "docs" / "threat-model.md").read_text() + (ROOT / "SECURITY.md").read_text()
+    text = (ROOT / "docs" / "operate" / "threat-model.md").read_text() + (ROOT / "SECURITY.md").read_text()
     named = re.findall(r"`([a-z_]+/[a-z_./]*)(?:::(\w+))?`", text)
     assert len(named) > 100
     missing = [

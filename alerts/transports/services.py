@@ -2,7 +2,7 @@
 
 Left out for good: what reaches into this machine or its network (syslog, dbus, exec, files), what speaks no http
 (mqtt, smpp, irc, xmpp, growl), the schemes without TLS, e-mail (`email` does it) and plain JSON, XML or forms
-(`webhook` does it, signed). docs/alerts.md has the table for people; a test compares the two.
+(`webhook` does it, signed). docs/use/alerts.md has the table for people; a test compares the two.
 """
 
 from __future__ import annotations

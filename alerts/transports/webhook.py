@@ -1,4 +1,4 @@
-"""Messages as signed JSON, by POST. docs/webhooks.md is what receivers are told."""
+"""Messages as signed JSON, by POST. docs/use/webhooks.md is what receivers are told."""
 
 from __future__ import annotations
 

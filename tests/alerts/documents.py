@@ -1,4 +1,4 @@
-"""Writes the services into docs/alerts.md, between its markers: `python -m tests.alerts.documents`."""
+"""Writes the services into docs/use/alerts.md, between its markers: `python -m tests.alerts.documents`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import django
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "alerts.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "use" / "alerts.md"
 START, END = "<!-- services -->", "<!-- /services -->"
 
 

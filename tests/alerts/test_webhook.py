@@ -21,7 +21,7 @@ from tests.targets.certificates import Certificates
 from tests.targets.server import Hang, Pause, Repeat, Reset, Routes, TargetServer, Unasked, answer, redirect
 
 SECRET = "whsec_b5XkP0"
-DOCUMENT = Path(__file__).parents[2] / "docs" / "webhooks.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "use" / "webhooks.md"
 
 
 def deliver(url: str, *, name: str = "down") -> Outcome:
@@ -29,7 +29,7 @@ def deliver(url: str, *, name: str = "down") -> Outcome:
 
 
 def documented(language: str) -> str:
-    """The example of a language in docs/webhooks.md."""
+    """The example of a language in docs/use/webhooks.md."""
     found = re.search(rf"```{language}\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
     assert found is not None
     return found[1]

@@ -1,4 +1,4 @@
-"""`manage.py apply` and `manage.py export`: every exit code of docs/commands.md, and what is printed where."""
+"""`manage.py apply` and `manage.py export`: every exit code of docs/use/commands.md, and what is printed where."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sample and the schema under docs/samples are what the code says, and what docs/commands.md promises holds."""
+"""The sample and the schema under docs/samples are what the code says, and what docs/use/commands.md promises holds."""
 
 from __future__ import annotations
 

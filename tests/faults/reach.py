@@ -1,4 +1,4 @@
-"""Each process of the Procfile in a network namespace that reaches what docs/deployment.md says, and nothing else.
+"""Each process of the Procfile in a network namespace that reaches what docs/operate/deployment.md says, and nothing else.
 
     python -m tests.faults.reach
 
@@ -38,7 +38,7 @@ PATIENCE = 120  # seconds, on a machine that is busy with other tests
 PASSWORD = "correct horse battery"
 OWNER, INVITED, READER = "owner@example.com", "invited@example.com", "reader@example.com"
 
-# What the table of docs/deployment.md names.
+# What the table of docs/operate/deployment.md names.
 NAMES = (
     "database",
     "broker",
@@ -52,8 +52,8 @@ NETWORKS = {name: Network(name, number) for number, name in enumerate(NAMES, sta
 
 
 def documented() -> dict[str, list[str]]:
-    """Return what each process reaches by docs/deployment.md. Raises ValueError for a name that is not in NAMES."""
-    _, _, table = (ROOT / "docs" / "deployment.md").read_text().partition("| process | how many |")
+    """Return what each process reaches by docs/operate/deployment.md. Raises ValueError for a name that is not in NAMES."""
+    _, _, table = (ROOT / "docs" / "operate" / "deployment.md").read_text().partition("| process | how many |")
     found = {}
     for line in table.splitlines()[2:]:
         if not line.startswith("|"):
@@ -62,7 +62,7 @@ def documented() -> dict[str, list[str]]:
         found[process.strip("`")] = [name.strip().strip("*") for name in reaches.split(",")]
     if unknown := {name for names in found.values() for name in names} - set(NAMES):
         raise ValueError(
-            f"docs/deployment.md names {', '.join(sorted(unknown))}, which no network stands for"
+            f"docs/operate/deployment.md names {', '.join(sorted(unknown))}, which no network stands for"
         )
     return found
 

@@ -1,4 +1,4 @@
-"""After an account is deleted nothing of its person is in any table, but for what docs/privacy.md names."""
+"""After an account is deleted nothing of its person is in any table, but for what docs/operate/privacy.md names."""
 
 from __future__ import annotations
 

@@ -178,7 +178,7 @@ def somebody(stage: Stage) -> Iterator[Callable[[str], Somebody]]:
 
 
 def is_genuine(call: Call) -> bool:
-    """As docs/webhooks.md has it; how old it may be is the receiver's business."""
+    """As docs/use/webhooks.md has it; how old it may be is the receiver's business."""
     signed = call.headers["Pulsekeeper-Timestamp"].encode() + b"." + call.body
     expected = "v1=" + hmac.new(SECRET.encode(), signed, hashlib.sha256).hexdigest()
     return hmac.compare_digest(expected, call.headers["Pulsekeeper-Signature"])

@@ -1,4 +1,4 @@
-"""Each process kind in a network that reaches what docs/deployment.md says: alerts are sent, targets checked."""
+"""Each process kind in a network that reaches what docs/operate/deployment.md says: alerts are sent, targets checked."""
 
 from __future__ import annotations
 

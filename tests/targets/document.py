@@ -1,4 +1,4 @@
-"""Writes the catalogue into docs/probing.md, between its markers: `python -m tests.targets.document`."""
+"""Writes the catalogue into docs/use/checks.md, between its markers: `python -m tests.targets.document`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.targets.catalogue import CASES, GROUPS, Case
 from tests.targets.catalogue.case import Group
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "probing.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "use" / "checks.md"
 START, END = "<!-- catalogue -->", "<!-- /catalogue -->"
 _LONGEST_VALUE = 60
 

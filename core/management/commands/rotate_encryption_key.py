@@ -13,7 +13,7 @@ from core.rotation import BATCH, rotate
 class Command(OurCommand):
     help = (
         "Re-encrypts everything stored encrypted under the first of ENCRYPTION_KEYS. Safe while Pulsekeeper runs, "
-        "and to be run again. See docs/operations.md."
+        "and to be run again. See docs/operate/operations.md."
     )
     epilog = """\
 exit codes:

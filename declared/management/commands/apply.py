@@ -28,7 +28,7 @@ examples:
   manage.py export --account me@example.com | manage.py apply - --account me@example.com --dry-run
 
 Everything is done, or nothing. What is in the file is made, or changed to be as it says; what is not in it stays,
-unless --prune is given: then what the file is in charge of goes (docs/configuration-as-code.md).
+unless --prune is given: then what the file is in charge of goes (docs/use/configuration-as-code.md).
 
 exit codes:
   0  done, or nothing to do
