@@ -1,6 +1,6 @@
 """The vocabulary of the audit log: `noun.verb`, fixed, since people filter and alert by it.
 
-Plain Python. docs/operate/audit.md is the table made of it; a test compares the two. A word that was given out keeps its
+Plain Python. A test compares the table in docs/operate/audit.md with it. A word that was published keeps its
 meaning: what is no longer recorded stays here, and what is new gets a new word.
 """
 

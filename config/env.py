@@ -1,4 +1,4 @@
-"""The environment Pulsekeeper reads, typed. docs/operate/settings.md is the table made of it; a test compares the two."""
+"""The environment that Pulsekeeper reads, typed. A test compares docs/operate/settings.md with it."""
 
 from __future__ import annotations
 
@@ -279,8 +279,8 @@ class Env:
     status_page_domains: tuple[str, ...] = variable(
         (),
         "Comma-separated host names that people may give their status pages, `.example.com` for all below "
-        "it, `*` for any. Such a host serves its page and nothing else (`docs/use/status-pages.md`). Without it pages have "
-        "no domains of their own.",
+        "it, `*` for any. Such a host serves its page and nothing else (`docs/use/status-pages.md`). Without it pages "
+        "have no domains of their own.",
         read=comma_separated,
     )
     results_kept_days: int = variable(
@@ -294,7 +294,9 @@ class Env:
         read=whole(2, 36500),
     )
     audit_kept_days: int = variable(
-        400, "Days for which entries of the audit log are kept (`docs/operate/audit.md`).", read=whole(1, 36500)
+        400,
+        "Days for which entries of the audit log are kept (`docs/operate/audit.md`).",
+        read=whole(1, 36500),
     )
     flapping_changes: int = variable(
         3,

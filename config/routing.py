@@ -1,6 +1,6 @@
 """Which queue every task goes to. There is no default: a task without a route is an error at start and when it is sent.
 
-A queue decides which process runs a task, and so what the task can reach: docs/operate/deployment.md has the table. Only
+A queue decides which process runs a task, and so what the task can reach: see docs/operate/deployment.md. Only
 `interactive` serves `alerts`: tasks that send webhooks and mails need a way out, and `dispatcher` has none.
 """
 

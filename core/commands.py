@@ -14,8 +14,8 @@ EXIT_UNREACHABLE = 4
 class OurCommand(BaseCommand):
     """A command whose `epilog`, printed as it is written, has its examples and a table `exit codes:`.
 
-    `docs/use/commands.md` has the same table; a test compares the two. argparse ends with 2 for wrong use, and so should
-    a command that finds it out later.
+    `docs/use/commands.md` has the same table; a test compares the two. argparse exits with 2 for wrong use, and so does
+    a command that finds it later.
     """
 
     epilog = ""

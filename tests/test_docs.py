@@ -20,13 +20,20 @@ def test_every_setting_is_in_the_one_table() -> None:
         for each in variables(Env)
     ]
     written = [
-        line for line in (ROOT / "docs" / "operate" / "settings.md").read_text().splitlines() if line.startswith("| `")
+        line
+        for line in (ROOT / "docs" / "operate" / "settings.md").read_text().splitlines()
+        if line.startswith("| `")
     ]
     assert written == table
 
 
 def test_every_secret_that_may_be_a_file_is_named() -> None:
-    said = (ROOT / "docs" / "operate" / "settings.md").read_text().partition("Each of ")[2].partition(" may be ")[0]
+    said = (
+        (ROOT / "docs" / "operate" / "settings.md")
+        .read_text()
+        .partition("Each of ")[2]
+        .partition(" may be ")[0]
+    )
     assert re.findall("`([A-Z_]+)`", said) == [name.upper() for name in FROM_FILES]
 
 

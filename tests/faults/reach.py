@@ -1,4 +1,4 @@
-"""Each process of the Procfile in a network namespace that reaches what docs/operate/deployment.md says, and nothing else.
+"""Run each process of the Procfile in a network namespace that reaches only what docs/operate/deployment.md says.
 
     python -m tests.faults.reach
 
@@ -52,8 +52,10 @@ NETWORKS = {name: Network(name, number) for number, name in enumerate(NAMES, sta
 
 
 def documented() -> dict[str, list[str]]:
-    """Return what each process reaches by docs/operate/deployment.md. Raises ValueError for a name that is not in NAMES."""
-    _, _, table = (ROOT / "docs" / "operate" / "deployment.md").read_text().partition("| process | how many |")
+    """Return what each process may reach (docs/operate/deployment.md). Raises ValueError for a name not in NAMES."""
+    _, _, table = (
+        (ROOT / "docs" / "operate" / "deployment.md").read_text().partition("| process | how many |")
+    )
     found = {}
     for line in table.splitlines()[2:]:
         if not line.startswith("|"):

@@ -1,4 +1,4 @@
-"""Each process kind in a network that reaches what docs/operate/deployment.md says: alerts are sent, targets checked."""
+"""Run each kind of process in a network that reaches only what docs/operate/deployment.md says."""
 
 from __future__ import annotations
 
