@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import time_machine
 from django.core import mail
-from django.core.management import call_command
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
@@ -395,29 +394,3 @@ def test_an_invited_account_joins_in_the_time_of_its_invitation(user: User) -> N
     with time_machine.travel(utc_now() + timedelta(days=14, seconds=1)):
         assert accept_invitations(newcomer, now=utc_now()) == 0
     assert accept_invitations(newcomer, now=utc_now()) == 1
-
-
-@pytest.mark.django_db(transaction=True)
-def test_the_migration_goes_back_and_forth_and_old_code_can_insert() -> None:
-    owner = make_user()
-    project = make_project(owner)
-    add_member(Caller(owner), project.public_id, email="new@example.com", role="member", now=utc_now())
-    columns = "(project_id, user_id, role)"
-    with connection.cursor() as cursor:
-        cursor.execute(
-            f"INSERT INTO projects_membership {columns} VALUES (%s, %s, 'member') RETURNING public_id, created_at",
-            [project.pk, make_user().pk],
-        )
-        public_id, created_at = cursor.fetchone()
-    assert re.fullmatch(r"mbr_[0-9a-f]{32}", public_id)
-    assert abs(utc_now() - created_at) < timedelta(minutes=1)
-    try:
-        call_command("migrate", "projects", "0001", verbosity=0)
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT count(*) FROM projects_membership")
-            assert cursor.fetchone() == (2,)
-    finally:
-        call_command("migrate", verbosity=0)
-    places = list(Membership.objects.filter(project=project))
-    assert len({member.public_id for member in places}) == 2
-    assert {member.created_at for member in places} == {project.created_at}

@@ -6,7 +6,6 @@ import logging
 import re
 import socket
 from datetime import timedelta
-from importlib import import_module
 
 import pytest
 import redis
@@ -14,7 +13,6 @@ import time_machine
 from allauth.account.models import EmailAddress
 from allauth.mfa.models import Authenticator
 from allauth.usersessions.models import UserSession
-from django.apps import apps
 from django.conf import settings as live
 from django.contrib.sessions.models import Session
 from django.core import mail
@@ -23,7 +21,6 @@ from pytest_django.fixtures import Settings
 
 from accounts.models import User
 from accounts.services import create_account
-from accounts.verification import is_verified
 from core.clock import utc_now
 from entrance.tasks import forget
 from tests.api.client import Api
@@ -290,15 +287,6 @@ def test_an_account_that_others_depend_on_is_kept_and_says_why(user: User) -> No
     assert "Other people are members of “Shop”" in page.text
     assert f'value="{user.email}"' in page.text
     assert browser.person() == user.email
-
-
-def test_accounts_from_before_count_as_confirmed(user: User) -> None:
-    migration = import_module("accounts.migrations.0003_verified_addresses")
-    EmailAddress.objects.all().delete()
-    migration.vouch(apps, None)
-    assert is_verified(user)
-    migration.vouch(apps, None)
-    assert EmailAddress.objects.filter(user=user).count() == 1
 
 
 def test_the_admin_is_behind_the_same_door(browser: Browser) -> None:

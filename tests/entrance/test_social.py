@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
-from importlib import import_module
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
@@ -14,7 +12,6 @@ from django.db import connection
 from django.urls import reverse
 from pytest_django.fixtures import Settings
 
-from accounts.leftovers import remove_leftovers
 from accounts.models import SocialAccount, User
 from accounts.verification import is_verified
 from core.clock import utc_now
@@ -311,39 +308,3 @@ def test_the_only_way_in_stays_until_there_is_another(browser: Browser, door: Fa
     assert (browser.person(), len(mail.outbox)) == (ADA, 2)
     assert "does not open this account any more" in browser.send(remove).text
     assert Api().post("/v1/sessions", {"email": ADA, "password": PASSWORD}).status == 201
-
-
-def test_what_social_django_kept_is_taken_over_and_goes_when_nobody_needs_it(user: User) -> None:
-    take_over = import_module("accounts.migrations.0004_social_accounts").TAKE_OVER
-    going = make_user(email="going@example.com")
-    assert remove_leftovers() == [], "a database that never had it"
-    with connection.cursor() as cursor:
-        cursor.execute(take_over)  # of such a one, nothing
-        cursor.execute(
-            "CREATE TABLE social_auth_usersocialauth (user_id bigint REFERENCES accounts_user, provider text, uid text,"
-            " created timestamptz);"
-            "CREATE TABLE social_auth_nonce (); CREATE TABLE social_auth_association ();"
-            "CREATE TABLE social_auth_code (); CREATE TABLE social_auth_partial ()"
-        )
-        keep = "INSERT INTO social_auth_usersocialauth VALUES (%s, %s, %s, %s)"
-        cursor.execute(keep, [user.pk, "github", "7", "2026-11-01T12:00:00Z"])
-        cursor.execute(keep, [going.pk, "github", "8", "2026-11-01T12:00:00Z"])
-        cursor.execute(take_over)
-    found = SocialAccount.objects.get(user=user)
-    assert (found.provider, found.uid) == ("github", "7")
-    assert found.created_at == datetime(2026, 11, 1, 12, tzinfo=UTC)
-
-    # Processes of both versions run: one deletes an account and a link, the other makes a link.
-    going.delete()
-    found.delete()
-    with connection.cursor() as cursor:
-        cursor.execute(keep, [user.pk, "google", "9", utc_now() + timedelta(seconds=1)])
-        cursor.execute("SELECT uid FROM social_auth_usersocialauth ORDER BY uid")
-        assert cursor.fetchall() == [("7",), ("9",)]
-
-    assert len(remove_leftovers()) == 1
-    assert list(SocialAccount.objects.values_list("provider", "uid")) == [("google", "9")]
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT count(*) FROM pg_class WHERE relname LIKE 'social_auth%%'")
-        assert cursor.fetchone() == (0,)
-    assert remove_leftovers() == []
