@@ -2,8 +2,8 @@
 import os
 import sys
 
-from config.embedded import EmbeddedError
-from config.local import local_environment
+from devserver.environment import local_environment
+from devserver.locks import EmbeddedError
 
 
 def main() -> None:

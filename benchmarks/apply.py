@@ -30,8 +30,8 @@ import psutil
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from config.embedded import embedded_servers, load_or_create_secrets
-from config.embedded.session import server_pids
+from devserver.data_folder import load_or_create_secrets
+from devserver.session import embedded_servers, server_pids
 
 ROOT = Path(__file__).resolve().parent.parent
 GOAL_SEC = 30.0  # of one step, on a machine that has other things to do too

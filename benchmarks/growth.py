@@ -27,7 +27,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from config.embedded import embedded_servers, load_or_create_secrets
+from devserver.data_folder import load_or_create_secrets
+from devserver.session import embedded_servers
 
 SIZES = (1_000, 10_000, 60_000, 200_000)
 STEPS = ("claim_us", "load_us", "record_us", "list_ms")

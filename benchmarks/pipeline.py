@@ -37,8 +37,8 @@ import django
 from benchmarks.load.callers import Pingers, Testers, post
 from benchmarks.load.target import Target, running_target
 from benchmarks.load.usage import busy_seconds, cpu_seconds, memory_mib
-from config.embedded import embedded_servers, load_or_create_secrets
-from config.embedded.session import server_pids
+from devserver.data_folder import load_or_create_secrets
+from devserver.session import embedded_servers, server_pids
 from tests.processes.tree import Tree
 from tests.processes.up import free_port
 

@@ -17,8 +17,8 @@ import psutil
 import requests
 from honcho.environ import parse_procfile
 
-from config.embedded import embedded_servers, load_or_create_secrets
-from config.embedded.session import server_pids
+from devserver.data_folder import load_or_create_secrets
+from devserver.session import embedded_servers, server_pids
 from tests.processes.up import free_port
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -21,7 +21,8 @@ from django.conf import settings
 from pytest_socket import socket_allow_hosts
 from xdist.remote import Producer
 
-from config.embedded import embedded_servers, load_or_create_secrets
+from devserver.data_folder import load_or_create_secrets
+from devserver.session import embedded_servers
 from tests.flushing import flush_by_deleting
 from tests.scheduling import ByProcessTree
 from tests.site import Site

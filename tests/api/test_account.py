@@ -12,12 +12,11 @@ from pytest_django.fixtures import Settings
 from accounts.models import User
 from core.clock import utc_now
 from core.errors import ValidationFailed
-from monitors.imports.creating import import_monitors
-from monitors.imports.mapped import Mapped
+from manifests.importers.creating import import_monitors
+from manifests.importers.mapped import Mapped
 from monitors.models import Monitor
 from projects.access import Caller
 from tests.api.client import Api
-from tests.declared.driving import apply_text
 from tests.makers import (
     NOON,
     PASSWORD,
@@ -28,6 +27,7 @@ from tests.makers import (
     make_project,
     make_user,
 )
+from tests.manifests.helpers import apply_text
 from tokens.models import Session
 from tokens.services import change_password, sign_in
 

@@ -18,8 +18,8 @@ from projects.access import Caller
 from projects.members import change_role, remove_member
 from projects.models import Membership, Project, Role
 from tests.api.client import Api
-from tests.declared.driving import apply_text, refusal
 from tests.makers import at_once, make_monitor, make_project, make_user
+from tests.manifests.helpers import apply_text, refusal
 
 SECRETS: dict[str, Any] = {
     "method": "POST",

@@ -13,7 +13,7 @@ import requests
 from celery import Celery
 
 from alerts.sender import TESTS_OF_OWNER
-from config.embedded import Servers, embedded_servers
+from devserver.session import Servers, embedded_servers
 from tests.alerts.receiver import Receiver
 from tests.attacks.conftest import Stage
 from tests.processes.client import Client

@@ -28,7 +28,7 @@ from playwright.sync_api import BrowserContext
 
 from accounts.models import Plan, User
 from accounts.services import create_account
-from config.embedded import Servers
+from devserver.session import Servers
 from tests.alerts.inbox import Inbox, part
 from tests.processes.client import PASSWORD, Client
 from tests.processes.tree import ROOT, Tree

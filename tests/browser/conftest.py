@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 from pytest_django import DjangoDbBlocker
 
-from config.embedded import Servers, embedded_servers
+from devserver.session import Servers, embedded_servers
 from tests.browser.application import Application, application
 from tests.browser.browsing import PATIENCE_MS, Browse
 from tests.browser.chromium import MISSING, chromium, find_chromium

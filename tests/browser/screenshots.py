@@ -21,7 +21,8 @@ import django
 from django.test.utils import override_settings
 from playwright.sync_api import Page as Tab
 
-from config.embedded import embedded_servers, load_or_create_secrets
+from devserver.data_folder import load_or_create_secrets
+from devserver.session import embedded_servers
 from tests.browser.chromium import MISSING, chromium, find_chromium
 from tests.processes.tree import ROOT
 

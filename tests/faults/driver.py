@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import django
 
-from config import readiness
+from devserver import readiness
 from tests.alerts.receiver import Receiver
 from tests.faults.killing import RECOVERY_SECONDS, Killer
 from tests.faults.pinging import Job, Jobs

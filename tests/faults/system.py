@@ -16,8 +16,8 @@ from typing import Protocol
 
 import psutil
 
-from config.embedded import embedded_servers, load_or_create_secrets
-from config.embedded.session import server_pids
+from devserver.data_folder import load_or_create_secrets
+from devserver.session import embedded_servers, server_pids
 from tests.processes.tree import Place, Tree
 from tests.processes.up import free_port
 

@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
-from config import readiness
+from devserver import readiness
 from tests.faults.command import command
 from tests.faults.script import MANY_STARTING_SEC
 from tests.faults.system import LOOPBACK, PrivateServers, migrate, serve_privately

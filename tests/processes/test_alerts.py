@@ -20,7 +20,7 @@ from celery import Celery
 from psycopg import sql
 
 from alerts.outbox import QUIET
-from config.embedded import embedded_servers
+from devserver.session import embedded_servers
 from tests.alerts.inbox import Inbox, part
 from tests.alerts.receiver import Call, Receiver
 from tests.processes.client import PASSWORD, Client, manage

@@ -19,9 +19,9 @@ import psycopg
 import pytest
 import redis
 
-from config.embedded import EmbeddedError, Servers, embedded_servers, load_or_create_secrets
-from config.embedded.folder import DataFolder
-from config.embedded.session import server_pids
+from devserver.data_folder import DataFolder, load_or_create_secrets
+from devserver.locks import EmbeddedError
+from devserver.session import Servers, embedded_servers, server_pids
 from tests.processes.waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,7 +31,7 @@ FAST = {"fsync": "off", "full_page_writes": "off"}
 HOLD = """
 import json, sys
 from pathlib import Path
-from config.embedded import embedded_servers
+from devserver.session import embedded_servers
 with embedded_servers(Path(sys.argv[1]), postgres_settings=json.loads(sys.argv[2])) as servers:
     print(json.dumps([servers.database_url, servers.redis_url]), flush=True)
     sys.stdin.readline()

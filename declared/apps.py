@@ -1,5 +1,0 @@
-from django.apps import AppConfig
-
-
-class DeclaredConfig(AppConfig):
-    name = "declared"

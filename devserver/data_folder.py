@@ -1,0 +1,132 @@
+"""What lies where in DATA_DIR, and the small files the processes tell each other things by."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from devserver.locks import EmbeddedError, FileLock
+
+# Not the superuser: what the application could be talked into doing ends at its own databases.
+ROLE = "pulsekeeper"
+SUPERUSER = "postgres"
+# Generated once for a local installation.
+SECRETS = ("SECRET_KEY", "ENCRYPTION_KEYS")
+
+
+@dataclass(frozen=True)
+class DataFolder:
+    root: Path
+
+    @classmethod
+    def prepare(cls, path: Path) -> DataFolder:
+        """Make what is missing, private to us; folders that exist keep their permissions."""
+        root = path.expanduser().absolute()
+        try:
+            # Root's servers run as another user, who must pass through; what lies inside is closed itself.
+            root.mkdir(mode=0o711 if os.geteuid() == 0 else 0o700, parents=True, exist_ok=True)
+            folder = cls(root.resolve())
+            folder.private.mkdir(mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise EmbeddedError(f"cannot use the data folder {root}: {error.strerror}") from error
+        return folder
+
+    @property
+    def private(self) -> Path:
+        return self.root / "embedded"
+
+    @property
+    def gate(self) -> Path:
+        """Locked exclusively while somebody joins, leaves, starts or stops the servers."""
+        return self.private / "gate.lock"
+
+    @property
+    def holders(self) -> Path:
+        """Locked shared by everyone who uses the servers."""
+        return self.private / "holders.lock"
+
+    @property
+    def keeper(self) -> Path:
+        """Locked exclusively by the keeper for its whole life; holds its pid."""
+        return self.private / "keeper.lock"
+
+    @property
+    def keeper_log(self) -> Path:
+        return self.private / "keeper.log"
+
+    @property
+    def postgres(self) -> Path:
+        return self.root / "postgres"
+
+    @property
+    def valkey(self) -> Path:
+        return self.root / "valkey"
+
+    def log(self, name: str) -> Path:
+        return self.private / f"{name}.log"
+
+    def keeper_pid(self) -> int | None:
+        """The pid of the living keeper. The lock says if it lives: a pid may be somebody else's."""
+        with FileLock(self.keeper) as lock:
+            if lock.share():
+                return None
+            text = lock.read()
+        return int(text) if text.isdigit() else None
+
+    def read_state(self) -> dict[str, object]:
+        try:
+            state = json.loads((self.private / "state.json").read_text())
+        except (OSError, ValueError):
+            return {}
+        return state if isinstance(state, dict) else {}
+
+    def write_state(self, state: dict[str, object]) -> None:
+        write_private(self.private / "state.json", json.dumps(state))
+
+
+def write_private(path: Path, text: str) -> None:
+    """Replace `path` in one step by a file that only its owner reads."""
+    fd, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(fd, "w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def load_or_create_secrets(data_dir: Path) -> dict[str, str]:
+    """SECRET_KEY and ENCRYPTION_KEYS (comma separated Fernet keys, the first encrypts) of `data_dir`.
+
+    Losing the file makes stored secrets unreadable, so a damaged one is an error, never replaced.
+    """
+    folder = DataFolder.prepare(data_dir)
+    path = folder.root / "secrets.json"
+    # Two first starts at once must agree on one set.
+    with FileLock(folder.private / "secrets.lock") as lock:
+        if not lock.exclude(wait=10):
+            raise EmbeddedError(f"another process keeps {path} locked")
+        try:
+            if not path.exists():
+                write_private(path, json.dumps(_generate(), indent=2) + "\n")
+            stored = json.loads(path.read_text())
+        except OSError as error:
+            raise EmbeddedError(f"cannot use {path}: {error.strerror}") from error
+        except ValueError as error:
+            raise EmbeddedError(f"{path} is damaged: restore it from a backup") from error
+    if not isinstance(stored, dict) or not all(isinstance(stored.get(name), str) for name in SECRETS):
+        raise EmbeddedError(f"{path} is damaged: it must hold {' and '.join(SECRETS)}")
+    return {name: stored[name] for name in SECRETS}
+
+
+def _generate() -> dict[str, str]:
+    from cryptography.fernet import Fernet
+
+    return {"SECRET_KEY": secrets.token_urlsafe(48), "ENCRYPTION_KEYS": Fernet.generate_key().decode()}

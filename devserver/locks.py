@@ -1,0 +1,84 @@
+"""Kernel file locks: they vanish with their process, however it ends; no stale owner is left to judge."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+import weakref
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+POLL_SECONDS = 0.05
+
+
+class EmbeddedError(Exception):
+    """The private servers cannot be used. `str()` is one line for the user."""
+
+
+class FileLock:
+    """An flock on `path`, shared or exclusive. Leaving the `with` block or closing drops it.
+
+    flock belongs to the open file, not to the process: two FileLocks of one process exclude each other too,
+    and a forked child would hold its parent's lock. Descriptors are therefore closed on exec (Python's
+    default) and after a fork (below).
+    """
+
+    def __init__(self, path: Path) -> None:
+        try:
+            self._fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise EmbeddedError(f"cannot write to {path.parent}: {error.strerror}") from error
+        _open_locks.add(self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def share(self, *, wait: float = 0) -> bool:
+        return self._take(fcntl.LOCK_SH, wait)
+
+    def exclude(self, *, wait: float = 0) -> bool:
+        """Exclusive. A shared lock already held is given up first, and stays given up when this fails."""
+        return self._take(fcntl.LOCK_EX, wait)
+
+    def _take(self, kind: int, wait: float) -> bool:
+        deadline = time.monotonic() + wait
+        while True:
+            try:
+                fcntl.flock(self._fd, kind | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() >= deadline:
+                    return False
+                time.sleep(POLL_SECONDS)
+            else:
+                return True
+
+    def write(self, text: str) -> None:
+        """Leave a note for those who find the lock taken."""
+        os.ftruncate(self._fd, 0)
+        os.pwrite(self._fd, text.encode(), 0)
+
+    def read(self) -> str:
+        return os.pread(self._fd, 4096, 0).decode()
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+_open_locks: weakref.WeakSet[FileLock] = weakref.WeakSet()
+
+
+def _drop_in_child() -> None:
+    for lock in list(_open_locks):
+        lock.close()
+
+
+os.register_at_fork(after_in_child=_drop_in_child)

@@ -1,0 +1,115 @@
+"""`manage.py up`: the whole of Pulsekeeper on one machine. `make up` calls it.
+
+manage.py has claimed the data folder and the port and joined the servers by now (devserver/environment.py): Django's
+settings need their addresses when they load.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.contrib.auth import get_user_model
+from django.core.management import call_command
+from django.core.management.base import CommandError
+from django.db import connections
+from django.utils import timezone
+
+from accounts.models import Plan
+from accounts.services import create_account
+from core.commands import OurCommand
+from core.errors import ValidationFailed
+from devserver import readiness
+from devserver.environment import uses_embedded_servers
+from devserver.instance import address
+from devserver.process_manager import Supervisor
+from devserver.session import server_pids
+
+LOOK_SECONDS = 0.5
+
+
+class Command(OurCommand):
+    help = "Migrates, makes the first account, and runs web, workers and beat until Ctrl-C."
+    epilog = """\
+The environment says where: PORT, DATA_DIR, and ADMIN_EMAIL, ADMIN_PASSWORD and ADMIN_PLAN for the first account.
+
+exit codes:
+  0  ended by Ctrl-C or SIGTERM
+  1  something failed, or did not begin
+  2  wrong use
+  4  the database cannot be reached
+"""
+
+    def handle(self, *_args: Any, **_options: Any) -> None:
+        from honcho.environ import parse_procfile
+
+        call_command("migrate", interactive=False, verbosity=0)
+        self._first_account()
+        connections.close_all()
+        for connection in connections.all():
+            getattr(connection, "close_pool", lambda: None)()  # its threads must not be forked
+
+        # The children's programs, celery and granian, lie beside our python.
+        os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+        os.chdir(settings.BASE_DIR)
+        procfile = parse_procfile((settings.BASE_DIR / "Procfile").read_text())
+        self._started = timezone.now()
+        if failure := Supervisor(procfile.processes, watch=self._watch).run():
+            raise CommandError(failure)
+        self.stdout.write("Pulsekeeper is down.")
+
+    def _first_account(self) -> None:
+        if get_user_model().objects.exists():
+            return
+        email = os.environ.get("ADMIN_EMAIL") or "admin@example.com"
+        given = os.environ.get("ADMIN_PASSWORD")
+        password = given or secrets.token_urlsafe(12)
+        plan = os.environ.get("ADMIN_PLAN") or Plan.LOCAL
+        try:
+            create_account(email=email, password=password, plan=plan, is_staff=True, is_superuser=True)
+        except ValidationFailed as error:
+            # The field is `email`, `password` or `plan`, and so are our variables.
+            raise CommandError(f"ADMIN_{(error.field or '').upper()}: {error}") from error
+        shown = "the password you gave" if given else f"password {password} (shown only now)"
+        self.stdout.write(f"First account: {email}, {shown}")
+        self.stdout.flush()
+
+    def _watch(self, supervisor: Supervisor) -> None:
+        home = address(int(os.environ["PORT"]))
+        silent = readiness.wait_until_answering(
+            {
+                "web": lambda: readiness.web_answers(home),
+                "worker": lambda: readiness.worker_answers("probes"),
+                "interactive": lambda: readiness.worker_answers("interactive"),
+                "dispatcher": lambda: readiness.worker_answers("dispatcher"),
+                "beat": lambda: readiness.beat_answers(self._started),
+            },
+            supervisor.ending,
+        )
+        if silent:
+            supervisor.fail(f"no answer within {readiness.WAIT_SECONDS} s from: {', '.join(silent)}")
+        elif not supervisor.ending.is_set():
+            self.stdout.write(f"Pulsekeeper is up: {home}")
+            self.stdout.flush()
+        self._watch_servers(supervisor)
+
+    def _watch_servers(self, supervisor: Supervisor) -> None:
+        embedded = uses_embedded_servers()
+        before = server_pids(settings.DATA_DIR) if embedded else None
+        while not supervisor.ending.wait(LOOK_SECONDS):
+            supervisor.check_watchers()
+            if not embedded:
+                continue
+            now = server_pids(settings.DATA_DIR)
+            if now is None:
+                supervisor.fail(
+                    f"the private servers have ended: see {settings.DATA_DIR / 'embedded' / 'keeper.log'}"
+                )
+            elif now != before:
+                self.stdout.write("A private server had ended and was started again.")
+                self.stdout.flush()
+            before = now

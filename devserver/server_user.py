@@ -1,0 +1,166 @@
+"""The system account the servers run as.
+
+PostgreSQL refuses to run as root. Started by root it runs as a user of its own, which may be unable to
+enter the folders above DATA_DIR or the virtualenv (a 0700 /root). Those folders are not ours to open, so
+the servers are then given one capability, as little as will do, instead.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import shutil
+import stat
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from devserver.data_folder import DataFolder
+from devserver.locks import EmbeddedError
+
+SERVER_USER = "embedded_postgres"
+
+
+@dataclass(frozen=True)
+class ServerAccount:
+    name: str
+    uid: int
+    gid: int
+    capability: str | None = None
+
+    def own(self, path: Path) -> None:
+        """Hand a file or folder that we made to the servers."""
+        if os.geteuid() != self.uid:
+            os.chown(path, self.uid, self.gid)
+
+    def start(
+        self, command: Sequence[str], *, output: IO[bytes], stdin: int = subprocess.DEVNULL
+    ) -> subprocess.Popen[bytes]:
+        """Run a server in a session of its own: a terminal's Ctrl-C must not reach it."""
+        other = os.geteuid() != self.uid
+        if self.capability:
+            command = [*self._with_capability(self.capability), *command]
+        drop = other and not self.capability
+        return subprocess.Popen(  # noqa: S603 - our own binaries and arguments
+            command,
+            stdin=stdin,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            cwd="/",
+            env=_clean_environment(),
+            user=self.uid if drop else None,
+            group=self.gid if drop else None,
+            extra_groups=[] if drop else None,
+        )
+
+    def _with_capability(self, capability: str) -> list[str]:
+        only = f"-all,+{capability}"
+        # no_setuid_fixup: without it access(2), which PostgreSQL asks about its own program, ignores
+        # the capabilities of everyone but root.
+        return [
+            "setpriv", f"--reuid={self.uid}", f"--regid={self.gid}", "--clear-groups",
+            f"--inh-caps={only}", f"--ambient-caps={only}", f"--bounding-set={only}",
+            "--securebits=+no_setuid_fixup", "--",
+        ]  # fmt: skip
+
+    def can_run(self, programs: Sequence[Path], folders: Sequence[Path]) -> bool:
+        """Ask the kernel by trying, which also covers containers that withhold the capabilities."""
+        enter = " && ".join(f'cd "${index + 1}"' for index in range(len(folders)))
+        run = " && ".join(f'"${len(folders) + index + 1}" --version' for index in range(len(programs)))
+        command = ["/bin/sh", "-c", f"{enter} && {run}", "sh", *map(str, [*folders, *programs])]
+        with Path(os.devnull).open("wb") as nothing:
+            try:
+                return self.start(command, output=nothing).wait() == 0
+            except OSError:
+                return False
+
+
+def server_account(folder: DataFolder, programs: Sequence[Path], folders: Sequence[Path]) -> ServerAccount:
+    """Who runs `programs` on `folders`; raises EmbeddedError naming the folder nobody could enter."""
+    if os.geteuid() != 0:
+        return _account(_name(os.geteuid()))
+    account = _account_under_root(folder)
+    for path in folders:
+        account.own(path)
+    capabilities = [None, "dac_read_search", "dac_override"] if shutil.which("setpriv") else [None]
+    for capability in capabilities:
+        candidate = ServerAccount(account.name, account.uid, account.gid, capability)
+        if candidate.can_run(programs, folders):
+            return candidate
+    closed = next((p for path in [*folders, *programs] for p in _closed_parents(path, account)), folder.root)
+    raise EmbeddedError(
+        f"the user {account.name}, who runs the private servers for root, cannot enter {closed}: "
+        f"`chmod o+x {closed}`, set DATA_DIR to another folder, or run as a normal user"
+    )
+
+
+def server_uids(folder: DataFolder) -> set[int]:
+    """Whom files of the servers of `folder` may belong to."""
+    uids = {os.geteuid()}
+    if os.geteuid() == 0:
+        with contextlib.suppress(KeyError):
+            uids.add(pwd.getpwnam(SERVER_USER).pw_uid)
+        with contextlib.suppress(FileNotFoundError):
+            uids.add(folder.postgres.stat().st_uid)
+    return uids
+
+
+def _account_under_root(folder: DataFolder) -> ServerAccount:
+    # Data made by a normal user stays that user's: root only helps out.
+    if (folder.postgres / "PG_VERSION").exists() and (owner := folder.postgres.stat().st_uid) != 0:
+        return _account(_name(owner))
+    try:
+        pwd.getpwnam(SERVER_USER)
+    except KeyError:
+        _add_user()
+    return _account(SERVER_USER)
+
+
+def _add_user() -> None:
+    command = [
+        "useradd",
+        "--system",
+        "--user-group",
+        "--no-create-home",
+        "--shell",
+        "/bin/false",
+        SERVER_USER,
+    ]
+    try:
+        subprocess.run(command, check=True, capture_output=True)  # noqa: S603
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise EmbeddedError(
+            f"PostgreSQL does not run as root, and the user {SERVER_USER} cannot be added: "
+            "run as a normal user"
+        ) from error
+
+
+def _account(name: str) -> ServerAccount:
+    entry = pwd.getpwnam(name)
+    return ServerAccount(entry.pw_name, entry.pw_uid, entry.pw_gid)
+
+
+def _name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        raise EmbeddedError(f"PostgreSQL needs a user with a name, and uid {uid} has none") from None
+
+
+def _closed_parents(path: Path, account: ServerAccount) -> list[Path]:
+    def closed(parent: Path) -> bool:
+        status = parent.stat()
+        if status.st_uid == account.uid:
+            return not status.st_mode & stat.S_IXUSR
+        return not status.st_mode & (stat.S_IXGRP if status.st_gid == account.gid else stat.S_IXOTH)
+
+    return [parent for parent in reversed(path.resolve().parents) if closed(parent)]
+
+
+def _clean_environment() -> dict[str, str]:
+    """Nothing of the caller's: PG* variables and locales would change what the servers do."""
+    return {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "TZ": "UTC"}

@@ -1,0 +1,136 @@
+"""What an apply does, told field by field, with no secret in it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Protocol, runtime_checkable
+
+from manifests.entries import Shape
+from manifests.problems import Problem, printable
+from manifests.secrets import Secret
+
+_SIGNS = {"create": "+", "update": "~", "delete": "-"}
+LONGEST = 100
+
+
+@runtime_checkable
+class HasParts(Protocol):
+    """A value that is many: what each of its parts is, by a name to tell it by."""
+
+    def parts(self) -> dict[str, str]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class FieldChange:
+    """`before` and `after` are words for people; None where there is nothing."""
+
+    field: str
+    before: str | None
+    after: str | None
+
+    def __str__(self) -> str:
+        if self.before == self.after:  # secrets look alike
+            return f"{self.field}: {self.after}, another than before"
+        return f"{self.field}: {_or_none(self.before)} → {_or_none(self.after)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """`line` is that of the file, of what it names; `fields` those that differ."""
+
+    action: str
+    noun: str
+    name: str
+    project: str | None = None
+    line: int | None = None
+    fields: tuple[FieldChange, ...] = ()
+
+    def lines(self) -> list[str]:
+        where = f" in {self.project}" if self.project else ""
+        head = f"{_SIGNS[self.action]} {self.noun} {self.name!r}{where}"
+        return [printable(line) for line in (head, *(f"    {change}" for change in self.fields))]
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "action": self.action,
+            "kind": self.noun,
+            "name": self.name,
+            "project": self.project,
+            "line": self.line,
+            "fields": [
+                {"field": change.field, "before": change.before, "after": change.after}
+                for change in self.fields
+            ],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What was done, or would be. `unmentioned` is what the file is in charge of and does not name, where it stays."""
+
+    changes: Sequence[Change]
+    notes: Sequence[Problem] = field(default_factory=list)
+    unmentioned: int = 0
+    first_checks: int = 0
+
+    def count(self, action: str) -> int:
+        return sum(change.action == action for change in self.changes)
+
+
+def compared(before: Shape, after: Shape, names: Sequence[str]) -> tuple[FieldChange, ...]:
+    """What differs in these fields; of a field that is many, only those of its parts that differ."""
+    found: list[FieldChange] = []
+    for name in names:
+        same = type(before[name]) is type(
+            after[name]
+        )  # some monitors and all monitors have no parts in common
+        old, new = (_parts(shape[name]) if same else {} for shape in (before, after))
+        parts = [
+            FieldChange(f"{name}[{part}]", old.get(part, (None, None))[0], new.get(part, (None, None))[0])
+            for part in dict.fromkeys([*old, *new])
+            if old.get(part) != new.get(part)
+        ]
+        # Without parts, or with the same ones in another order.
+        found += parts or [FieldChange(name, word(before[name]), word(after[name]))]
+    return tuple(found)
+
+
+def _parts(value: Any) -> dict[str, tuple[str | None, Any]]:
+    """Of each part its words, and what is compared: secrets look alike, and which one changes has to be seen."""
+    if isinstance(value, list):
+        found: dict[str, tuple[str | None, Any]] = {}
+        for one in value:
+            found |= _parts(one)
+        return found
+    if isinstance(value, dict) and "name" in value:  # a header
+        return {value["name"]: (_header(value), value)}
+    if isinstance(value, HasParts):
+        return {name: (text, text) for name, text in value.parts().items()}
+    return {}
+
+
+def _header(header: Shape) -> str:
+    return " ".join(filter(None, [header.get("type"), str(header["value"])]))
+
+
+def word(value: Any) -> str | None:
+    """A value of a shape in words."""
+    if value is None or value == "" or value == []:
+        return None
+    if isinstance(value, Secret):
+        return str(value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, dict):
+        return " ".join(str(part) for part in value.values())
+    text = "; ".join(word(one) or "" for one in value) if isinstance(value, list) else str(value)
+    text = " ".join(text.split())
+    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+
+
+def _or_none(text: str | None) -> str:
+    return "none" if text is None else text

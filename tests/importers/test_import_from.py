@@ -1,0 +1,198 @@
+"""`manage.py import_from`: everything or nothing, nothing twice, and secrets neither printed nor stored in the open."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from django.db import connection
+
+from accounts.models import User
+from core.clock import utc_now
+from manifests.importers.creating import Fate, import_monitors
+from manifests.importers.mapped import Mapped
+from manifests.management.commands.import_from import Command
+from monitors.models import Monitor
+from monitors.scheduling import claim_due
+from projects.access import Caller
+from tests.importers.test_mappers import READERS, SAMPLES
+from tests.makers import at_once, make_plan, make_project, make_user, state_of
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@dataclass(frozen=True)
+class Ran:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def last(self) -> str:
+        return self.out.splitlines()[-1]
+
+
+@pytest.fixture
+def import_from(capsys: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
+    def run(*arguments: str) -> Ran:
+        code: object = 0
+        try:
+            Command().run_from_argv(["manage.py", "import_from", *arguments])
+        except SystemExit as ended:
+            code = ended.code
+        printed = capsys.readouterr()
+        return Ran(int(str(code)), printed.out, printed.err)
+
+    return run
+
+
+@pytest.fixture
+def user(db: None) -> User:
+    return make_user()
+
+
+def source_of(sample: str) -> str:
+    return next(
+        name for name in ("uptime-kuma", "healthchecks", "uptimerobot", "gatus") if sample.startswith(name)
+    )
+
+
+KUMA = ("uptime-kuma", str(SAMPLES / "uptime-kuma-v1.json"))
+
+
+@pytest.mark.parametrize("sample", READERS)
+def test_what_mappers_make_is_taken(import_from: Callable[..., Ran], user: User, sample: str) -> None:
+    """No mapper makes what the API would refuse; a second time there is nothing to create."""
+    wanted = [each for each in READERS[sample]((SAMPLES / sample).read_text()) if each.given is not None]
+    arguments = (source_of(sample), str(SAMPLES / sample), "--account", user.email)
+    first = import_from(*arguments, "--json")
+    told = json.loads(first.out)
+    assert told["counts"]["created"] == len(wanted) == Monitor.objects.count(), first.out
+    assert (first.code, told["counts"]["there"]) == (1, 0), (
+        "each sample has something that cannot be taken over"
+    )
+    assert "hunter2" not in first.out + first.err
+    assert all(monitor["notes"] for monitor in told["monitors"] if monitor["fate"] == "left out")
+    again = import_from(*arguments)
+    assert again.last == f"0 created, {len(wanted)} there already, {told['counts']['left_out']} left out"
+    assert Monitor.objects.count() == len(wanted)
+
+
+def test_a_file_of_which_nothing_is_lost_is_0(
+    import_from: Callable[..., Ran], user: User, tmp_path: Path
+) -> None:
+    file = tmp_path / "checks.json"
+    file.write_text(json.dumps({"checks": [{"name": "Backup", "timeout": 3600, "grace": 60}]}))
+    ran = import_from("healthchecks", str(file), "--account", user.email)
+    assert (ran.code, ran.last) == (0, "1 created, 0 there already, 0 left out")
+
+
+def test_what_is_created(import_from: Callable[..., Ran], user: User) -> None:
+    project = make_project(user)
+    ran = import_from(*KUMA, "--account", user.email.upper(), "--project", project.public_id)
+    assert (ran.code, ran.last) == (1, "3 created, 0 there already, 2 left out")
+    shop, backup = Monitor.objects.get(name="Shop"), Monitor.objects.get(name="Backup")
+    assert (shop.project, shop.owner, shop.draft.request_headers[0].value) == (project, user, "hunter2-key")
+    assert "hunter2" not in shop.sealed_header_values + str(shop.request_headers)
+    assert {claim.monitor_id for claim in claim_due(utc_now(), limit=10)} == set(
+        Monitor.objects.filter(enabled=True).values_list("pk", flat=True)
+    ), "first checks are due at once"
+    assert (backup.enabled, state_of(backup).next_due_at) == (False, None)
+    assert f"  ping: http://localhost:8000/v1/heartbeats/{backup.public_id}/ping\n" in ran.out
+    assert "LEFT OUT Router\n  type: ping is not probed here\n" in ran.out
+    assert "  timeout: 90000 ms becomes 60000 ms" in ran.out
+
+
+def test_a_dry_run_says_the_same_and_creates_nothing(import_from: Callable[..., Ran], user: User) -> None:
+    ran = import_from(*KUMA, "--account", user.email, "--dry-run")
+    assert (ran.code, ran.last) == (1, "3 would be created, 0 there already, 2 left out")
+    assert "/ping" not in ran.out
+    assert not Monitor.objects.exists()
+
+
+def test_without_room_for_all_nothing_is_created(import_from: Callable[..., Ran], user: User) -> None:
+    user.plan = make_plan(monitor_limit=2)
+    user.save(update_fields=["plan"])
+    ran = import_from(*KUMA, "--account", user.email)
+    assert (ran.code, ran.out) == (3, "")
+    assert "room for 2 monitors" in ran.err
+    assert not Monitor.objects.exists()
+
+
+def test_the_plans_least_interval_is_told(import_from: Callable[..., Ran]) -> None:
+    free = make_user(plan="free")
+    ran = import_from(*KUMA, "--account", free.email)
+    assert "  interval: 60 s becomes 300 s, the least that the plan has\n" in ran.out
+
+
+def test_what_the_api_would_refuse_is_left_out(
+    import_from: Callable[..., Ran], user: User, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hostile = [
+        {"name": "lan\x1b[2J", "type": "http", "url": "http://10.0.0.1/"},
+        {"name": "long", "type": "http", "url": "http://x.example/" + "a" * 3000},
+        {"name": "half", "type": "keyword", "url": "http://x.example/", "keyword": ""},
+        {"name": "header", "type": "http", "url": "http://x.example/", "headers": '{"A\\nB": "hunter2"}'},
+        {"name": "twice", "type": "http", "url": "http://x.example/"},
+        {"name": "twice", "type": "http", "url": "http://x.example/"},
+        {"name": "far", "type": "push", "interval": 1e11},
+    ]
+    file = tmp_path / "kuma.json"
+    file.write_text(json.dumps({"monitorList": hostile}))
+    ran = import_from("uptime-kuma", str(file), "--account", user.email)
+    assert (ran.code, ran.last) == (1, "3 created, 0 there already, 4 left out")
+    assert "\x1b" not in ran.out
+    assert "hunter2" not in ran.out + ran.err
+    assert import_from("uptime-kuma", str(file), "--account", user.email).last.startswith(
+        "0 created, 3 there"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("uptime-kuma", "/nowhere.json", "--account", "OWN"), "/nowhere.json: cannot be read"),
+        (("gatus", KUMA[1], "--account", "OWN"), "no endpoints"),
+        (("healthchecks", KUMA[1], "--account", "OWN"), "no checks"),
+        ((*KUMA, "--account", "nobody@example.com"), "no account"),
+        ((*KUMA, "--account", "OWN", "--project", "prj_none"), "no project prj_none"),
+        ((*KUMA, "--account", "OWN", "--project", "STRANGER"), "no project"),
+        (KUMA, "--account"),
+        (("pingdom", KUMA[1], "--account", "OWN"), "invalid choice"),
+    ],
+    ids=lambda given: given if isinstance(given, str) else given[0],
+)
+def test_wrong_use_is_2(
+    import_from: Callable[..., Ran], user: User, arguments: tuple[str, ...], words: str
+) -> None:
+    names = {"OWN": user.email, "STRANGER": make_project(make_user()).public_id}
+    ran = import_from(*(names.get(word, word) for word in arguments))
+    assert (ran.code, ran.out) == (2, "")
+    assert words in ran.err
+    assert not Monitor.objects.exists()
+
+
+def test_a_database_that_is_not_there_is_4(import_from: Callable[..., Ran]) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("ALTER TABLE accounts_user RENAME TO away")
+    try:
+        ran = import_from(*KUMA, "--account", "me@example.com")
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("ALTER TABLE away RENAME TO accounts_user")
+    assert (ran.code, ran.out) == (4, "")
+    assert "the database is not migrated" in ran.err
+
+
+def test_two_imports_at_once_create_everything_once(user: User) -> None:
+    mapped = [Mapped(f"m{n}", {"name": f"m{n}", "type": "heartbeat"}) for n in range(5)]
+
+    def run() -> list[Fate]:
+        return [each.fate for each in import_monitors(Caller(user), mapped, place={}, now=utc_now())]
+
+    fates = at_once(run, run)
+    assert sorted(map(str, fates)) == sorted(map(str, [[Fate.CREATED] * 5, [Fate.THERE] * 5]))
+    assert Monitor.objects.count() == 5

@@ -1,0 +1,46 @@
+"""Files applied and exported, as the commands do it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from textwrap import dedent
+
+import pytest
+
+from accounts.models import User
+from core.clock import utc_now
+from manifests.applying import apply
+from manifests.changes import Report
+from manifests.exporting import export
+from manifests.parsing import parse
+from manifests.problems import Refused
+from manifests.reading import read
+from manifests.writing import write
+
+
+def apply_text(
+    user: User,
+    text: str,
+    *,
+    prune: bool = False,
+    dry_run: bool = False,
+    environment: Mapping[str, str] | None = None,
+    now: datetime | None = None,
+) -> Report:
+    declaration = parse(read(dedent(text).encode()), environment or {})
+    return apply(declaration, user, prune=prune, dry_run=dry_run, now=now or utc_now())
+
+
+def refusal(user: User, text: str, *, environment: Mapping[str, str] | None = None) -> list[str]:
+    with pytest.raises(Refused) as refused:
+        apply_text(user, text, environment=environment)
+    return [problem.told("f.yaml").removeprefix("f.yaml:") for problem in refused.value.problems]
+
+
+def exported(user: User, *, project_id: str | None = None, with_ids: bool = False) -> str:
+    return write(export(user, project_id=project_id, with_ids=with_ids, now=utc_now()))
+
+
+def told(report: Report) -> list[str]:
+    return [line for change in report.changes for line in change.lines()]

@@ -1,0 +1,56 @@
+"""The sample and the schema under docs/samples are what the code says, and what docs/use/commands.md promises holds."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from manifests.reading import read
+from manifests.schema import schema
+from tests.makers import make_user
+from tests.manifests.helpers import apply_text, exported
+from tests.manifests.rich import make_rich
+
+SAMPLES = Path(__file__).parents[2] / "docs" / "samples"
+AGAIN = "manage.py shell -c 'import json; from manifests.schema import schema; print(json.dumps(schema(), indent=2))'"
+
+
+def test_the_schema_is_that_of_the_code() -> None:
+    written = json.loads((SAMPLES / "pulsekeeper.schema.json").read_text())
+    assert written == schema(), f"write it again: {AGAIN}"
+    jsonschema.Draft202012Validator.check_schema(written)
+
+
+@pytest.mark.django_db
+def test_the_sample_applies() -> None:
+    user = make_user()
+    text = (SAMPLES / "pulsekeeper.yaml").read_text()
+    values = {
+        "PK_SHOP_TOKEN": "t",
+        "PK_ON_CALL_URL": "https://hooks.example.com/x",
+        "PK_ON_CALL_SECRET": "x" * 32,
+    }
+    jsonschema.validate(read(text.encode()).root, schema())
+    dry = apply_text(user, text, environment=values, dry_run=True)
+    report = apply_text(user, text, environment=values)
+    assert dry == report
+    assert report.count("create") == len(report.changes) == 12
+    del values["PK_ON_CALL_SECRET"]
+    assert apply_text(user, text, environment=values, prune=True).changes == []
+
+
+@pytest.mark.django_db
+def test_an_export_fits_the_schema() -> None:
+    jsonschema.validate(read(exported(make_rich(), with_ids=True).encode()).root, schema())
+
+
+@pytest.mark.parametrize(
+    ("where", "value"),
+    [("slow_ms", "fast"), ("intervall_sec", 3), ("type", "dns"), ("request_headers", [{"name": "X"}])],
+)
+def test_what_apply_refuses_an_editor_marks(where: str, value: object) -> None:
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({"version": 1, "monitors": [{"name": "M", where: value}]}, schema())

@@ -1,0 +1,174 @@
+"""What is exported changes nothing where it came from, and makes the same elsewhere; no secret is in it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from accounts.services import delete_account
+from alerts.models import AlertChannel
+from core.clock import utc_now
+from core.errors import NotFound
+from incidents.models import MaintenanceWindow
+from incidents.windows import create_window
+from monitors.models import Monitor
+from projects.access import Caller
+from tests.makers import make_channel, make_monitor, make_project, make_user
+from tests.manifests.helpers import apply_text, exported, told
+from tests.manifests.rich import SECRET, make_rich
+
+pytestmark = pytest.mark.django_db
+
+VALUES = {
+    "PK_MONITOR_CHECKOUT_AUTHORIZATION": f"Bearer {SECRET}",
+    "PK_MONITOR_CHECKOUT_X_EMPTY": "",
+    "PK_CHANNEL_ON_CALL_URL": "https://hooks.example.com/T0/secret-path",
+    "PK_CHANNEL_ON_CALL_SECRET": "s" * 20,
+    "PK_CHANNEL_TEAM_ADDRESS": "team@example.org",
+    "PK_CHANNEL_CHAT_APPRISE_URL": "ntfys://ntfy.example.com/topic",
+    "PK_STATUS_PAGE_SHOP_PASSWORD": "letters and 8",
+}
+
+
+@pytest.mark.parametrize("with_ids", [False, True])
+def test_applying_an_export_changes_nothing(with_ids: bool) -> None:
+    user = make_rich()
+    text = exported(user, with_ids=with_ids)
+    with CaptureQueriesContext(connection) as queries:
+        report = apply_text(user, text, prune=True, environment=VALUES)
+    assert (report.changes, report.unmentioned) == ([], 0)
+    written = [
+        query["sql"] for query in queries if not query["sql"].startswith(("SELECT", "SAVEPOINT", "RELEASE"))
+    ]
+    assert written == []
+    assert exported(user, with_ids=with_ids) == text
+
+
+def test_an_export_makes_the_same_elsewhere() -> None:
+    user = make_rich()
+    text = exported(user)
+    password = "PK_STATUS_PAGE_SHOP_PASSWORD"
+    delete_account(user)
+    other = make_user(email=user.email)
+    report = apply_text(other, text, environment=VALUES)
+    assert report.count("create") == 2 + 7 + 3 + 2 + 2  # its own address is a channel already
+    assert exported(other) == text
+    assert apply_text(other, text, environment=VALUES).changes == []
+    changed = apply_text(other, text, environment=VALUES | {password: "another password"}, dry_run=True)
+    assert told(changed) == ["~ status page 'shop'", "    password: (secret), another than before"]
+    stored = Monitor.objects.get(name="Checkout", project__name="Shop")
+    assert stored.draft.request_headers[0].value == f"Bearer {SECRET}"
+    assert AlertChannel.objects.get(name="On call").config["url"] == VALUES["PK_CHANNEL_ON_CALL_URL"]
+
+
+def test_no_secret_is_in_it() -> None:
+    text = exported(make_rich())
+    for value in filter(None, VALUES.values()):
+        assert value not in text
+    assert SECRET not in text
+    assert "team@" not in text
+
+
+def test_settings_that_are_no_secrets_are_written_out() -> None:
+    user = make_user()
+    make_channel(user, name="Phone", kind="ntfy", topic="shop-alerts", priority="high")
+    make_channel(user, name="Pager", kind="pagerduty", integration_key="k" * 32)
+    text = exported(user)
+    assert "priority: high" in text
+    assert "topic: ${keep:PK_CHANNEL_PHONE_TOPIC}" in text
+    assert not {"server", "region", "access_token"} & set(text.replace(":", " ").split()), "defaults"
+    assert apply_text(user, text).changes == []
+    same = text.replace("priority: high", "priority: high\n    server: https://NTFY.sh/")
+    assert apply_text(user, same).changes == []
+    changed = text.replace("priority: high", "priority: max")
+    assert told(apply_text(user, changed))[0] == "~ alert channel 'Phone'"
+    assert AlertChannel.objects.get(name="Phone").config == {
+        "topic": "shop-alerts",
+        "server": "https://ntfy.sh",
+        "priority": "max",
+    }
+
+
+def test_it_is_the_same_whatever_the_order_of_making() -> None:
+    user = make_user()
+    names = ["b", "A", "ä", "a"]
+    for name in names:
+        make_monitor(user, name=name)
+    assert [line for line in exported(user).splitlines() if "- name" in line][:4] == [
+        f"  - name: {name}" for name in sorted(names)
+    ]
+
+
+def test_one_project() -> None:
+    user = make_rich()
+    shop = next(one for one in Monitor.objects.select_related("project") if one.name == "Paused").project
+    assert shop is not None
+    text = exported(user, project_id=shop.public_id)
+    assert "ungrouped" not in text
+    assert text.count("Checkout") == 2  # it, and the channel's choice of it
+    assert "Backup" not in text
+    report = apply_text(user, text, prune=True)
+    assert (report.changes, report.unmentioned) == ([], 0)
+
+
+def test_somebody_elses_project_is_not_there() -> None:
+    project = make_project(make_user())
+    with pytest.raises(NotFound):
+        exported(make_user(), project_id=project.public_id)
+
+
+def test_names_that_two_have_come_with_ids() -> None:
+    user = make_user()
+    projects = [make_project(user, name="Same") for _ in range(2)]
+    for project in projects:
+        for _ in range(2):
+            make_monitor(user, name="Twin", project_id=project.public_id)
+        twin = Monitor.objects.filter(project=project).latest("pk").public_id
+        make_channel(user, name="C", project_id=project.public_id, monitors="chosen", monitor_ids=[twin])
+    text = exported(user)
+    assert text.count("id: mon_") == 4 + 2
+    assert apply_text(user, text, prune=True).changes == []
+
+
+def test_what_lost_what_it_was_for_is_kept_as_it_is() -> None:
+    user = make_user()
+    project, monitor = make_project(user), make_monitor(user)
+    make_channel(user, name="P", monitors="project", scope_project_id=project.public_id)
+    make_channel(user, name="M", monitors="chosen", monitor_ids=[monitor.public_id])
+    project.delete()
+    monitor.delete()
+    assert apply_text(user, exported(user), prune=True).changes == []
+
+
+def test_a_window_that_is_over_is_left_out_and_stays() -> None:
+    user, now = make_user(), utc_now()
+    given = {"name": "Once", "starts_at": now, "ends_at": now + timedelta(hours=1), "monitors": "all"}
+    create_window(Caller(user), given, now=now)
+    text = exported(user)
+    assert "Once" in text
+    MaintenanceWindow.objects.update(
+        starts_at=now - timedelta(hours=2),
+        ends_at=now - timedelta(hours=1),
+        current_starts_at=None,
+        current_ends_at=None,
+    )
+    text = exported(user)
+    assert "Once" not in text
+    assert apply_text(user, text, prune=True).changes == []
+    assert MaintenanceWindow.objects.count() == 1
+
+
+def test_as_many_queries_for_many() -> None:
+    user = make_user()
+    make_monitor(user)
+    with CaptureQueriesContext(connection) as few:
+        exported(user)
+    for number in range(5):
+        make_monitor(user, name=f"M {number}", request_headers=[{"name": "X-Key", "value": "v"}])
+        make_channel(user, name=f"C {number}")
+    with CaptureQueriesContext(connection) as many:
+        exported(user)
+    assert len(many) == len(few)

@@ -1,0 +1,43 @@
+"""Whatever a file says where, what comes of it is problems with lines, and never a crash."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from manifests.parsing import parse
+from manifests.reading import Document
+from manifests.serializers import SECTIONS
+
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(10**18), 10**18)
+    | st.floats()
+    | st.text(max_size=8)
+    | st.sampled_from(["all", "${PK_X}", "${keep:PK_X}", "${X}", "2026-01-01T00:00:00Z", "webhook", "GET"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["name", "value", "id", "project", "monitors", "monitor", "type"]), inner
+        )
+    ),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.data())
+@pytest.mark.parametrize("section", SECTIONS)
+def test_any_values_in_any_fields(section: str, data: st.DataObject) -> None:
+    fields = list(SECTIONS[section]().fields)
+    item: dict[str, Any] = data.draw(st.dictionaries(st.sampled_from(fields), VALUES))
+    document = Document({"version": 1, section: [item, data.draw(VALUES)]})
+    declaration = parse(document, {"PK_X": "a value"})
+    found = len(declaration.sections[section]) + len(declaration.broken)
+    assert found == 2
+    assert bool(declaration.problems) == bool(declaration.broken)
+    assert all(problem.message for problem in declaration.problems)
