@@ -17,7 +17,7 @@ TASK_MODULES = (
     "audit.tasks",
     "checks.tasks",
     "connectors.tasks",
-    "entrance.tasks",
+    "accounts.web.tasks",
     "monitors.expiry_tasks",
     "monitors.tasks",
     "projects.tasks",

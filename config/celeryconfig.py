@@ -85,7 +85,7 @@ beat_schedule = {
         "schedule": 3600.0,
         "options": {"expires": 3000},
     },
-    "forget-sessions": {"task": "entrance.tasks.sweep", "schedule": 3600.0, "options": {"expires": 3000}},
+    "forget-sessions": {"task": "accounts.web.tasks.sweep", "schedule": 3600.0, "options": {"expires": 3000}},
     "forget-audit-entries": {
         "task": "audit.tasks.sweep",
         "schedule": crontab(minute="51"),

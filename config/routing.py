@@ -32,7 +32,7 @@ ROUTES = {
     # Short deletions in the database.
     "audit.tasks.sweep": "dispatch",
     "connectors.tasks.sweep": "dispatch",
-    "entrance.tasks.sweep": "dispatch",
+    "accounts.web.tasks.sweep": "dispatch",
     "projects.tasks.sweep": "dispatch",
     # Celery registers tasks of its own in every application.
     "celery.*": "dispatch",

@@ -145,7 +145,7 @@ INSTALLED_APPS = [
     "manifests",
     "privacy",
     "dashboard",
-    "entrance",
+    "accounts.web",
     "rest_framework",
     "drf_spectacular",
     "drf_spectacular_sidecar",
@@ -263,22 +263,22 @@ ACCOUNT_REAUTHENTICATION_REQUIRED = True  # before what a stolen session must no
 ACCOUNT_LOGOUT_ON_GET = False
 ACCOUNT_SESSION_REMEMBER = True
 ACCOUNT_RATE_LIMITS = False  # `THROTTLES` above has them, in one table with those of the API
-ACCOUNT_ADAPTER = "entrance.adapter.AccountAdapter"
+ACCOUNT_ADAPTER = "accounts.web.adapter.AccountAdapter"
 ACCOUNT_FORMS = {
-    "login": "entrance.forms.LoginForm",
-    "signup": "entrance.forms.SignupForm",
-    "add_email": "entrance.forms.AddEmailForm",
-    "reauthenticate": "entrance.forms.PasswordAgainForm",
-    "change_password": "entrance.forms.ChangePasswordForm",
-    "set_password": "entrance.forms.SetPasswordForm",
-    "reset_password": "entrance.forms.ResetPasswordForm",
-    "reset_password_from_key": "entrance.forms.ResetPasswordKeyForm",
+    "login": "accounts.web.forms.LoginForm",
+    "signup": "accounts.web.forms.SignupForm",
+    "add_email": "accounts.web.forms.AddEmailForm",
+    "reauthenticate": "accounts.web.forms.PasswordAgainForm",
+    "change_password": "accounts.web.forms.ChangePasswordForm",
+    "set_password": "accounts.web.forms.SetPasswordForm",
+    "reset_password": "accounts.web.forms.ResetPasswordForm",
+    "reset_password_from_key": "accounts.web.forms.ResetPasswordKeyForm",
 }
-MFA_ADAPTER = "entrance.adapter.SealingAdapter"
+MFA_ADAPTER = "accounts.web.adapter.SealingAdapter"
 MFA_FORMS = {
-    "authenticate": "entrance.forms.AuthenticateForm",
-    "reauthenticate": "entrance.forms.ReauthenticateForm",
-    "activate_totp": "entrance.forms.ActivateForm",
+    "authenticate": "accounts.web.forms.AuthenticateForm",
+    "reauthenticate": "accounts.web.forms.ReauthenticateForm",
+    "activate_totp": "accounts.web.forms.ActivateForm",
 }
 # Nobody gets in without an address that is verified; this is about a second one, which somebody wants to change to.
 MFA_ALLOW_UNVERIFIED_EMAIL = True
@@ -373,7 +373,6 @@ LOGGING = {
             "statuspages",
             "privacy",
             "dashboard",
-            "entrance",
         )
     }
     # What crashed. That an answer was 4xx or 5xx is told by `config.access`, of every request.

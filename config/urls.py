@@ -49,7 +49,7 @@ urlpatterns = [
     ),
     path("docs", docs),
     path("", include("dashboard.urls")),
-    path("account/", include("entrance.urls")),
+    path("account/", include("accounts.web.urls")),
     path("invitations/<id:token>", projects.views.invitation),
     path("alert-channels/confirm/<id:token>", alerts.views.confirm_address),
     path("connectors/<id:provider>/callback", connectors.views.callback),

@@ -1,4 +1,4 @@
-"""The audit log as pages show it: a project's, and the account's of `entrance`."""
+"""The audit log as pages show it: a project's, and on the account page."""
 
 from __future__ import annotations
 

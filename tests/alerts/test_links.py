@@ -26,7 +26,7 @@ INCIDENT, MONITOR = incident_id(), monitor_id()
     ],
     ids=["incident", "monitor", "group"],
 )
-def test_a_link_leads_to_the_entrance_first(items: list[Facts], path: str) -> None:
+def test_a_link_leads_to_sign_in_first(items: list[Facts], path: str) -> None:
     text = render(items, key="dlv_1", base_url="http://testserver", now=utc_now()).text
     found = LINK.findall(text)
     assert found

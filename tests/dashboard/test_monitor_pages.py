@@ -65,7 +65,7 @@ def created(user: User) -> Monitor:
     return Monitor.objects.get(owner=user)
 
 
-def test_a_person_who_is_not_signed_in_is_led_to_the_entrance(
+def test_a_person_who_is_not_signed_in_is_sent_to_sign_in(
     client: Client, db: None, settings: Settings
 ) -> None:
     settings.LOGIN_URL = "/account/login/"

@@ -23,9 +23,9 @@ from core.errors import ProjectsShared
 from incidents.models import Incident, IncidentEvent
 from incidents.services import acknowledge, declare
 from projects.access import Caller
+from tests.accounts.browser import Browser
 from tests.api.client import Api
 from tests.audit.reading import actions
-from tests.entrance.browser import Browser
 from tests.makers import (
     PASSWORD,
     make_project,

@@ -21,14 +21,14 @@ import accounts.services
 import projects.log
 import tokens.services
 from accounts.models import Plan, User
+from accounts.web import signing_up
+from accounts.web.social.backends import BACKENDS
+from accounts.web.social.views import linked_providers
+from accounts.web.web_sessions import end_web_session, end_web_sessions, list_web_sessions
 from core.clock import utc_now
 from core.forms import ServiceForm
 from dashboard.pages import PageRequest, page
 from dashboard.security_log import shown_log
-from entrance import signing_up
-from entrance.browsers import end_browser, end_browsers, list_browsers
-from entrance.social.backends import BACKENDS
-from entrance.social.views import linked_providers
 from privacy.sections import NOT_INCLUDED
 from privacy.views import download
 
@@ -56,7 +56,7 @@ def account(request: PageRequest) -> HttpResponse:
             if name in linked or backend.is_configured()
         ],
     }
-    return render(request, "entrance/account.html", context)
+    return render(request, "accounts/account.html", context)
 
 
 @require_GET
@@ -107,10 +107,10 @@ def sessions(request: PageRequest) -> HttpResponse:
     now = utc_now()
     context = {
         "section": "account",
-        "browsers": list_browsers(request.caller.user, current=request.session.session_key, now=now),
+        "browsers": list_web_sessions(request.caller.user, current=request.session.session_key, now=now),
         "api_sessions": tokens.services.list_sessions(request.caller, now=now).order_by("-pk"),
     }
-    return render(request, "entrance/sessions.html", context)
+    return render(request, "accounts/sessions.html", context)
 
 
 @require_GET
@@ -129,7 +129,7 @@ def end_session(request: PageRequest, session_id: str) -> HttpResponse:
     elif (
         not session_id.isascii()
         or not session_id.isdigit()
-        or not end_browser(request.caller.user, int(session_id))
+        or not end_web_session(request.caller.user, int(session_id))
     ):
         raise Http404
     messages.success(request, "The session has ended.")
@@ -139,7 +139,7 @@ def end_session(request: PageRequest, session_id: str) -> HttpResponse:
 @require_POST
 @page
 def end_other_sessions(request: PageRequest) -> HttpResponse:
-    end_browsers(request.caller.user, but=request.session.session_key)
+    end_web_sessions(request.caller.user, but=request.session.session_key)
     tokens.services.end_sessions(request.caller.user)
     messages.success(request, "You are signed in here only.")
     return redirect("account_sessions")
@@ -149,7 +149,7 @@ def end_other_sessions(request: PageRequest) -> HttpResponse:
 @page
 def security_log(request: PageRequest) -> HttpResponse:
     entries = projects.log.of_account(request.caller)
-    return render(request, "entrance/log.html", {"section": "account", **shown_log(request, entries)})
+    return render(request, "accounts/log.html", {"section": "account", **shown_log(request, entries)})
 
 
 @require_http_methods(["GET", "POST"])
@@ -159,7 +159,7 @@ def export(request: PageRequest) -> HttpResponseBase:
     if request.method == "POST":
         return download(request.caller.user)
     context = {"section": "account", "not_included": NOT_INCLUDED.values()}
-    return render(request, "entrance/export.html", context)
+    return render(request, "accounts/export.html", context)
 
 
 class DeletionForm(ServiceForm):
@@ -193,4 +193,4 @@ def delete(request: PageRequest) -> HttpResponse:
             messages.success(request, "Your account is deleted.")
             return redirect("account_login")
     context = {"section": "account", "form": form, "used": user.monitors.count()}
-    return render(request, "entrance/delete.html", context)
+    return render(request, "accounts/delete.html", context)

@@ -17,10 +17,10 @@ from accounts.verification import is_verified
 from core.clock import utc_now
 from projects.access import Caller
 from projects.members import add_member
+from tests.accounts.browser import Browser, Page, mails_to, signed_in
+from tests.accounts.fakes import FakeDoor, FakeGitHub, FakeGoogle
 from tests.api.client import Api
 from tests.connectors.fakes import Mode
-from tests.entrance.browser import Browser, Page, mails_to, signed_in
-from tests.entrance.fakes import FakeDoor, FakeGitHub, FakeGoogle
 from tests.makers import PASSWORD, at_once, make_project, make_unconfirmed, make_user
 from tests.second_factor import App
 

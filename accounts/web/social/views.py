@@ -18,15 +18,15 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_POST
 
 from accounts.models import SocialAccount, User
+from accounts.web.reauthentication import is_recent
+from accounts.web.social.account_linking import account_of, link, unlink
+from accounts.web.social.backends import BACKENDS, Identity, SignInBackend
 from connectors.providers.base import OAuthRefused, ProviderFailed
 from core.addresses import client_network
 from core.clock import utc_now
 from core.errors import NotFound, TooManyRequests, ValidationFailed
 from core.forms import sentence
 from core.waiting import waiting_place
-from entrance.reauthentication import is_recent
-from entrance.social.backends import BACKENDS, Identity, SignInBackend
-from entrance.social.joining import account_of, link, unlink
 
 BEGUN = "social_begun"
 """Session key: who began it, where it leads, and whether it is a reauthentication."""
@@ -123,7 +123,7 @@ def remove(request: HttpRequest, provider: str) -> HttpResponse:
 
 
 def _tell(user: User, backend: SignInBackend | type[SignInBackend], what: str) -> None:
-    get_adapter().send_notification_mail(f"entrance/email/{what}", user, {"title": backend.title})
+    get_adapter().send_notification_mail(f"accounts/email/{what}", user, {"title": backend.title})
 
 
 def linked_providers(user: User) -> set[str]:
@@ -132,4 +132,4 @@ def linked_providers(user: User) -> set[str]:
 
 def _problem(request: HttpRequest, backend: SignInBackend, reason: str, *, status: int) -> HttpResponse:
     context = {"title": f"Signing in with {backend.title}", "reason": reason}
-    return render(request, "entrance/social_problem.html", context, status=status)
+    return render(request, "accounts/social_problem.html", context, status=status)

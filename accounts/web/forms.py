@@ -22,11 +22,11 @@ from accounts import second_factor
 from accounts.models import User
 from accounts.services import AddressTaken, hand_over
 from accounts.verification import is_verified
+from accounts.web import signing_up
 from core.clock import utc_now
 from core.errors import TooManyRequests, ValidationFailed
 from core.forms import sentence
 from core.throttles import count_second_factor
-from entrance import signing_up
 from projects.access import Caller
 from projects.members import is_invited
 

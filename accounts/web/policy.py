@@ -8,7 +8,7 @@ from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 
-from entrance.social.backends import configured
+from accounts.web.social.backends import configured
 
 View = Callable[..., HttpResponse]
 

@@ -21,10 +21,10 @@ from pytest_django.fixtures import Settings
 
 from accounts.models import User
 from accounts.services import create_account
+from accounts.web.tasks import forget
 from core.clock import utc_now
-from entrance.tasks import forget
+from tests.accounts.browser import Browser, link_of, mails_to, signed_in
 from tests.api.client import Api
-from tests.entrance.browser import Browser, link_of, mails_to, signed_in
 from tests.makers import PASSWORD, make_project, make_unconfirmed, make_user
 from tests.second_factor import App, stored
 
@@ -105,7 +105,7 @@ def test_a_mail_server_that_is_away_is_told(
     settings.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
     with socket.create_server(("127.0.0.1", 0)) as server:
         settings.EMAIL_HOST, settings.EMAIL_PORT = server.getsockname()
-    with caplog.at_level(logging.WARNING, "entrance"):
+    with caplog.at_level(logging.WARNING, "accounts"):
         page = Browser().send(reverse("account_reset_password"), email=user.email)
     assert "could not be sent" in page.text
     assert user.email not in caplog.text

@@ -7,8 +7,8 @@ import json
 from django.urls import reverse
 
 from accounts.models import User
+from tests.accounts.browser import Browser, signed_in
 from tests.audit.reading import last
-from tests.entrance.browser import Browser, signed_in
 from tests.makers import PASSWORD
 
 

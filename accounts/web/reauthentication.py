@@ -64,7 +64,7 @@ def send_code(request: HttpRequest, user: User) -> None:
     """Mail a code to the account's address and void earlier ones."""
     code = get_random_string(8, "0123456789")
     request.session[_PENDING] = {"digest": _digest(user, code), "at": time.time(), "tries": 0}
-    get_adapter().send_mail("entrance/email/code", user.email, {"code": f"{code[:4]} {code[4:]}"})
+    get_adapter().send_mail("accounts/email/code", user.email, {"code": f"{code[:4]} {code[4:]}"})
 
 
 def use_code(request: HttpRequest, user: User, code: str) -> bool:
@@ -110,7 +110,7 @@ class MailedCodeView(BaseReauthenticateView):  # type: ignore[misc]
     """allauth's view then resumes the suspended request."""
 
     form_class = CodeForm
-    template_name = "entrance/reauthenticate.html"
+    template_name = "accounts/reauthenticate.html"
 
     def get(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         if is_recent(request):  # signed in again with a provider

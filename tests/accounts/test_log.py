@@ -14,11 +14,11 @@ from accounts.models import User
 from accounts.services import create_account
 from audit.actions import Action
 from audit.models import Entry
+from tests.accounts.browser import Browser, link_of, mails_to, signed_in
+from tests.accounts.fakes import FakeGitHub
+from tests.accounts.test_social import begin, come_back, prove
 from tests.api.client import Api
 from tests.audit.reading import actions, forget_all, last
-from tests.entrance.browser import Browser, link_of, mails_to, signed_in
-from tests.entrance.fakes import FakeGitHub
-from tests.entrance.test_social import begin, come_back, prove
 from tests.makers import PASSWORD, make_user
 from tests.second_factor import App
 

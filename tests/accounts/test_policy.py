@@ -6,7 +6,7 @@ from django.urls import reverse
 
 from accounts.models import User
 from accounts.services import create_account
-from tests.entrance.browser import Browser, signed_in
+from tests.accounts.browser import Browser, signed_in
 from tests.makers import PASSWORD
 
 

@@ -27,7 +27,7 @@ class Browser:
     current: bool
 
 
-def list_browsers(user: User, *, current: str | None, now: datetime) -> list[Browser]:
+def list_web_sessions(user: User, *, current: str | None, now: datetime) -> list[Browser]:
     """The newest first. `current` is the key of the session that asks."""
     rows = list(UserSession.objects.filter(user=user).order_by("-pk"))
     keys = [row.session_key for row in rows]
@@ -40,7 +40,7 @@ def list_browsers(user: User, *, current: str | None, now: datetime) -> list[Bro
     ]
 
 
-def end_browser(user: User, pk: int) -> bool:
+def end_web_session(user: User, pk: int) -> bool:
     """Whether there was one."""
     row = UserSession.objects.filter(user=user, pk=pk).first()
     if row is None:
@@ -54,7 +54,7 @@ def end_browser(user: User, pk: int) -> bool:
     return True
 
 
-def end_browsers(user: User, *, but: str | None = None) -> None:
+def end_web_sessions(user: User, *, but: str | None = None) -> None:
     """All of them, but for the session of that key."""
     with transaction.atomic():
         ended = len(_end(UserSession.objects.filter(user=user).exclude(session_key=but)))
@@ -63,7 +63,7 @@ def end_browsers(user: User, *, but: str | None = None) -> None:
             audit.services.record(Action.SESSION_REVOKED, actor=user, details=details)
 
 
-def end_browsers_by_key(ids: Collection[int]) -> Outcome[UserSession]:
+def end_web_sessions_by_key(ids: Collection[int]) -> Outcome[UserSession]:
     """Of whoever they are: for an operator."""
     with transaction.atomic():
         ended = _end(UserSession.objects.filter(pk__in=ids).select_related("user"))

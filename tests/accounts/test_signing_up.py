@@ -22,7 +22,7 @@ from core.clock import utc_now
 from projects.access import Caller
 from projects.members import add_member, invitation_link
 from projects.models import Membership
-from tests.entrance.browser import Browser, mails_to, signed_in
+from tests.accounts.browser import Browser, mails_to, signed_in
 from tests.makers import PASSWORD, at_once, make_project, make_unconfirmed, make_user
 
 NEW = "new@example.com"

@@ -13,10 +13,10 @@ import audit.services
 from accounts.models import SocialAccount, User
 from accounts.services import AddressTaken, create_account, hand_over
 from accounts.verification import is_verified
+from accounts.web.social.backends import BACKENDS, Identity
 from audit.actions import Action
 from connectors.providers.base import OAuthRefused
 from core.errors import NotFound, ValidationFailed
-from entrance.social.backends import BACKENDS, Identity
 from projects.members import is_invited
 
 T = TypeVar("T")

@@ -6,11 +6,11 @@ from allauth.mfa.recovery_codes import views as recovery_codes
 from django.urls import path, re_path
 
 import core.api.converters  # noqa: F401  (registers <id:…>)
-from entrance import second_factor, views
-from entrance.limits import by_address, by_field, by_person, limited
-from entrance.policy import leads_to_providers
-from entrance.reauthentication import reauthenticate_by_mail, reauthenticated
-from entrance.social import views as social
+from accounts.web import second_factor, views
+from accounts.web.limits import by_address, by_field, by_person, limited
+from accounts.web.policy import leads_to_providers
+from accounts.web.reauthentication import reauthenticate_by_mail, reauthenticated
+from accounts.web.social import views as social
 
 sign_in = limited(account.login, sign_in=by_address, sign_in_email=by_field("login"))
 sign_up = limited(account.signup, sign_up=by_address)

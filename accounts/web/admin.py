@@ -13,9 +13,9 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 
 import audit.services
+from accounts.web.web_sessions import end_web_sessions_by_key
 from audit.actions import Action
 from core.staff import AutocompleteFilter, ReadOnlyAdmin, act
-from entrance.browsers import end_browsers_by_key
 
 admin.site.unregister((Authenticator, EmailAddress, UserSession))
 
@@ -70,6 +70,6 @@ class BrowserAdmin(ReadOnlyAdmin[UserSession]):
     @admin.action(description="End", permissions=["revoke"])
     def end(self, request: HttpRequest, queryset: QuerySet[UserSession]) -> None:
         act(
-            self, request, queryset, end_browsers_by_key, done="ended", gone=True,
+            self, request, queryset, end_web_sessions_by_key, done="ended", gone=True,
             named=lambda row: f"a browser of {row.user.public_id}",
         )  # fmt: skip

@@ -6,7 +6,7 @@ import pytest
 from pytest_django.fixtures import Settings
 
 from accounts.models import User
-from tests.entrance.browser import Browser
+from tests.accounts.browser import Browser
 from tests.makers import make_user
 
 

@@ -6,13 +6,13 @@ from typing import Any
 
 from django import template
 
-from entrance.social.backends import configured
-from entrance.social.views import linked_providers
+from accounts.web.social.backends import configured
+from accounts.web.social.views import linked_providers
 
 register = template.Library()
 
 
-@register.inclusion_tag("entrance/social_buttons.html", takes_context=True)
+@register.inclusion_tag("accounts/social_buttons.html", takes_context=True)
 def social_buttons(context: template.Context, verb: str) -> dict[str, Any]:
     """A button for each provider that is configured: `Sign in with GitHub`."""
     return {
@@ -24,7 +24,7 @@ def social_buttons(context: template.Context, verb: str) -> dict[str, Any]:
     }
 
 
-@register.inclusion_tag("entrance/social_buttons.html", takes_context=True)
+@register.inclusion_tag("accounts/social_buttons.html", takes_context=True)
 def linked_buttons(context: template.Context) -> dict[str, Any]:
     """A button to reauthenticate with each linked provider."""
     linked = linked_providers(context["request"].user)

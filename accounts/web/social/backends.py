@@ -19,11 +19,11 @@ from social_core.exceptions import (
 )
 
 from accounts.services import email_address
+from accounts.web.social.states import Storage
 from connectors.providers.base import OAuthRefused, ProviderFailed
 from connectors.providers.guarded import GuardedBackend
 from connectors.providers.strategy import Strategy
 from core.errors import ValidationFailed
-from entrance.social.states import Storage
 
 LONGEST_UID = 200
 

@@ -24,13 +24,13 @@ import accounts.services
 import audit.services
 from accounts.models import User
 from accounts.services import AddressChange, record_address
+from accounts.web.signing_up import address_of, send_link
 from audit.actions import Action
 from core.addresses import client_address
 from core.clock import utc_now
 from core.crypto import seal, unseal
 from core.mail import send_once
 from core.throttles import seconds_to_wait
-from entrance.signing_up import address_of, send_link
 from projects.members import INVITED, accept_invitations, is_invited
 
 logger = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ UNASKED = (
     "account/email/account_already_exists",
     "account/email/unknown_account",
 )
-AWAITED = (*UNASKED, "entrance/email/code")
+AWAITED = (*UNASKED, "accounts/email/code")
 
 DOOR = "web"  # as the audit log has it, beside "api"
 

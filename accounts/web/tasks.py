@@ -16,7 +16,7 @@ from core.clock import utc_now
 WAYS_KEPT = timedelta(hours=1)  # to a provider and back; social-auth takes none older than half of it
 
 
-@shared_task(name="entrance.tasks.sweep")
+@shared_task(name="accounts.web.tasks.sweep")
 def sweep() -> None:
     forget(utc_now())
 

@@ -15,10 +15,10 @@ from pytest_django.fixtures import Settings
 from accounts.models import SocialAccount, User
 from accounts.services import create_account
 from core.clock import utc_now
+from tests.accounts.browser import Browser, code_of, mails_to
+from tests.accounts.fakes import FakeGitHub
+from tests.accounts.test_social import begin, come_back, go
 from tests.api.client import Api
-from tests.entrance.browser import Browser, code_of, mails_to
-from tests.entrance.fakes import FakeGitHub
-from tests.entrance.test_social import begin, come_back, go
 from tests.makers import PASSWORD, make_user
 from tests.second_factor import App
 
