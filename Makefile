@@ -6,23 +6,22 @@ BIN := $(VENV)/bin
 COMPILE := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-header --no-annotate --quiet
 
-.PHONY: help up test screenshots faults rehearsal upgrade bench docs lock vendor clean
+.PHONY: help up test screenshots faults rehearsal bench docs lock vendor clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo 'make up     start Pulsekeeper on this machine (PORT, DATA_DIR, ADMIN_EMAIL, ADMIN_PASSWORD, ADMIN_PLAN)'
-	@echo 'make test   all checks and tests'
-	@echo 'make screenshots  every page, wide and narrow, in light and dark colours (PAGE: part of a name)'
-	@echo 'make faults kill parts of a running Pulsekeeper and account for every monitor and alert (SECONDS_TO_RUN, MONITORS, SEED)'
-	@echo 'make rehearsal  the same on two hosts, with PostgreSQL and Redis of Debian (as root)'
-	@echo 'make upgrade  the same while another version is replaced by this one, process by process (FROM: its commit)'
-	@echo 'make bench  what this machine carries (MONITORS, HEARTBEATS, WORKERS, SECONDS_TO_RUN)'
-	@echo 'make docs   the documentation as a site, in site/'
-	@echo 'make lock   pin the dependencies of pyproject.toml anew (UPGRADE=1: to their newest versions)'
+	@echo 'make test   run all checks and tests'
+	@echo 'make screenshots  capture every page, wide and narrow, light and dark (PAGE: part of a name)'
+	@echo 'make faults kill parts of a running Pulsekeeper and verify every monitor and alert (SECONDS_TO_RUN, MONITORS, SEED)'
+	@echo 'make rehearsal  the same on two hosts, with PostgreSQL and Redis from Debian (as root)'
+	@echo 'make bench  measure the load that this machine can handle (MONITORS, HEARTBEATS, WORKERS, SECONDS_TO_RUN)'
+	@echo 'make docs   build the documentation site in site/'
+	@echo 'make lock   pin the dependencies of pyproject.toml (UPGRADE=1: use their newest versions)'
 	@echo 'make vendor copy the chart library and the icons that frontend/package-lock.json pins into static/vendor (needs npm)'
 	@echo 'make clean  remove the virtualenv and caches; the data in .data stays'
 
-# `exec`: make waits for manage.py itself, to which it passes a SIGTERM on.
+# `exec`: make waits for manage.py itself and passes SIGTERM on to it.
 up: $(VENV)/.local
 	@exec $(BIN)/python manage.py up
 
@@ -38,17 +37,14 @@ faults: $(VENV)/.test
 rehearsal: $(VENV)/.test
 	@exec $(BIN)/python -m tests.faults.rehearsal
 
-upgrade: $(VENV)/.test
-	@exec $(BIN)/python -m tests.faults.upgrade
-
 bench: $(VENV)/.test
 	@exec $(BIN)/python benchmarks/pipeline.py
 
 docs: $(VENV)/.test
 	@NO_MKDOCS_2_WARNING=1 exec $(BIN)/mkdocs build --strict --quiet
 
-# One virtualenv serves both: test.txt holds all of local.txt, in the same versions. So `make up` is content with
-# a virtualenv made for tests, and `make test` only adds to one made for `make up`.
+# One virtualenv serves both, as test.txt contains local.txt in the same versions. `make up` accepts a virtualenv made for
+# tests, and `make test` only adds packages to one made for `make up`.
 $(VENV)/.local: requirements/local.txt | $(VENV)/.made
 	@if [ -e $(VENV)/.test ] && [ $(VENV)/.test -nt $< ]; then touch $@; else \
 		echo 'Installing requirements/local.txt' && \
@@ -64,11 +60,11 @@ $(VENV)/.made:
 		|| { echo 'error: Pulsekeeper needs Python 3.11 or newer: PYTHON=python3.12 make ...' >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null \
 		|| { echo 'error: $(PYTHON) lacks venv: install it (Debian, Ubuntu: apt install python3-venv)' >&2; exit 1; }
-	@echo 'Making $(VENV)'
+	@echo 'Creating $(VENV)'
 	@$(PYTHON) -m venv $(VENV)
 	@touch $@
 
-# test.txt first; the smaller ones follow its versions.
+# test.txt comes first, and the smaller locks use its versions.
 lock: $(VENV)/.test
 	$(COMPILE) $(if $(UPGRADE),--upgrade) --extra local --extra test -o requirements/test.txt
 	$(COMPILE) --extra local -c requirements/test.txt -o requirements/local.txt

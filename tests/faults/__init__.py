@@ -1,16 +1,16 @@
-"""`make faults`: a process tree under load while its parts are killed, and then an account of every monitor and alert.
+"""`make faults`: kill parts of a loaded process tree, then verify every monitor and alert.
 
-script    what happens when: the targets' states, the heartbeats' silences, and the kills, all from one seed
-target    plays the targets' part of it, and notes each request that it gets
-pinging   plays the heartbeats' part of it over the web process
-taking    plays the receiver of the alerts, and notes each message that it gets
-tenant    the monitors and channels, made through the services that production uses
-system    what is tried: its processes, its servers, and how they are reached
-killing   does away with processes, and sees that they come back
-accounts  what is stored against what was true
-news      what the receiver was told against what is stored
-command   what the commands take and print
+script          the schedule of one run, all from one seed: target states, missed pings and faults
+target          the server that is checked; it logs every request
+heartbeat_jobs  the jobs that ping heartbeats
+consumer        the receiver of alerts; it records every message
+tenant          creates monitors and channels through the services that production uses
+system          the processes and servers under test, and their addresses
+injector        kills processes and restarts them
+monitor_audit   compares what is stored with what was true
+alert_audit     compares what the receiver got with what is stored
+command         reads the environment and prints the result
 
-rehearsal `make rehearsal`: the same on two hosts, with servers of Debian's packages
-upgrade   `make upgrade`: the same while another version is replaced by this one, process by process
+rehearsal       `make rehearsal`: the same on two hosts with Debian's PostgreSQL and Redis
+reach           each process in a network that reaches only what the documentation lists
 """

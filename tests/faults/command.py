@@ -1,4 +1,4 @@
-"""What the commands of this folder share: what they take from the environment, print, and exit with."""
+"""Run a fault test with settings from the environment and print its result."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from tests.faults.system import System
 def command(
     serve: Callable[[ExitStack, Path], System], *, seconds: float, starting_sec: float = STARTING_SEC
 ) -> int:
-    """SECONDS_TO_RUN, MONITORS and SEED are in the environment; without the first of them it is `seconds`.
+    """Read SECONDS_TO_RUN (default: `seconds`), MONITORS and SEED from the environment and run the test.
 
-    The last line printed is one JSON object. Returns 1 where something was found wrong, each of it explained on
-    standard error; the seed that is printed plays the same script again.
+    The last line printed is one JSON object; its seed repeats the same script. Return 1 if there were violations, which
+    are explained on standard error.
     """
-    # Told to stop, leave by all the `with` blocks: nothing that was started stays.
+    # On SIGTERM leave all `with` blocks, so that no process is left behind.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     found = run(
         serve,
@@ -34,6 +34,6 @@ def command(
         starting_sec=starting_sec,
     )
     print(json.dumps(found))  # noqa: T201
-    from tests.faults.accounts import KINDS  # Django is set up by now
+    from tests.faults.monitor_audit import VIOLATIONS  # Django is set up by now
 
-    return 1 if any(found[kind] for kind in KINDS) else 0
+    return 1 if any(found[kind] for kind in VIOLATIONS) else 0

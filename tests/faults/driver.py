@@ -1,4 +1,4 @@
-"""One run: the servers, the target, the tree and its load; the script's blows; and the account."""
+"""One run: start servers, target, tree and load, inject the faults, then audit."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ import django
 
 from devserver import readiness
 from tests.alerts.receiver import Receiver
-from tests.faults.killing import RECOVERY_SECONDS, Killer
-from tests.faults.pinging import Job, Jobs
+from tests.faults.consumer import AlertConsumer
+from tests.faults.heartbeat_jobs import Job, Jobs
+from tests.faults.injector import RECOVERY_SECONDS, FaultInjector
 from tests.faults.script import (
     DEADLINE_SEC,
     LEASE_SEC,
@@ -31,15 +32,14 @@ from tests.faults.script import (
     write_script,
 )
 from tests.faults.system import System
-from tests.faults.taking import Taker
 
 if TYPE_CHECKING:
-    from tests.faults.accounts import Account
-    from tests.faults.tenant import Watched
+    from tests.faults.monitor_audit import Audit
+    from tests.faults.tenant import MonitoredPart
 
 ROOT = Path(__file__).resolve().parents[2]
 FIRST_STATUS_SECONDS = 60
-# The lease of a sender that was killed, what a message gathers in, and a few retries after that.
+# Enough for the lease of a killed sender, the grouping delay and a few retries.
 ALERTS_SECONDS = 300
 
 
@@ -51,9 +51,9 @@ def run(
     monitors: int,
     starting_sec: float = STARTING_SEC,
 ) -> dict[str, Any]:
-    """The figures to print. What is wrong is explained on standard error.
+    """Return the figures to print, and explain violations on standard error.
 
-    `serve` prepares what is tried, in a folder that is removed in the end, and the settings in os.environ.
+    `serve` prepares the system in a temporary folder and puts its settings into os.environ.
     """
     with tempfile.TemporaryDirectory(prefix="pulsekeeper-faults-") as name, ExitStack() as stack:
         folder = Path(name)
@@ -64,16 +64,15 @@ def run(
             seconds=seconds,
             monitors=monitors,
             victims=system.victims(),
-            renewals=system.renewals,
             starting_sec=starting_sec,
         )
         target = stack.enter_context(_target(folder, script, system.address))
-        stage = Stage(script, system, target)
-        account = stage.play(stack)
-        for faults in account.faults.values():
+        run = FaultRun(script, system, target)
+        audit = run.play(stack)
+        for faults in audit.violations.values():
             for line in faults[:20]:
                 print(line, file=sys.stderr)  # noqa: T201
-        return {"monitors": monitors, "kills": stage.killer.kills, **account.counts(), **stage.figures}
+        return {"monitors": monitors, "kills": run.injector.kills, **audit.counts(), **run.figures}
 
 
 @dataclass
@@ -113,28 +112,30 @@ def _target(folder: Path, script: Script, address: str) -> Iterator[TargetProces
         process.communicate()
 
 
-class Stage:
-    """Where the script is played."""
+class FaultRun:
+    """Play a script against a system."""
 
     def __init__(self, script: Script, system: System, target: TargetProcess) -> None:
         self._script = script
         self._system = system
         self._target = target
-        self.killer = Killer(system)
+        self.injector = FaultInjector(system)
         self.figures: dict[str, Any] = {}
 
-    def play(self, stack: ExitStack) -> Account:
+    def play(self, stack: ExitStack) -> Audit:
         from monitors.models import LEASE_MARGIN
-        from tests.faults.accounts import Account
-        from tests.faults.news import account_for_alerts
-        from tests.faults.tenant import let_go, make_channels, make_monitors
+        from tests.faults.alert_audit import audit_alerts
+        from tests.faults.monitor_audit import Audit
+        from tests.faults.tenant import make_channels, make_monitors, schedule_checks
 
         assert LEASE_MARGIN.total_seconds() + TIMEOUT_MS / 1000 == LEASE_SEC, (
-            "the script's idea of a lease is old"
+            "LEASE_SEC of the script is out of date"
         )
         fleet = make_monitors(self._script.parts, target=self._target.url)
-        taker = Taker(self._script.seed)
-        make_channels(fleet, receiver=stack.enter_context(Receiver(taker, address=self._system.address)).url)
+        consumer = AlertConsumer(self._script.seed)
+        make_channels(
+            fleet, receiver=stack.enter_context(Receiver(consumer, address=self._system.address)).url
+        )
         jobs = Jobs(
             [
                 Job(watched.part, f"/v1/heartbeats/{watched.public_id}/ping", self._system.webs)
@@ -143,7 +144,7 @@ class Stage:
             ]
         )
         stack.callback(jobs.stop)
-        let_go(fleet)
+        schedule_checks(fleet)
         stack.enter_context(self._system.tree)
         jobs.go()
         self._until("every monitor has its first status", FIRST_STATUS_SECONDS, lambda: not _without_status())
@@ -151,60 +152,62 @@ class Stage:
         start = time.time()
         self._target.begin(start)
         jobs.begin(start)
-        self.killer.note(f"started {len(fleet)} monitors, seed {self._script.seed}")
-        recoveries = self._bouts(start)
-        taker.willing = True
+        self.injector.note(f"started {len(fleet)} monitors, seed {self._script.seed}")
+        recoveries = self._bursts(start)
+        consumer.accept_all = True
         self._settle(fleet, start, recoveries[-1])
         self._send_the_rest()
-        self.killer.note(str(taker))
+        self.injector.note(str(consumer))
         end = time.time() - start
-        account = Account(start, end, recoveries, self.killer.events)
+        audit = Audit(start, end, recoveries, self.injector.events)
         jobs.stop()
         self._system.tree.stop()
-        account.take(fleet, {job.part.number: job.attempts for job in jobs.jobs}, self._target.requests())
-        alerts = account_for_alerts(account, fleet, taker.tries)
+        audit.take(fleet, {job.part.number: job.attempts for job in jobs.jobs}, self._target.requests())
+        alerts = audit_alerts(audit, fleet, consumer.received)
         self.figures |= {"alerts": alerts, "seed": self._script.seed, "seconds": round(end, 1)}
-        return account
+        return audit
 
-    def _bouts(self, start: float) -> list[float]:
-        """Play all; when each was got over, in seconds since the start."""
+    def _bursts(self, start: float) -> list[float]:
+        """Play all bursts. Return when each recovery was complete, in seconds since the start."""
         recoveries = []
-        for bout in self._script.bouts:
-            self.killer.play(bout, start=start)
+        for burst in self._script.bursts:
+            self.injector.play(burst, start=start)
             since = datetime.now(UTC)
             self._until("everything answers again", RECOVERY_SECONDS, partial(self._answers, since))
             recovered = time.time() - start
-            self.killer.note(f"recovered {recovered - bout.end:.1f} s after the last blow was made good")
+            self.injector.note(f"recovered {recovered - burst.end:.1f} s after the last fault")
             recoveries.append(recovered)
-            if bout is not self._script.bouts[-1]:
-                if recovered + WITHIN_SEC > bout.calm_end:
+            if burst is not self._script.bursts[-1]:
+                if recovered + WITHIN_SEC > burst.calm_end:
                     raise SystemExit(
-                        "this machine is too slow for the script: a calm is over before it has begun"
+                        "this machine is too slow: a calm ended before the recovery was complete"
                     )
-                self.killer.tend(start + bout.calm_end - time.time())
+                self.injector.tend(start + burst.calm_end - time.time())
         return recoveries
 
-    def _settle(self, fleet: list[Watched], start: float, recovered: float) -> None:
-        """Until all is as it should be, or has had the time to be so."""
+    def _settle(self, fleet: list[MonitoredPart], start: float, recovered: float) -> None:
+        """Wait until every status is right, or the time for it is over."""
         last = max(flip.at for watched in fleet for flip in watched.part.flips)
         limit = max(recovered, last + DEADLINE_SEC) + WITHIN_SEC - (time.time() - start)
-        settled = self.killer.tend(limit, enough=lambda: not _unsettled(fleet, start, recovered))
-        self.killer.note("settled" if settled else "not settled in time")
+        settled = self.injector.tend(limit, enough=lambda: not _unsettled(fleet, start, recovered))
+        self.injector.note("settled" if settled else "not settled in time")
 
     def _send_the_rest(self) -> None:
-        """Until all that is to be said was taken, or has had the time to be so: the account has what is left."""
-        from tests.faults.news import unfinished
+        """Wait until all alerts are delivered, or the time for it is over. The audit reports the rest."""
+        from tests.faults.alert_audit import unfinished
 
-        sent = self.killer.tend(ALERTS_SECONDS, enough=lambda: not unfinished())
-        self.killer.note("all is said" if sent else f"in {ALERTS_SECONDS} s not all was said: {unfinished()}")
+        sent = self.injector.tend(ALERTS_SECONDS, enough=lambda: not unfinished())
+        self.injector.note(
+            "all alerts delivered" if sent else f"not delivered in {ALERTS_SECONDS} s: {unfinished()}"
+        )
 
     def _answers(self, since: datetime) -> bool:
-        """The web processes, and the scheduler through broker, dispatcher and database."""
+        """Return whether web and the scheduler (through broker, dispatcher and database) work."""
         webs = all(readiness.web_answers(f"http://{web}") for web in self._system.webs)
         return webs and readiness.beat_answers(since)
 
     def _until(self, what: str, seconds: float, enough: Callable[[], bool]) -> None:
-        if not self.killer.tend(seconds, enough=enough):
+        if not self.injector.tend(seconds, enough=enough):
             raise SystemExit(f"not within {seconds:g} s: {what}")
 
 
@@ -214,7 +217,7 @@ def _without_status() -> int:
     return MonitorState.objects.filter(status=None).count()
 
 
-def _unsettled(fleet: list[Watched], start: float, recovered: float) -> list[Watched]:
+def _unsettled(fleet: list[MonitoredPart], start: float, recovered: float) -> list[MonitoredPart]:
     from monitors.models import MonitorState
 
     states = {state.monitor_id: state for state in MonitorState.objects.all()}

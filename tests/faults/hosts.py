@@ -46,7 +46,7 @@ class Network:
     def bridge(self) -> str:
         return f"net-{self.number}"
 
-    def rise(self) -> None:
+    def power_on(self) -> None:
         _run("ip", "link", "add", self.bridge, "type", "bridge")
         _run("ip", "address", "add", f"{self.address}/24", "dev", self.bridge)
         _run("ip", "link", "set", self.bridge, "up")
@@ -64,7 +64,7 @@ def isolated(module: str) -> None:
     if os.environ.get(INSIDE):
         _run("mount", "-t", "tmpfs", "none", "/run")
         _run("ip", "link", "set", "lo", "up")
-        HOSTS.rise()
+        HOSTS.power_on()
         return
     missing = [name for name in ("ip", "unshare", "setpriv") if shutil.which(name) is None]
     if os.geteuid() != 0 or missing:
@@ -99,7 +99,7 @@ class NamespaceHost:
             "ip", "netns", "exec", self.name, "unshare", "--uts", "/bin/sh", "-c", rename, self.name, *as_user(user)
         )  # fmt: skip
 
-    def rise(self) -> None:
+    def power_on(self) -> None:
         _run("ip", "netns", "add", self.name)
         _run("ip", "-n", self.name, "link", "set", "lo", "up")
         for network in self.networks:
@@ -112,12 +112,12 @@ class NamespaceHost:
             _run("ip", "-n", self.name, "address", "add", f"{network.prefix}.{self.number}/24", "dev", link)
         self.up = True
 
-    def cut_off(self) -> None:
+    def disconnect(self) -> None:
         for network in self.networks:
             _run("ip", "link", "delete", self._cable(network))
         self.up = False
 
-    def fall(self) -> None:
+    def power_off(self) -> None:
         _run("ip", "netns", "delete", self.name)
 
     def _cable(self, network: Network) -> str:

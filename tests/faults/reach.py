@@ -108,7 +108,7 @@ def main() -> None:
     isolated("tests.faults.reach")
     reaches = documented()
     for network in NETWORKS.values():
-        network.rise()
+        network.power_on()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pulsekeeper-reach-")))
         serve_privately(stack, folder)
@@ -129,7 +129,7 @@ def main() -> None:
             for number, (name, reached) in enumerate(reaches.items(), start=11)
         }
         for host in hosts.values():
-            host.rise()
+            host.power_on()
         environment = os.environ | {
             "DATABASE_URL": _database_url(database),
             "REDIS_URL": _redis_url(broker),

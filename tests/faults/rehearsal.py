@@ -1,12 +1,12 @@
-"""`make rehearsal`: the faults of `make faults` on two hosts, with servers of Debian's packages.
+"""`make rehearsal`: the fault test on two hosts, with PostgreSQL and Redis from Debian packages.
 
 Each host is a network namespace with a name and an address of its own, and runs a web process, two workers, an
 interactive one, a dispatcher and a beat, as `nobody`, from a virtualenv of the lock for production. PostgreSQL (TLS and
-a password) and Redis (a password) are a third machine's. Beside single processes and servers a whole host dies, as by a
-cut of power: nobody is told that its connections are gone.
+a password) and Redis (a password) run on a third machine. Whole hosts also lose power, besides single processes and
+servers; peers then see no closed connections.
 
-It needs root, and Debian's `postgresql`, `redis-server` and `iproute2`. `tests.faults.command` says what it takes and
-prints.
+It needs root, and Debian's `postgresql`, `redis-server` and `iproute2`. `tests.faults.command` has its options
+and output.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.faults.command import command
 from tests.faults.hosts import SERVER_ADDRESS, NamespaceHost, Server, as_user, isolated, postgres, redis
 from tests.faults.script import MANY_STARTING_SEC
 from tests.faults.system import COMMON, System, migrate
-from tests.faults.versions import ROOT, programs_for
+from tests.faults.virtualenv import ROOT, programs_for
 from tests.processes.tree import Place, Tree
 
 PORT = 8000
@@ -34,7 +34,7 @@ COUNTS = {"worker": 2}  # in each place; one of everything else
 
 
 class TwoHosts(System):
-    """`places` has the host that each place of the tree lies on."""
+    """`places` maps hosts to places of the tree."""
 
     def __init__(
         self,
@@ -62,8 +62,8 @@ class TwoHosts(System):
 
 
 def two_hosts(stack: ExitStack, folder: Path) -> TwoHosts:
-    """Everything but the processes of the tree runs when it returns."""
-    folder.chmod(0o711)  # the users of the servers and of the tree pass through
+    """Start hosts and servers. The driver starts the processes of the tree."""
+    folder.chmod(0o711)  # the users of the servers and of the tree must enter it
     hosts = {name: NamespaceHost(name, number) for number, name in enumerate(("host-a", "host-b"), start=11)}
     database, database_url = postgres(folder)
     stack.callback(database.stop)
@@ -86,7 +86,7 @@ def two_hosts(stack: ExitStack, folder: Path) -> TwoHosts:
         home = folder / name
         home.mkdir(mode=0o700)
         shutil.chown(home, USER)
-        host.rise()
+        host.power_on()
         variables = {"GRANIAN_HOST": host.address, "DATA_DIR": str(home), "HOME": str(home)}
         places[name] = Place(programs=programs, before=host.command(USER), variables=variables)
     migrate(places["host-a"])
@@ -99,6 +99,6 @@ def _secrets() -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    programs_for(ROOT, before=as_user(USER))  # now: there is no package index inside
+    programs_for(ROOT, before=as_user(USER))  # now: the namespaces reach no package index
     isolated("tests.faults.rehearsal")
     sys.exit(command(two_hosts, seconds=60, starting_sec=MANY_STARTING_SEC))

@@ -1,7 +1,6 @@
-"""What is put under load and killed: a process tree, its servers, and how they are reached.
+"""The system under test: a process tree, its servers and their addresses.
 
-`PrivateServers` is one machine with the servers of `make up`. `tests.faults.rehearsal` and `tests.faults.upgrade` have
-others.
+`PrivateServers` is one machine with the servers of `make up`. `tests.faults.rehearsal` has two hosts.
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ from tests.processes.tree import Place, Tree
 from tests.processes.up import free_port
 
 LOOPBACK = "127.0.0.1"
-# Any number of beats and workers may run at once, so more than one of them does.
+# Any number of beats and workers may run at once, so run more than one.
 COUNTS = {"worker": 2, "beat": 2, "interactive": 2}
-# What every run has, whatever it runs on: of flapping monitors nothing would be said.
+# Common settings. Flapping detection would suppress alerts.
 COMMON = {
     "THROTTLE_SCALE": "0",
     "FLAPPING_CHANGES": "100",
@@ -34,52 +33,47 @@ COMMON = {
 
 
 class Host(Protocol):
-    """A machine that may lose its power; all that ran on it is killed by whoever calls `fall`."""
+    """A machine that can lose power. The caller of `power_off` kills its processes."""
 
     up: bool
 
-    def cut_off(self) -> None:
-        """Nothing reaches it, and nothing leaves it: not even that its connections are closed."""
+    def disconnect(self) -> None:
+        """Drop all its packets, so that peers do not see closed connections."""
 
-    def fall(self) -> None:
-        """It is gone, with its connections. Its processes are dead by now."""
+    def power_off(self) -> None:
+        """Remove it with its connections, after its processes are dead."""
 
-    def rise(self) -> None:
-        """It is there again, with nothing running."""
+    def power_on(self) -> None:
+        """Bring it back without any process."""
 
 
 class System:
-    """`DATABASE_URL`, `REDIS_URL` and all settings are in os.environ once there is one."""
+    """A system under test. DATABASE_URL, REDIS_URL and all settings are in os.environ once it exists."""
 
     def __init__(self, tree: Tree, *, webs: Sequence[str], address: str = LOOPBACK) -> None:
         self.tree = tree
         self.webs = tuple(webs)  # host:port of each web process
-        self.address = address  # where this process is reached by probes and senders
+        self.address = address  # at which probes and senders reach this process
         self.hosts: Mapping[str, Host] = {}
-        self.renewals: Sequence[Sequence[str]] = ()  # names of processes to renew, bout by bout
 
     def victims(self) -> dict[str, list[str]]:
-        """Names of what may be killed, by kind. Servers are not among them."""
+        """Return the names of processes and hosts that may be killed, by kind. Servers are not among them."""
         found: dict[str, list[str]] = {}
         for member in self.tree.members.values():
             found.setdefault(member.kind, []).append(member.name)
         return found | ({"host": list(self.hosts)} if self.hosts else {})
 
     def host_of(self, name: str) -> str | None:
-        """The host that the process `name` runs on, where there are several."""
+        """Return the host of the process `name`, or None if there is only this machine."""
         return None
 
     def kill_server(self, name: str) -> bool:
-        """With all its children, and see to it that it starts again; False where it does not run just now."""
-        raise NotImplementedError
-
-    def renew(self, name: str) -> None:
-        """The process `name`, which has ended, is of the next version from its next start on."""
+        """Kill a server with its children and let it start again. Return False if it is not running."""
         raise NotImplementedError
 
 
 class PrivateServers(System):
-    """The servers' keeper starts them again, on the same folder and address."""
+    """The server supervisor restarts the servers with the same folder and address."""
 
     def __init__(self, tree: Tree, data_dir: Path, *, webs: Sequence[str]) -> None:
         super().__init__(tree, webs=webs)
@@ -88,16 +82,16 @@ class PrivateServers(System):
     def kill_server(self, name: str) -> bool:
         pid = (server_pids(self._data_dir) or {}).get(name)
         if not isinstance(pid, int):
-            raise SystemExit("the keeper of the servers has ended")
+            raise SystemExit("the server supervisor has ended")
         return kill_with_children(pid)
 
 
 def kill_with_children(pid: int) -> bool:
-    """All are dead when it returns; False where `pid` was dead before."""
+    """Kill a process with its children. Return False if `pid` was already dead."""
     try:
         server = psutil.Process(pid)
         family = [server, *server.children(recursive=True)]
-    except psutil.NoSuchProcess:  # killed a moment ago, and not started yet
+    except psutil.NoSuchProcess:  # killed a moment ago and not started yet
         return False
     for process in family:
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -106,7 +100,7 @@ def kill_with_children(pid: int) -> bool:
 
 
 def serve_privately(stack: ExitStack, folder: Path) -> None:
-    """Private servers that keep what they have promised to keep, and settings for us and the tree."""
+    """Start durable private servers and put settings for this process and the tree into os.environ."""
     found = stack.enter_context(
         embedded_servers(folder, postgres_settings={"fsync": "on", "synchronous_commit": "on"})
     )
@@ -121,7 +115,7 @@ def serve_privately(stack: ExitStack, folder: Path) -> None:
 
 
 def one_machine(stack: ExitStack, folder: Path) -> System:
-    """One tree of this version, which is started by the driver."""
+    """Prepare one tree, which the driver starts."""
     serve_privately(stack, folder)
     migrate(Place())
     os.environ["PORT"] = str(free_port())
@@ -130,6 +124,6 @@ def one_machine(stack: ExitStack, folder: Path) -> System:
 
 
 def migrate(place: Place) -> None:
-    """The one-shot of every start, with the code of `place`."""
+    """Run `migrate` with the code of `place`."""
     command = [*place.before, str(place.programs / "python"), "manage.py", "migrate", "--verbosity", "0"]
     subprocess.run(command, cwd=place.root, env={**os.environ, **place.variables}, check=True)

@@ -1,10 +1,10 @@
-"""The targets of a faults run: one server, whose paths are up or down as the script says.
+"""The targets of a run: one server, whose paths are up or down as the script says.
 
     python -m tests.faults.target SCRIPT LOG ADDRESS
 
-It listens on a free port of ADDRESS and prints it, and takes the time of the run's start, in seconds of the epoch, as a
-line on standard input; until then everything is in its first state. LOG gets a line for each request: when it came, the
-monitor's number, its run id or `-`, and whether it was up.
+It listens on a free port of ADDRESS and prints the port. It reads the start of the run, in seconds since the epoch, as
+a line from standard input; until then everything is in its first state. LOG gets a line for each request: time, number
+of the part, run id or `-`, and whether it was up.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Target:
         part = self._parts[int(path.strip("/"))]
         now = time.time()
         up = part.is_up(0.0 if self._start is None else now - self._start)
-        # Written at once: what was seen counts, also when this process does not live to say more.
+        # Flush each line, in case this process is killed.
         self._log.write(f"{now:.6f} {part.number} {headers.get('pulsekeeper-run-id', '-')} {up:d}\n")
         self._log.flush()
         await asyncio.sleep(part.delay_sec)

@@ -1,6 +1,6 @@
-"""The monitors and channels of a faults run, made through the services that production uses.
+"""Create the monitors and channels of a run through the services that production uses.
 
-Import it where Django is set up.
+Import it after Django is set up.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ NOT_YET = timedelta(hours=1)
 
 
 @dataclass(frozen=True)
-class Watched:
-    """A part of the script, and the monitor that watches it."""
+class MonitoredPart:
+    """A part of the script and its monitor."""
 
     part: Part
     monitor_id: int
@@ -36,14 +36,14 @@ class Watched:
         return f"{self.part.kind} {self.part.number} (monitor {self.monitor_id})"
 
 
-def make_monitors(parts: Sequence[Part], *, target: str) -> list[Watched]:
-    """None is due before `let_go`. `target` is the address of all targets, `http://host:port`."""
+def make_monitors(parts: Sequence[Part], *, target: str) -> list[MonitoredPart]:
+    """Create the monitors; none is due before `schedule_checks`. `target` is `http://host:port`."""
     Plan.objects.create(name="faults", min_interval_sec=1, monitor_limit=len(parts))
     account = create_account(email="faults@example.com", password="a fine long password", plan="faults")
     return [_make(Caller(account), part, target=target) for part in parts]
 
 
-def _make(caller: Caller, part: Part, *, target: str) -> Watched:
+def _make(caller: Caller, part: Part, *, target: str) -> MonitoredPart:
     now = utc_now()
     heartbeat = part.kind == "heartbeat"
     place = {} if heartbeat else {"url": f"{target}/{part.number}"}
@@ -55,22 +55,22 @@ def _make(caller: Caller, part: Part, *, target: str) -> Watched:
             "interval_sec": HEARTBEAT_SEC if heartbeat else INTERVAL_SEC,
             "grace_sec": GRACE_SEC,
             "timeout_ms": TIMEOUT_MS,
-            "slow_ms": 10 * TIMEOUT_MS,  # how fast the machine is is not what is looked at
+            "slow_ms": 10 * TIMEOUT_MS,  # the speed of the machine is not tested
             "fail_threshold": part.fail_threshold,
             **place,
         },
         now=now,
     )
     if not heartbeat:
-        # Nobody makes its first check, so that is the scheduler's.
+        # The scheduler makes the first check.
         MonitorState.objects.filter(pk=monitor.pk).update(
             claimed_at=None, slot_at=None, next_due_at=now + NOT_YET
         )
-    return Watched(part, monitor.pk, monitor.public_id)
+    return MonitoredPart(part, monitor.pk, monitor.public_id)
 
 
-def let_go(fleet: Sequence[Watched]) -> None:
-    """All that are checked are due now, spread over an interval. Whoever is to be told of them is known."""
+def schedule_checks(fleet: Sequence[MonitoredPart]) -> None:
+    """Make all checks due, spread over an interval. Call it after the channels are created."""
     now = utc_now()
     for watched in fleet:
         if watched.part.kind != "heartbeat":
@@ -79,12 +79,12 @@ def let_go(fleet: Sequence[Watched]) -> None:
 
 
 def channels_of(part: Part) -> tuple[str, str]:
-    """The names of those that are told of it: one of all, and one of few, to which little is told in groups."""
+    """Return the channels of a part: one for all monitors, and one that few monitors share."""
     return "all", f"share-{part.number % SHARES}"
 
 
-def make_channels(fleet: Sequence[Watched], *, receiver: str) -> None:
-    """Webhooks that are told of everything, each at a path of its name; nothing else is told of anything."""
+def make_channels(fleet: Sequence[MonitoredPart], *, receiver: str) -> None:
+    """Create webhooks for all topics, each at a path with its name, and delete all other channels."""
     owner = Monitor.objects.get(pk=fleet[0].monitor_id).owner
     AlertChannel.objects.filter(owner=owner).delete()
     shares: dict[str, list[str]] = {}

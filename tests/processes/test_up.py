@@ -47,10 +47,10 @@ def refusal(environment: dict[str, str], **variables: str) -> str:
 def test_a_taken_port_is_refused_before_anything_starts(
     clean_environment: dict[str, str], data_dir: Path
 ) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
+    with socket.socket() as accepted:
+        accepted.bind(("127.0.0.1", 0))
+        accepted.listen()
+        port = accepted.getsockname()[1]
         line = refusal(clean_environment, DATA_DIR=str(data_dir), PORT=str(port))
     assert f"port {port} cannot be used" in line
     assert not (data_dir / "postgres").exists()

@@ -131,7 +131,7 @@ class Tree:
         """End it without a word, and all that it has started."""
         member = self.members[name]
         assert member.process is not None
-        # Its group bears its number, which stays taken until it is reaped.
+        # Its group bears its number, which stays accepted until it is reaped.
         os.killpg(member.process.pid, signal.SIGKILL)
         member.process.wait()
         member.process = None

@@ -1,4 +1,4 @@
-"""Jobs that ping their heartbeats, each in a thread of its own, and that try again where no 200 came."""
+"""Jobs that ping their heartbeats, one thread each, and retry until they get 200."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RETRY_SEC = 0.2
 
 @dataclass(frozen=True)
 class Attempt:
-    """A ping by the clock of this machine. `ok`: answered with 200; else it may have counted, or not."""
+    """A ping, by the clock of this machine. If not `ok` (status 200), it may or may not have counted."""
 
     sent: float
     done: float
@@ -25,7 +25,7 @@ class Attempt:
 
 @dataclass
 class Job:
-    """Pings while its part of the script is up. `webs` are asked in turn, as a name with several addresses is."""
+    """Ping while its part of the script is up, using `webs` (host:port) in turn."""
 
     part: Part
     path: str
@@ -51,7 +51,7 @@ class Job:
             connection.request("POST", self.path)
             ok = connection.getresponse().status == 200
         except (OSError, http.client.HTTPException):
-            ok = False  # the web process is away, or went while it was asked
+            ok = False  # the web process is down, or died during the request
         finally:
             connection.close()
         self.attempts.append(Attempt(sent, time.time(), ok))
@@ -69,7 +69,7 @@ class Jobs:
             thread.start()
 
     def begin(self, start: float) -> None:
-        """The run's start: until then every job is in its first state."""
+        """Set the start of the run. Until then every job is in its first state."""
         for job in self.jobs:
             job.start = start
 

@@ -1,4 +1,4 @@
-"""Code and virtualenvs of whatever version is tried, as a deployment has them: of the lock for production alone."""
+"""A virtualenv with only the production lock, as a deployment has it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ KEPT = ROOT / ".virtualenvs"
 
 
 def programs_for(root: Path, *, before: Sequence[str] = ()) -> Path:
-    """The `bin` of a virtualenv with what the code in `root` runs on in production, kept for the next time.
+    """Return the `bin` of a virtualenv with the production lock of `root`, cached for the next run.
 
-    `before` is what runs a command as who is to use it; it is tried which Python that finds. Needs a package index.
+    `before` is the command prefix that runs a program as its later user; it decides which Python is found. Needs a
+    package index.
     """
     lock = root / "requirements" / "production.txt"
     python = _interpreter(before)
@@ -31,27 +32,10 @@ def programs_for(root: Path, *, before: Sequence[str] = ()) -> Path:
     return made / "bin"
 
 
-def unpack(commit: str, into: Path) -> str:
-    """The tree of files of `commit`; its full name."""
-    name = _run("git", "rev-parse", "--verify", f"{commit}^{{commit}}").strip()
-    archive = into / "archive.tar"
-    _run("git", "archive", "--output", str(archive), name)
-    shutil.unpack_archive(archive, into, filter="data")
-    archive.unlink()
-    return name
-
-
-def previous_release() -> str:
-    """The newest tag before this commit; where there is none, the commit before."""
-    command = ("git", "describe", "--tags", "--abbrev=0", "HEAD~1")
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    return done.stdout.strip() if done.returncode == 0 else "HEAD~1"
-
-
 def _interpreter(before: Sequence[str]) -> str:
-    """That of this virtualenv, or the system's, where the former lies in a folder that is closed to others."""
+    """Return the Python of this virtualenv, or the system's if other users cannot enter the former's folder."""
     for python in (str(Path(sys.base_prefix) / "bin" / "python3"), "/usr/bin/python3"):
-        # From a closed folder a loader may still take a program, and the libraries of another.
+        # A user without access to the folder may still run the program with the libraries of another Python.
         found = _described(python)
         if found and found == _described(*before, python):
             return python
@@ -59,7 +43,7 @@ def _interpreter(before: Sequence[str]) -> str:
 
 
 def _described(*python: str) -> str:
-    """What it is and where its library lies; empty for what does not run, or is too old."""
+    """Return version and prefix; empty if it does not run or is too old."""
     asked = "import sys; assert sys.version_info >= (3, 11); print(sys.version, sys.base_prefix)"
     try:
         done = subprocess.run([*python, "-c", asked], cwd="/", capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""Does away with processes as the script says, and sees that they come back. Called from one thread only."""
+"""Kill processes as the script says and restart them. Called from one thread only."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.faults.script import SERVERS, Blow, Bout
+from tests.faults.script import SERVERS, Burst, Fault
 from tests.faults.system import System
 
-RECOVERY_SECONDS = 60  # the longest that processes may take to answer again
+RECOVERY_SECONDS = 60  # limit for all processes to answer again
 
 
 @dataclass(frozen=True)
 class Event:
-    """Something that was done, or seen, by the clock of this machine."""
+    """An action or observation, by the clock of this machine."""
 
     at: float
     text: str
 
 
-class Killer:
+class FaultInjector:
     def __init__(self, system: System) -> None:
         self._system = system
         self._tree = system.tree
@@ -35,17 +35,17 @@ class Killer:
         self.events.append(Event(time.time(), text))
         print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)  # noqa: T201
 
-    def play(self, bout: Bout, *, start: float) -> None:
-        """All blows of the bout, and all that they felled running again."""
-        for blow in sorted(bout.blows, key=lambda blow: blow.at):
-            self._tend(until=start + blow.at)
-            self._strike(blow)
-        self._tend(until=start + bout.end)
+    def play(self, burst: Burst, *, start: float) -> None:
+        """Inject all faults of the burst and restart everything that they stopped."""
+        for fault in sorted(burst.faults, key=lambda fault: fault.at):
+            self._tend(until=start + fault.at)
+            self._inject(fault)
+        self._tend(until=start + burst.end)
         while self._to_start:
             self._tend(until=self._to_start[0][0])
 
     def tend(self, seconds: float, *, enough: Callable[[], bool] = lambda: False) -> bool:
-        """Look after the tree for so long, or until it is `enough`; whether it was."""
+        """Restart what ends for `seconds`, or until `enough()`. Return whether `enough()` was true."""
         deadline = time.time() + seconds
         while time.time() < deadline:
             self._tend(until=time.time() + 0.2)
@@ -54,14 +54,14 @@ class Killer:
         return False
 
     def _tend(self, *, until: float) -> None:
-        """Start what is due to start, and what ended unasked, as a supervisor does."""
+        """Start what is due to start and restart what ended, as a supervisor does."""
         while True:
             now = time.time()
             while self._to_start and self._to_start[0][0] <= now:
                 _, name = heapq.heappop(self._to_start)
                 self._start(name, now)
             for name in self._tree.ended():
-                self.note(f"{name} ended by itself: {_last_line(self._tree.log(name))}")
+                self.note(f"{name} ended unexpectedly: {_last_line(self._tree.log(name))}")
                 heapq.heappush(self._to_start, (now + 0.5, name))
             if now >= until:
                 return
@@ -70,8 +70,8 @@ class Killer:
     def _start(self, name: str, now: float) -> None:
         hosts = self._system.hosts
         if name in hosts:
-            hosts[name].rise()
-            self.note(f"{name} is back")
+            hosts[name].power_on()
+            self.note(f"restored {name}")
             waiting = {waiting for _, waiting in self._to_start}
             for member in self._on(name):
                 if member not in waiting:
@@ -87,55 +87,44 @@ class Killer:
     def _on(self, host: str) -> list[str]:
         return [name for name in self._tree.members if self._system.host_of(name) == host]
 
-    def _strike(self, blow: Blow) -> None:
-        if blow.victim in SERVERS:
-            if self._system.kill_server(blow.victim):
+    def _inject(self, fault: Fault) -> None:
+        if fault.victim in SERVERS:
+            if self._system.kill_server(fault.victim):
                 self.kills += 1
-                self.note(f"killed {blow.victim}")
+                self.note(f"killed {fault.victim}")
             return
-        if blow.victim in self._system.hosts:
-            self._kill_host(blow)
+        if fault.victim in self._system.hosts:
+            self._kill_host(fault)
             return
-        if blow.way == "renew":
-            self._renew(blow.victim)
-            return
-        if self._tree.members[blow.victim].process is None:
-            return  # down already, by an earlier blow
-        if blow.way == "terminate":
-            self._terminate(blow.victim)
+        if self._tree.members[fault.victim].process is None:
+            return  # an earlier fault stopped it
+        if fault.action == "terminate":
+            self._terminate(fault.victim)
         else:
-            self._tree.kill(blow.victim)
+            self._tree.kill(fault.victim)
             self.kills += 1
-            self.note(f"killed {blow.victim}")
-        heapq.heappush(self._to_start, (time.time() + blow.back_after, blow.victim))
+            self.note(f"killed {fault.victim}")
+        heapq.heappush(self._to_start, (time.time() + fault.restart_after, fault.victim))
 
     def _terminate(self, name: str) -> None:
         in_time = self._tree.terminate(name)
-        self.note(f"terminated {name}{'' if in_time else ', which did not end and was killed'}")
+        self.note(f"terminated {name}{'' if in_time else '; it did not end in time and was killed'}")
 
-    def _renew(self, name: str) -> None:
-        """Killed a moment ago it is started in its time, as the next version."""
-        if self._tree.members[name].process is not None:
-            self._terminate(name)
-            heapq.heappush(self._to_start, (time.time(), name))
-        self._system.renew(name)
-        self.note(f"{name} is of the next version from now on")
-
-    def _kill_host(self, blow: Blow) -> None:
-        """As by a cut of power: nobody is told that its connections are gone."""
-        host = self._system.hosts[blow.victim]
+    def _kill_host(self, fault: Fault) -> None:
+        """Simulate a power failure: peers see no closed connections."""
+        host = self._system.hosts[fault.victim]
         if not host.up:
             return
-        host.cut_off()
-        for name in self._on(blow.victim):
+        host.disconnect()
+        for name in self._on(fault.victim):
             if self._tree.members[name].process is not None:
                 self._tree.kill(name)
-        host.fall()
+        host.power_off()
         self.kills += 1
-        self.note(f"killed {blow.victim} with all that ran on it")
-        heapq.heappush(self._to_start, (time.time() + blow.back_after, blow.victim))
+        self.note(f"killed {fault.victim} and all its processes")
+        heapq.heappush(self._to_start, (time.time() + fault.restart_after, fault.victim))
 
 
 def _last_line(log: Path) -> str:
     lines = log.read_text(errors="replace").strip().splitlines()
-    return lines[-1] if lines else "it said nothing"
+    return lines[-1] if lines else "no output"

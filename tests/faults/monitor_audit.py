@@ -1,7 +1,7 @@
-"""What is stored against what was true, monitor by monitor. Import it where Django is set up.
+"""Compare what is stored with what was true, monitor by monitor. Import it after Django is set up.
 
-Three sources: the script (what was true when), the target's log and the jobs' attempts (what was asked of them),
-and the database. Each fault found is a sentence, with what happened around it.
+The sources are the script (what was true when), the log of the target and the attempts of the jobs, and the database.
+Each violation is a sentence with the events around it.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from datetime import datetime
 
 from checks.models import CheckResult
 from monitors.models import MonitorState, SchedulerGap, StatusChange
-from tests.faults.killing import Event
-from tests.faults.pinging import Attempt
+from tests.faults.heartbeat_jobs import Attempt
+from tests.faults.injector import Event
 from tests.faults.script import DEADLINE_SEC, INTERVAL_SEC, TIMEOUT_MS, WITHIN_SEC
-from tests.faults.tenant import Watched
+from tests.faults.tenant import MonitoredPart
 
-KINDS = (
+VIOLATIONS = (
     "lost_changes",
     "double_results",
     "false_downs",
@@ -29,11 +29,11 @@ KINDS = (
     "overtaken_alerts",
 )
 AROUND_SEC = 5.0
-# Clocks are read, and the prober's loop turns, a little apart from when something came.
+# Clocks are read, and the event loop of the prober runs, slightly after something happened.
 BLUR_SEC = 0.3
-# A ping whose answer nobody saw may have been worked on until then.
+# A ping without an answer may have been processed until then.
 UNCERTAIN_SEC = 30.0
-# How old the last result of a monitor may be in the end: an interval, and a tick and a busy machine on top.
+# Allowed age of the last result at the end: an interval, a timeout, a tick and a busy machine.
 OLDEST_SEC = INTERVAL_SEC + TIMEOUT_MS / 1000 + 3.0
 
 
@@ -56,41 +56,41 @@ class Result:
 
     @property
     def asked_after(self) -> float:
-        """The target was asked between then and `at`."""
+        """Return the earliest time of the request; `at` is the latest."""
         took = TIMEOUT_MS if self.latency_ms is None else self.latency_ms
         return self.at - took / 1000 - BLUR_SEC
 
 
 @dataclass
-class Account:
-    """All that was found wrong, by kind. Times are seconds since the run's start."""
+class Audit:
+    """The violations found, by kind. Times are seconds since the start of the run."""
 
     start: float
     end: float
     recoveries: Sequence[float]
     events: Sequence[Event]
-    faults: dict[str, list[str]] = field(default_factory=lambda: {kind: [] for kind in KINDS})
+    violations: dict[str, list[str]] = field(default_factory=lambda: {kind: [] for kind in VIOLATIONS})
 
-    def fault(self, kind: str, about: Watched | str, at: float, text: str) -> None:
+    def report(self, kind: str, about: MonitoredPart | str, at: float, text: str) -> None:
         near = [
             f"{event.at - self.start:.1f} {event.text}"
             for event in self.events
             if abs(event.at - self.start - at) < AROUND_SEC
         ]
-        self.faults[kind].append(
-            f"{kind}: {about} at {at:.1f} s: {text}; around it: {', '.join(near) or 'nothing'}"
+        self.violations[kind].append(
+            f"{kind}: {about} at {at:.1f} s: {text}; nearby events: {', '.join(near) or 'none'}"
         )
 
     def counts(self) -> dict[str, int]:
-        return {kind: len(found) for kind, found in self.faults.items()}
+        return {kind: len(found) for kind, found in self.violations.items()}
 
     def take(
         self,
-        fleet: Sequence[Watched],
+        fleet: Sequence[MonitoredPart],
         attempts: dict[int, list[Attempt]],
         triggers: Iterable[tuple[int, str, float]],
     ) -> None:
-        """Look at everything; `attempts` by the script's number, `triggers` as (number, run id, when)."""
+        """Check everything. `attempts` are by part number, `triggers` are (part number, run id, time)."""
         results, changes = self._results(), self._changes()
         states = {state.monitor_id: state for state in MonitorState.objects.all()}
         gaps = [
@@ -110,8 +110,8 @@ class Account:
             self._true_changes(watched, moved)
             expected = "up" if watched.part.is_up(self.end) else "down"
             if states[watched.monitor_id].status != expected:
-                text = f"its status is {states[watched.monitor_id].status} in the end, and {expected} is true"
-                self.fault("lost_changes", watched, self.end, text)
+                text = f"its final status is {states[watched.monitor_id].status}, but {expected} is true"
+                self.report("lost_changes", watched, self.end, text)
 
     def _since(self, moment: datetime) -> float:
         return moment.timestamp() - self.start
@@ -135,29 +135,31 @@ class Account:
         return found
 
     def _no_result_twice(
-        self, watched: Watched, results: Sequence[Result], changes: Sequence[Change]
+        self, watched: MonitoredPart, results: Sequence[Result], changes: Sequence[Change]
     ) -> None:
-        """Every (monitor, claim) is stored once, moves the state once, and each move has its result."""
+        """Check that every (monitor, claim) is stored once and changes the state at most once, with its result."""
         for claim, times in Counter(result.claim for result in results).items():
             if times > 1:
                 at = next(result.at for result in results if result.claim == claim)
-                self.fault("double_results", watched, at, f"claim {claim} is stored {times} times")
+                self.report("double_results", watched, at, f"claim {claim} is stored {times} times")
         for claim_of_change, times in Counter(change.claim for change in changes).items():
             if times > 1:
-                text = f"claim {claim_of_change} moved the state {times} times"
-                self.fault("double_results", watched, changes[0].at, text)
+                text = f"claim {claim_of_change} changed the state {times} times"
+                self.report("double_results", watched, changes[0].at, text)
         verdicts = {result.claim: result.verdict for result in results}
         before = None
         for change in changes:
             if change.before != before:
-                text = f"a change from {change.before}, where {before} was the status: {change}"
-                self.fault("double_results", watched, change.at, text)
+                text = f"a change from {change.before}, but the status was {before}: {change}"
+                self.report("double_results", watched, change.at, text)
             if verdicts.get(change.claim or 0) != change.after:
-                text = f"a change without the result that brought it about: {change}"
-                self.fault("double_results", watched, change.at, text)
+                text = f"a change without its result: {change}"
+                self.report("double_results", watched, change.at, text)
             before = change.after
 
-    def _no_trigger_twice(self, fleet: Sequence[Watched], triggers: Iterable[tuple[int, str, float]]) -> None:
+    def _no_trigger_twice(
+        self, fleet: Sequence[MonitoredPart], triggers: Iterable[tuple[int, str, float]]
+    ) -> None:
         by_number = {watched.part.number: watched for watched in fleet}
         runs: dict[tuple[int, str], list[float]] = defaultdict(list)
         for number, run_id, at in triggers:
@@ -165,21 +167,21 @@ class Account:
                 runs[number, run_id].append(at - self.start)
         for (number, run_id), times in runs.items():
             if len(times) > 1:
-                text = f"run {run_id} came to the target at {', '.join(f'{at:.2f}' for at in times)} s"
-                self.fault("double_triggers", by_number[number], times[0], text)
+                text = f"run {run_id} reached the target at {', '.join(f'{at:.2f}' for at in times)} s"
+                self.report("double_triggers", by_number[number], times[0], text)
 
-    def _verdicts(self, watched: Watched, results: Sequence[Result]) -> None:
-        """What each check found was true at some moment while it was made."""
+    def _verdicts(self, watched: MonitoredPart, results: Sequence[Result]) -> None:
+        """Check that every verdict was true at some moment during its check."""
         for result in results:
             if result.reason == "worker_lost":
-                continue  # a trigger whose fate is unknown, and says so
+                continue  # a trigger whose outcome is unknown
             true = watched.part.states(result.asked_after, result.at)
             if (result.verdict != "down") not in true:
                 kind = "false_downs" if result.verdict == "down" else "lost_changes"
-                self.fault(kind, watched, result.at, f"{result}, and the target was not")
+                self.report(kind, watched, result.at, f"{result}, but the target was not")
 
-    def _none_late(self, watched: Watched, results: Sequence[Result]) -> None:
-        """Checked within an interval and a lease after each recovery, and still being checked in the end."""
+    def _none_late(self, watched: MonitoredPart, results: Sequence[Result]) -> None:
+        """Check that the monitor was checked within WITHIN_SEC after each recovery, and is still checked at the end."""
         for recovered in self.recoveries:
             until = recovered + WITHIN_SEC
             if not any(recovered <= result.at <= until for result in results):
@@ -187,13 +189,13 @@ class Account:
                 text = (
                     f"unchecked for {WITHIN_SEC:g} s after the recovery at {recovered:.1f} s, until {after}"
                 )
-                self.fault("late_monitors", watched, recovered, text)
+                self.report("late_monitors", watched, recovered, text)
         last = max((result.at for result in results), default=-1.0)
         if self.end - last > OLDEST_SEC:
-            self.fault("late_monitors", watched, self.end, f"last checked at {last:.1f} s")
+            self.report("late_monitors", watched, self.end, f"last checked at {last:.1f} s")
 
-    def _true_changes(self, watched: Watched, changes: Sequence[Change]) -> None:
-        """Each state that the script holds was entered once, while it was held or as the check under way ended."""
+    def _true_changes(self, watched: MonitoredPart, changes: Sequence[Change]) -> None:
+        """Check that each state of the script was recorded during its time, or by the check running at its end."""
         flips = watched.part.flips
         ends = [flip.at for flip in flips[1:]] + [self.end]
         blur = BLUR_SEC + TIMEOUT_MS / 1000
@@ -203,16 +205,16 @@ class Account:
             if not entered:
                 state = "up" if flip.up else "down"
                 text = f"{state} from {flip.at:.1f} to {end:.1f} s is not recorded; changes: {list(changes)}"
-                self.fault("lost_changes", watched, flip.at, text)
+                self.report("lost_changes", watched, flip.at, text)
 
     def _heartbeat(
         self,
-        watched: Watched,
+        watched: MonitoredPart,
         changes: Sequence[Change],
         attempts: Sequence[Attempt],
         gaps: Sequence[tuple[float, float]],
     ) -> None:
-        """Down at the deadline of a ping that no other one followed in time, and up with a ping."""
+        """Check that the heartbeat went down only at a missed deadline and up only with a ping."""
         pings = [(each.sent - self.start, each.done - self.start, each.ok) for each in attempts]
         for change in changes:
             if change.after != "down":
@@ -220,7 +222,7 @@ class Account:
                     sent - BLUR_SEC <= change.at <= (done if ok else sent + UNCERTAIN_SEC) + BLUR_SEC
                     for sent, done, ok in pings
                 ):
-                    self.fault("lost_changes", watched, change.at, f"up without a ping: {change}")
+                    self.report("lost_changes", watched, change.at, f"up without a ping: {change}")
                 continue
             moved = [end - start for start, end in gaps if start <= change.at - (end - start) <= end]
             for pinged in [change.at - DEADLINE_SEC - by for by in (0.0, *moved)]:
@@ -234,6 +236,6 @@ class Account:
                     break
             else:
                 near = [p for p in pings if change.at - 2 * DEADLINE_SEC < p[0] < change.at + 2]
-                self.fault(
-                    "false_downs", watched, change.at, f"down though it was pinged: {near}; gaps {gaps}"
+                self.report(
+                    "false_downs", watched, change.at, f"down although it was pinged: {near}; gaps {gaps}"
                 )

@@ -1,4 +1,4 @@
-"""The account finds what it is there to find: each kind of fault is planted in a run that was without any."""
+"""The monitor audit finds each kind of violation when it is added to a clean run."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import pytest
 
 from checks.models import CheckResult
 from monitors.models import MonitorState, StatusChange
-from tests.faults.accounts import KINDS, Account
-from tests.faults.pinging import Attempt
+from tests.faults.heartbeat_jobs import Attempt
+from tests.faults.monitor_audit import VIOLATIONS, Audit
 from tests.faults.script import DEADLINE_SEC, INTERVAL_SEC, PING_SEC, Flip, Part
-from tests.faults.tenant import Watched, make_monitors
+from tests.faults.tenant import MonitoredPart, make_monitors
 from tests.makers import NOON
 
 START = NOON.timestamp()
 END = 60.0
-FELL = 10.0  # when the target, and the heartbeat's job, went away
+FELL = 10.0  # when the target and the heartbeat job stopped
 PARTS = (
     Part(0, "heartbeat", (Flip(0.0, up=True), Flip(FELL, up=False))),
     Part(1, "scheduler", (Flip(0.0, up=True),)),
@@ -28,38 +28,38 @@ PARTS = (
 
 @dataclass
 class Run:
-    """What a run without faults leaves behind."""
+    """The records of a run without violations."""
 
-    heartbeat: Watched
-    scheduler: Watched
-    http: Watched
+    heartbeat: MonitoredPart
+    scheduler: MonitoredPart
+    http: MonitoredPart
     attempts: list[Attempt]
     triggers: list[tuple[int, str, float]]
 
-    def account(self) -> dict[str, int]:
-        account = Account(START, END, [20.0], [])
-        account.take([self.heartbeat, self.scheduler, self.http], {0: self.attempts}, self.triggers)
-        return account.counts()
+    def audit(self) -> dict[str, int]:
+        audit = Audit(START, END, [20.0], [])
+        audit.take([self.heartbeat, self.scheduler, self.http], {0: self.attempts}, self.triggers)
+        return audit.counts()
 
 
 def moment(at: float) -> datetime:
     return NOON.astimezone(UTC) + timedelta(seconds=at)
 
 
-def store(watched: Watched, claim: int, at: float, verdict: str) -> None:
+def store(watched: MonitoredPart, claim: int, at: float, verdict: str) -> None:
     CheckResult.objects.create(
         monitor_id=watched.monitor_id, claim=claim, checked_at=moment(at), verdict=verdict, latency_ms=5
     )
 
 
-def change(watched: Watched, claim: int, at: float, before: str | None, after: str) -> None:
+def change(watched: MonitoredPart, claim: int, at: float, before: str | None, after: str) -> None:
     StatusChange.objects.create(
         monitor_id=watched.monitor_id, claim=claim, at=moment(at), before=before, after=after
     )
 
 
-def check_all(watched: Watched) -> None:
-    """A check each interval, and what it changed."""
+def check_all(watched: MonitoredPart) -> None:
+    """Store a check per interval and its status changes."""
     status = None
     for claim in range(1, int(END) // INTERVAL_SEC):
         at = claim * INTERVAL_SEC + 0.1
@@ -88,11 +88,11 @@ def run(db: None) -> Run:
     return Run(heartbeat, scheduler, http, attempts, triggers)
 
 
-def test_a_run_without_faults_is_clean(run: Run) -> None:
-    assert run.account() == dict.fromkeys(KINDS, 0)
+def test_a_clean_run_has_no_violations(run: Run) -> None:
+    assert run.audit() == dict.fromkeys(VIOLATIONS, 0)
 
 
-def changes_of(watched: Watched) -> list[StatusChange]:
+def changes_of(watched: MonitoredPart) -> list[StatusChange]:
     return list(StatusChange.objects.filter(monitor_id=watched.monitor_id).order_by("pk"))
 
 
@@ -138,11 +138,11 @@ def check_too_late(run: Run) -> None:
         (check_too_late, "late_monitors"),
     ],
 )
-def test_a_planted_fault_is_found(run: Run, plant: Callable[[Run], None], kind: str) -> None:
+def test_a_violation_is_found(run: Run, plant: Callable[[Run], None], kind: str) -> None:
     plant(run)
-    assert run.account()[kind] > 0
+    assert run.audit()[kind] > 0
 
 
-def test_a_ping_that_nobody_answered_may_have_counted_or_not(run: Run) -> None:
+def test_a_ping_without_an_answer_may_or_may_not_have_counted(run: Run) -> None:
     run.attempts.append(Attempt(START + 7.0 + PING_SEC, START + 12.0, ok=False))
-    assert run.account() == dict.fromkeys(KINDS, 0)
+    assert run.audit() == dict.fromkeys(VIOLATIONS, 0)

@@ -1,0 +1,176 @@
+"""Compare accepted alerts with incidents, and incidents with status changes. Import it after Django is set up.
+
+Every change to down opens an incident and every change back resolves it. Each channel of the monitor gets one alert
+about the outage and then one about its end. Repetitions must have the same key.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.db.models import Q
+
+from alerts.bulletin import TOPICS
+from alerts.facts import News
+from alerts.models import Delivery, DeliveryItem, Topic
+from incidents.models import Incident
+from monitors.models import StatusChange
+from tests.alerts.receiver import Call
+from tests.faults.consumer import ReceivedAlert
+from tests.faults.monitor_audit import Audit
+from tests.faults.tenant import MonitoredPart, channels_of
+
+OPEN = [Delivery.State.GATHERING, Delivery.State.WAITING]
+
+Outage = tuple[datetime | None, datetime | None]
+"""When an outage was confirmed and when it ended."""
+
+
+def unfinished() -> str:
+    """Return what is not delivered yet, in words; empty if nothing is left."""
+    due = Q(announced_at=None) | Q(resolved_at__isnull=False, closing_announced_at=None)
+    left = {
+        "changes": StatusChange.objects.filter(processed_at=None).count(),
+        "incidents": Incident.objects.filter(due).count(),
+        "messages": Delivery.objects.filter(state__in=OPEN).count(),
+    }
+    return ", ".join(f"{count} {what}" for what, count in left.items() if count)
+
+
+@dataclass(frozen=True)
+class AlertItem:
+    """One item of an accepted message: the number and key of the message, and the index of the item."""
+
+    call: int
+    key: str
+    item: int
+    news: News
+
+    def __str__(self) -> str:
+        return f"{self.news} as item {self.item} of {self.key}"
+
+
+def audit_alerts(audit: Audit, fleet: Sequence[MonitoredPart], received: Sequence[ReceivedAlert]) -> int:
+    """Report violations to the audit. Return how many alerts arrived, each counted once per channel."""
+    items_by_alert: dict[tuple[str, str | None, Topic], list[AlertItem]] = defaultdict(list)
+    for number, each in enumerate(received):
+        if each.accepted:
+            for index, (news, incident_id) in enumerate(_items(each.call)):
+                place = each.call.path, incident_id, TOPICS[news]
+                items_by_alert[place].append(AlertItem(number, each.call.key, index, news))
+    arrived = len(items_by_alert)
+    by_monitor = {watched.monitor_id: watched for watched in fleet}
+    incidents: dict[int, list[Incident]] = defaultdict(list)
+    for incident in Incident.objects.order_by("pk"):
+        assert incident.monitor_id is not None
+        incidents[incident.monitor_id].append(incident)
+    outages = _outages()
+    for watched in fleet:
+        _compare_outages(audit, watched, outages[watched.monitor_id], incidents[watched.monitor_id])
+        for incident in incidents[watched.monitor_id]:
+            _check_announced(audit, watched, incident)
+            for channel in channels_of(watched.part):
+                downs, overs = (
+                    items_by_alert.pop((f"/{channel}", incident.public_id, topic), [])
+                    for topic in (Topic.DOWN, Topic.RECOVERED)
+                )
+                _check_arrived(audit, watched, incident, channel, downs, overs)
+    for (path, incident_id, _), items in items_by_alert.items():
+        audit.report("double_alerts", path, audit.end, f"{items[0]}, but {incident_id} does not exist")
+    for delivery in Delivery.objects.exclude(state=Delivery.State.SENT).select_related("channel"):
+        items_of = DeliveryItem.objects.filter(delivery=delivery, incident__monitor__isnull=False)
+        watched_ids = list(items_of.values_list("incident__monitor", flat=True))
+        text = f"{delivery} after {delivery.attempts} attempts: {delivery.last_error}"
+        about = by_monitor[watched_ids[0]] if watched_ids else delivery.channel.name
+        audit.report("lost_alerts", about, delivery.created_at.timestamp() - audit.start, text)
+    return arrived
+
+
+def _items(call: Call) -> Iterator[tuple[News, str | None]]:
+    """Yield the items of a message, as (news, incident)."""
+    payload = call.json
+    if payload.get("left_out"):
+        # The payload has only the number of items that did not fit. The database has the items.
+        stored = DeliveryItem.objects.filter(delivery__public_id=call.key).order_by("pk")
+        for facts in stored.values_list("facts", flat=True):
+            yield News(facts["news"]), facts["incident_id"]
+        return
+    for item in payload.get("items", [payload]):
+        yield News(item["event"]), item["incident"] and item["incident"]["id"]
+
+
+def _outages() -> dict[int, list[Outage]]:
+    """Return the outages of each monitor, from its status changes."""
+    found: dict[int, list[Outage]] = defaultdict(list)
+    for change in StatusChange.objects.filter(kind=StatusChange.Kind.STATUS).order_by("pk"):
+        outages = found[change.monitor_id]
+        is_open = bool(outages) and outages[-1][1] is None
+        if change.after == "down" and not is_open:
+            outages.append((change.at, None))
+        elif change.after != "down" and is_open:
+            began = outages[-1][0]
+            assert began is not None
+            outages[-1] = began, max(change.at, began)
+    return found
+
+
+def _compare_outages(
+    audit: Audit, watched: MonitoredPart, outages: Sequence[Outage], found: Sequence[Incident]
+) -> None:
+    true = Counter(outages)
+    stored = Counter((incident.confirmed_at, incident.resolved_at) for incident in found)
+    for kind, wrong, text in (
+        ("lost_alerts", true - stored, "an outage without an incident"),
+        ("double_alerts", stored - true, "an incident without an outage"),
+    ):
+        for began, ended in wrong:
+            assert began is not None
+            audit.report(kind, watched, began.timestamp() - audit.start, f"{text}: {began} to {ended}")
+
+
+def _check_announced(audit: Audit, watched: MonitoredPart, incident: Incident) -> None:
+    """Check that the incident and its end were announced."""
+    assert incident.confirmed_at is not None
+    at = incident.confirmed_at.timestamp() - audit.start
+    if incident.announced_at is None:
+        audit.report("lost_alerts", watched, at, f"{incident} was not announced")
+    elif incident.resolved_at is not None and incident.closing_announced_at is None:
+        audit.report("lost_alerts", watched, at, f"the end of {incident} was not announced")
+
+
+def _check_arrived(
+    audit: Audit,
+    watched: MonitoredPart,
+    incident: Incident,
+    channel: str,
+    downs: Sequence[AlertItem],
+    overs: Sequence[AlertItem],
+) -> None:
+    for what, said_at, items in (
+        ("outage", incident.announced_at, downs),
+        ("end", incident.closing_announced_at, overs),
+    ):
+        at = (said_at or incident.started_at).timestamp() - audit.start
+        if said_at is not None and not items:
+            audit.report("lost_alerts", watched, at, f"{channel} got no alert about the {what} of {incident}")
+        elif said_at is None and items:
+            text = (
+                f"{channel} got an alert about the {what} of {incident}, which was not announced: {items[0]}"
+            )
+            audit.report("double_alerts", watched, at, text)
+        if len({(each.key, each.item) for each in items}) > 1:
+            text = (
+                f"{channel} got several alerts about the {what} of {incident}: {', '.join(map(str, items))}"
+            )
+            audit.report("double_alerts", watched, at, text)
+        if len({each.news for each in items}) > 1:
+            audit.report("double_alerts", watched, at, f"{channel} got different events: {items}")
+    if downs and overs and (overs[0].call, overs[0].item) < (downs[0].call, downs[0].item):
+        assert incident.resolved_at is not None
+        at = incident.resolved_at.timestamp() - audit.start
+        audit.report(
+            "overtaken_alerts", watched, at, f"{channel} got {overs[0]} before {downs[0]} of {incident}"
+        )
