@@ -1,4 +1,4 @@
-"""Reading channels and what went to them."""
+"""CheckRecord channels and what went to them."""
 
 from __future__ import annotations
 

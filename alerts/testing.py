@@ -1,6 +1,6 @@
 """Tests of channels that somebody waits for: handed to a worker over queue `alerts`, the answer over the mailbox.
 
-As checks (`monitors.interactive`), they never leave from the web process, whose address no customer has allowed.
+Like checks (`monitors.probing.interactive`) they never run in the web process, whose address no customer has allowed.
 """
 
 from __future__ import annotations

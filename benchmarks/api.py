@@ -38,8 +38,8 @@ from accounts.models import Plan
 from accounts.services import create_account
 from checks.rollups import roll_up
 from core.clock import utc_now
-from monitors.models import Monitor, MonitorState, StatusChange, draft_columns
-from monitors.drafts import Draft, Header, MonitorType
+from monitors.models import Monitor, MonitorState, StatusChange, config_columns
+from monitors.configuration import MonitorConfig, Header, MonitorType
 from projects.access import Caller
 from projects.services import create_project
 from django.db import connection
@@ -49,7 +49,7 @@ now = utc_now()
 Plan.objects.update(monitor_limit=1_000_000)
 user = create_account(email=email, password=password, plan="pro")
 places = [create_project(Caller(user), name=f"Project {n}", now=now) for n in range(projects)]
-http = draft_columns(Draft(interval_sec=60, url="http://127.0.0.1:9/", name="Shop",
+http = config_columns(MonitorConfig(interval_sec=60, url="http://127.0.0.1:9/", name="Shop",
                            request_headers=(Header("X-Key", "v"),)))
 made = Monitor.objects.bulk_create(
     Monitor(owner=user, project=places[n % projects], created_at=now, **http) for n in range(monitors))

@@ -4,7 +4,7 @@ change one field of all, to delete half.
     python benchmarks/apply.py [--monitors N]
 
 Each step is a process of its own on private servers in a temporary folder, from its start to its end: the start of
-Python and Django, and reading the YAML, are part of it. What each did is looked at. Every other monitor has a header
+Python and Django, and record the YAML, are part of it. What each did is looked at. Every other monitor has a header
 with a secret, a rule and a watched domain. No worker and no web server run.
 
 The last line printed is one JSON object: seconds on the clock, and of CPU by the command and by PostgreSQL, and the

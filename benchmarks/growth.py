@@ -42,8 +42,8 @@ def store(total: int) -> None:
     """Bring the number of monitors to `total`, spread over the interval, each having been checked once."""
     from django.db import connection
 
-    from monitors.drafts import Draft
-    from monitors.models import Monitor, draft_columns
+    from monitors.configuration import MonitorConfig
+    from monitors.models import Monitor, config_columns
 
     template = Monitor.objects.order_by("pk").first()
     assert template is not None
@@ -52,7 +52,7 @@ def store(total: int) -> None:
         for field in Monitor._meta.concrete_fields
         if field.column not in {"id", "public_id"}
     ]
-    assert set(draft_columns(Draft(interval_sec=60))) <= set(columns)
+    assert set(config_columns(MonitorConfig(interval_sec=60))) <= set(columns)
     names = ", ".join(columns)
     with connection.cursor() as cursor:
         cursor.execute(
@@ -98,16 +98,16 @@ def measure(total: int, caller: Any) -> dict[str, float]:
     from checks.spec import CheckOutcome, Verdict
     from core.clock import utc_now
     from monitors import selectors
-    from monitors.assignments import load_assignments
-    from monitors.ledger import Reading
     from monitors.models import MonitorState
-    from monitors.prober import MOST_AT_ONCE
+    from monitors.probing.jobs import load_jobs
+    from monitors.probing.prober import MOST_AT_ONCE
     from monitors.recording import record
+    from monitors.recording.batch import CheckRecord
     from monitors.scheduling import claim_due
     from monitors.serializers import MonitorSerializer
     from monitors.tasks import BATCH
 
-    def record_now(part: Sequence[Reading]) -> None:
+    def record_now(part: Sequence[CheckRecord]) -> None:
         record(part, now=utc_now())
 
     def list_some() -> list[Any]:
@@ -125,17 +125,17 @@ def measure(total: int, caller: Any) -> dict[str, float]:
         cost, claims = timed(lambda: claim_due(utc_now(), limit=due + INTERVAL_SEC), due)
         found["claim_us"].append(cost)
         pairs = [(claim.monitor_id, claim.number) for claim in claims]
-        cost, loaded = timed(each(load_assignments, batches(pairs, BATCH)), due)
+        cost, loaded = timed(each(load_jobs, batches(pairs, BATCH)), due)
         found["load_us"].append(cost)
         outcome = CheckOutcome(
             Verdict.UP, utc_now(), latency_ms=20, connect_ms=5, ttfb_ms=19, http_status=200
         )
-        readings = [
-            Reading(each.monitor_id, each.claim, each.config_version, outcome)
+        records = [
+            CheckRecord(each.monitor_id, each.claim, each.config_version, outcome)
             for part in loaded
             for each in part
         ]
-        cost, _ = timed(each(record_now, batches(readings, MOST_AT_ONCE)), len(readings))
+        cost, _ = timed(each(record_now, batches(records, MOST_AT_ONCE)), len(records))
         found["record_us"].append(cost)
         cost, rows = timed(list_some, 1_000)
         assert len(rows) == LISTED

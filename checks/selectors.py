@@ -1,4 +1,4 @@
-"""Reading what checks left behind."""
+"""CheckRecord what checks left behind."""
 
 from __future__ import annotations
 

@@ -18,7 +18,6 @@ TASK_MODULES = (
     "checks.tasks",
     "connectors.tasks",
     "accounts.web.tasks",
-    "monitors.expiry_tasks",
     "monitors.tasks",
     "projects.tasks",
     "statuspages.tasks",

@@ -22,7 +22,7 @@ from config.pings import ATTEMPT, SimplePings, pinged
 from core.addresses import network_of
 from core.api.errors import json_error
 from core.errors import ApiError, BodyTooLarge, Overloaded, RequestTimeout, TooManyRequests
-from monitors.pings import OK
+from monitors.heartbeats.pings import OK
 from statuspages.public import is_public
 
 if TYPE_CHECKING:

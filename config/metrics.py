@@ -38,7 +38,7 @@ from core.clock import utc_now
 from core.db import hasty_connection
 from core.metrics import Counter, Histogram, Labels, Level
 from monitors import metrics as instruments
-from monitors.backlog import backlog, queued
+from monitors.scheduling.backlog import backlog, queued
 
 logger = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from django.http.response import HttpResponseBase
 from django.middleware.gzip import GZipMiddleware
 
 from config.pings import ATTEMPT, pinged
-from monitors import pings
+from monitors.heartbeats import pings
 from statuspages import public
 
 # What gets smaller. Images and fonts are compressed as they are.

@@ -20,17 +20,17 @@ from checks.spec import ReasonCode, RuleType, Verdict
 from config.openapi_examples import ERRORS, OPERATION_ERRORS, REQUESTS, RESPONSES
 from incidents.models import Incident, IncidentEvent
 from incidents.windows import SCOPES
-from monitors import drafts
+from monitors import configuration
 from statuspages.models import NoteUpdate, StatusPage
 
 # What `ENUM_NAME_OVERRIDES` of the settings points at: a name is found by exactly these values.
 MONITOR_STATUSES = [verdict.value for verdict in Verdict]
-MONITOR_TYPES = [kind.value for kind in drafts.MonitorType]
-CREATABLE_TYPES = [kind.value for kind in drafts.CREATABLE_TYPES]
+MONITOR_TYPES = [kind.value for kind in configuration.MonitorType]
+CREATABLE_TYPES = [kind.value for kind in configuration.CREATABLE_TYPES]
 RULE_TYPES = [kind.value for kind in RuleType]
 REASON_CODES = [code.value for code in ReasonCode]
-HTTP_METHODS = list(drafts.METHODS)
-HEADER_TYPES = list(drafts.HEADER_TYPES)
+HTTP_METHODS = list(configuration.METHODS)
+HEADER_TYPES = list(configuration.HEADER_TYPES)
 ROLES = ["owner", "admin", "member"]
 GIVEN_ROLES = ["admin", "member"]
 AUDIT_ACTIONS = [action.value for action in Action]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from django.db import connection
 
 from config.access import is_forwarded_https
-from monitors.pings import Attempt, Ping, attempt_all
+from monitors.heartbeats.pings import Attempt, Ping, attempt_all
 
 if TYPE_CHECKING:
     from wsgiref.types import WSGIEnvironment

@@ -26,7 +26,7 @@ from config.routing import QUEUES
 from core.db import hasty_connection
 from core.metrics import read_levels
 from monitors import metrics
-from monitors.backlog import Backlog, backlog, queued
+from monitors.scheduling.backlog import Backlog, backlog, queued
 
 logger = logging.getLogger(__name__)
 

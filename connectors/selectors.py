@@ -1,4 +1,4 @@
-"""Reading what people have linked, and what they imported from there. All of it is one person's own."""
+"""CheckRecord what people have linked, and what they imported from there. All of it is one person's own."""
 
 from __future__ import annotations
 

@@ -22,9 +22,10 @@ from dashboard.choosing import project_choices
 from dashboard.monitor_forms import Kind, MonitorForm
 from dashboard.pages import PageRequest, page
 from dashboard.spans import say_span
-from monitors import interactive, services
-from monitors.drafts import Draft, MonitorType, dropped_headers
+from monitors import services
+from monitors.configuration import MonitorConfig, MonitorType, dropped_headers
 from monitors.models import Monitor, spec_of
+from monitors.probing import interactive
 from monitors.selectors import get_monitor
 from monitors.serializers import MonitorInputSerializer, MonitorPatchSerializer
 from projects.idempotency import Made
@@ -52,7 +53,7 @@ def new(request: PageRequest) -> HttpResponse:
         request.POST if request.method == "POST" else None,
         projects=project_choices(caller),
         floor_sec=plan.min_interval_sec,
-        draft=_first_draft(request, plan) if source is None else _copy_of(source),
+        config=_first_config(request, plan) if source is None else _copy_of(source),
         project_id=request.GET.get("project") if source is None else _project_of(source),
     )
     if request.method != "POST":
@@ -80,7 +81,7 @@ def _created(request: PageRequest, form: MonitorForm, made: Made) -> HttpRespons
         monitor = get_monitor(request.caller, made.object_id)
         messages.success(request, f"{monitor.name} is created.")
         _tell_adjustments(request, form.body(), monitor)
-        if monitor.type != MonitorType.HEARTBEAT and not interactive.begin_first_check(
+        if monitor.type != MonitorType.HEARTBEAT and not interactive.enqueue_first_check(
             monitor, claim=services.FIRST_CLAIM
         ):
             services.release_first_claim(monitor, now=utc_now())
@@ -95,7 +96,7 @@ def edit(request: PageRequest, monitor_id: str) -> HttpResponse:
         request.POST if request.method == "POST" else None,
         projects=project_choices(caller),
         floor_sec=monitor.owner.plan.min_interval_sec,
-        draft=monitor.draft,
+        config=monitor.full_config,
         project_id=_project_of(monitor),
         stored=monitor,
     )
@@ -131,21 +132,21 @@ def _test(request: PageRequest, form: MonitorForm, *, source: Monitor | None) ->
 
 def _run(request: PageRequest, form: MonitorForm) -> TestRun:
     limits.count(request, SCOPE)
-    draft = _draft(request, form)
-    spec = spec_of(draft, run_id=f"test-{random_text(10)}")
+    config = _config(request, form)
+    spec = spec_of(config, run_id=f"test-{random_text(10)}")
     try:
         with waiting_place(request.caller.account):
             result = interactive.check_draft(spec)
     except NoWorker:
         return TestRun(None)
-    return TestRun(result, dropped_headers(draft))
+    return TestRun(result, dropped_headers(config))
 
 
-def _draft(request: PageRequest, form: MonitorForm) -> Draft:
+def _config(request: PageRequest, form: MonitorForm) -> MonitorConfig:
     if form.stored is None:
-        return services.draft_of(request.caller, validated(MonitorInputSerializer, form.body()))
+        return services.config_of(request.caller, validated(MonitorInputSerializer, form.body()))
     given = validated(MonitorPatchSerializer, form.body())
-    return services.draft_of_change(request.caller, form.stored.public_id, given)
+    return services.config_of_change(request.caller, form.stored.public_id, given)
 
 
 def _show(
@@ -185,7 +186,7 @@ def _tell_adjustments(request: PageRequest, body: dict[str, Any], monitor: Monit
 
 def _warn_of_dropped(request: PageRequest, before: Monitor, after: Monitor) -> None:
     """Name the secrets that a change of server or owner has dropped."""
-    names = dropped_headers(after.draft)
+    names = dropped_headers(after.full_config)
     if names:
         text = f"The stored values of these headers were dropped: {', '.join(names)}. They are not sent to another "
         messages.warning(request, f"{text}server or owner; enter them again.")
@@ -193,17 +194,17 @@ def _warn_of_dropped(request: PageRequest, before: Monitor, after: Monitor) -> N
         messages.warning(request, "The request body was dropped: the monitor has another owner.")
 
 
-def _first_draft(request: PageRequest, plan: Plan) -> Draft:
+def _first_config(request: PageRequest, plan: Plan) -> MonitorConfig:
     kind = request.GET.get("type")
-    return Draft(
+    return MonitorConfig(
         interval_sec=max(plan.default_interval_sec or USUAL_INTERVAL_SEC, plan.min_interval_sec),
         type=MonitorType(kind) if kind in Kind.values else MonitorType.HTTP,
     )
 
 
-def _copy_of(source: Monitor) -> Draft:
-    draft = source.draft
-    return replace(draft, name=f"{draft.name[:190]} (copy)")
+def _copy_of(source: Monitor) -> MonitorConfig:
+    config = source.full_config
+    return replace(config, name=f"{config.name[:190]} (copy)")
 
 
 def _project_of(monitor: Monitor) -> str | None:

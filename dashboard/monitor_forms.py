@@ -29,15 +29,15 @@ from dashboard.monitor_rows import (
 )
 from dashboard.once import OnceForm
 from dashboard.spans import MS_OF, parse_span
-from monitors.drafts import (
+from monitors.configuration import (
     HTTP_TYPES,
     MAX_HEADERS,
     MAX_RULES,
     MAX_TIMEOUT_MS,
     METHODS,
     MIN_TIMEOUT_MS,
-    Draft,
     Header,
+    MonitorConfig,
     MonitorType,
 )
 from monitors.models import Monitor
@@ -88,7 +88,7 @@ class Problem:
 
 
 class MonitorForm(OnceForm):
-    """`stored` is the monitor that is edited; a new one may start from the `draft` of another."""
+    """`stored` is the monitor that is edited; a new one may start from the `config` of another."""
 
     default_renderer = PlainRenderer
     use_required_attribute = False  # what is asked depends on the kind
@@ -186,32 +186,32 @@ class MonitorForm(OnceForm):
         *,
         projects: Choices,
         floor_sec: int,
-        draft: Draft,
+        config: MonitorConfig,
         project_id: str | None = None,
         stored: Monitor | None = None,
     ) -> None:
         self.stored = stored
-        super().__init__(data, initial=_initial(draft, is_new=stored is None) | {"project_id": project_id})
+        super().__init__(data, initial=_initial(config, is_new=stored is None) | {"project_id": project_id})
         self.fields["project_id"] = ProjectField(
             label="Project",
             projects=projects,
             none="None: yours alone",
             help_text="Shared with its members." if stored is None else _MOVING,
         )
-        self._ask_by(draft, floor_sec=floor_sec)
-        headers = () if stored is None else draft.request_headers
+        self._ask_by(config, floor_sec=floor_sec)
+        headers = () if stored is None else config.request_headers
         self.rules: list[RuleRow] = [
             RuleRow(data, prefix=f"rule-{index}", initial=initial)
             for index, initial in enumerate(
-                _rows(draft.content_rules, rule_initial, MAX_RULES, _blank_rule(draft))
+                _rows(config.content_rules, rule_initial, MAX_RULES, _blank_rule(config))
             )
         ]
         self.headers: list[HeaderRow] = [
             HeaderRow(data, prefix=f"header-{index}", initial=initial, stored=headers)
-            for index, initial in enumerate(_rows(draft.request_headers, header_initial, MAX_HEADERS, {}))
+            for index, initial in enumerate(_rows(config.request_headers, header_initial, MAX_HEADERS, {}))
         ]
 
-    def _ask_by(self, draft: Draft, *, floor_sec: int) -> None:
+    def _ask_by(self, config: MonitorConfig, *, floor_sec: int) -> None:
         """What may be chosen, of which kinds and by which plan."""
         method = self.fields["method"]
         assert isinstance(method, forms.ChoiceField)
@@ -220,7 +220,7 @@ class MonitorForm(OnceForm):
         if self.stored is not None:
             kind = self.fields["type"]
             assert isinstance(kind, forms.ChoiceField)
-            kind.choices = [choice for choice in Kind.choices if choice[0] in _reachable(draft.type)]
+            kind.choices = [choice for choice in Kind.choices if choice[0] in _reachable(config.type)]
         interval = self.fields["interval_sec"]
         assert isinstance(interval, SpanField)
         interval.suggestions = [text for text in INTERVALS if parse_span(text) >= floor_sec * MS_OF["s"]]
@@ -282,7 +282,7 @@ class MonitorForm(OnceForm):
     @property
     def opens_advanced(self) -> bool:
         """Whether something below Advanced is wrong, or is not as it is for most."""
-        usual = Draft(interval_sec=0)
+        usual = MonitorConfig(interval_sec=0)
         wrong = _ADVANCED & set(self.errors) or any(row.errors for row in self.headers)
         typed = any(row["name"].value() for row in self.headers)
         unusual = any(self[name].value() not in (None, "", getattr(usual, name)) for name in _ADVANCED_FLAGS)
@@ -320,25 +320,25 @@ def _rows(
     return [*map(initial, items), *[blank] * count][:count]
 
 
-def _blank_rule(draft: Draft) -> dict[str, Any]:
-    return {"kind": RuleKind.JSON_EQUALS if draft.type is MonitorType.API else RuleKind.CONTAINS}
+def _blank_rule(config: MonitorConfig) -> dict[str, Any]:
+    return {"kind": RuleKind.JSON_EQUALS if config.type is MonitorType.API else RuleKind.CONTAINS}
 
 
-def _initial(draft: Draft, *, is_new: bool) -> dict[str, Any]:
-    initial = {field.name: getattr(draft, field.name) for field in fields(Draft)}
-    initial["type"] = draft.type.value
-    if is_new and draft == Draft(interval_sec=draft.interval_sec, type=draft.type):
+def _initial(config: MonitorConfig, *, is_new: bool) -> dict[str, Any]:
+    initial = {field.name: getattr(config, field.name) for field in fields(MonitorConfig)}
+    initial["type"] = config.type.value
+    if is_new and config == MonitorConfig(interval_sec=config.interval_sec, type=config.type):
         initial |= {"name": "", "method": ""}  # nothing is known yet, so the defaults of the kind hold
     return initial
 
 
 def _body_of(monitor: Monitor) -> dict[str, Any]:
     """A stored monitor as the form would send it, had nothing been changed."""
-    draft = monitor.draft
-    body = _initial(draft, is_new=False)
-    body["content_rules"] = [rule_body(rule) for rule in draft.content_rules]
-    body["request_headers"] = [header_body(Header(h.name, "", h.type)) for h in draft.request_headers]
-    body["request_body"] = _lines(draft.request_body or "") or None
+    config = monitor.full_config
+    body = _initial(config, is_new=False)
+    body["content_rules"] = [rule_body(rule) for rule in config.content_rules]
+    body["request_headers"] = [header_body(Header(h.name, "", h.type)) for h in config.request_headers]
+    body["request_body"] = _lines(config.request_body or "") or None
     body["project_id"] = None if monitor.project is None else monitor.project.public_id
     return body
 

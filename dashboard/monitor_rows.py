@@ -10,7 +10,7 @@ from django.db.models import TextChoices
 
 from checks.spec import RuleType
 from dashboard.fields import PlainRenderer
-from monitors.drafts import HEADER_TYPES, Header, Rule
+from monitors.configuration import HEADER_TYPES, Header, Rule
 
 _CODE = {"autocomplete": "off", "spellcheck": "false", "class": "code"}
 

@@ -1,4 +1,4 @@
-"""Reading incidents and maintenance windows."""
+"""CheckRecord incidents and maintenance windows."""
 
 from __future__ import annotations
 

@@ -19,8 +19,8 @@ from incidents import recurrence
 from incidents.models import MaintenanceWindow
 from incidents.recurrence import Occurrence, Schedule
 from incidents.selectors import get_window
-from monitors.daily import leave_out
 from monitors.models import Monitor, MonitorState
+from monitors.uptime.daily import leave_out
 from projects import access
 from projects.access import Caller
 from projects.models import Membership, Project

@@ -26,7 +26,7 @@ from manifests.resources.base import Kind, Making, Single
 from manifests.resources.pages import Group
 from manifests.resources.scopes import Chosen
 from monitors import bulk, operations
-from monitors.drafts import MonitorType
+from monitors.configuration import MonitorType
 from monitors.models import Monitor
 from monitors.services import move_of
 from projects import access, log, places
@@ -86,7 +86,7 @@ class _Applying:
         if self.plan.problems:
             raise Refused(self.plan.problems)
         polled = [
-            one for one in self.new if one.kind == "monitors" and one.draft.type is not MonitorType.HEARTBEAT
+            one for one in self.new if one.kind == "monitors" and one.config.type is not MonitorType.HEARTBEAT
         ]
         return Report(changes, self.plan.notes, self.kept, sum(map(_is_enabled, polled)))
 
@@ -97,7 +97,7 @@ class _Applying:
         }
         others = Monitor.objects.filter(public_id__in={one.key for entry in named for one in _handles(entry)})
         gone = {one.pk for one in self.gone if one.kind == "monitors"}
-        self.held = bulk.hold_monitors({*changed, *gone, *others.values_list("pk", flat=True)})
+        self.held = bulk.lock_monitors({*changed, *gone, *others.values_list("pk", flat=True)})
         if not changed.keys() <= self.held.keys():
             raise _GoneError
         if any(self._is_elsewhere(self.held[key], planned) for key, planned in changed.items()):
@@ -191,7 +191,7 @@ class _Applying:
         entries = [entry for entry in self.new if entry.kind == "monitors"]
         news = [
             bulk.New(
-                self._owner_of(entry.place), self._project(entry), entry.draft, enabled=_is_enabled(entry)
+                self._owner_of(entry.place), self._project(entry), entry.config, enabled=_is_enabled(entry)
             )
             for entry in entries
         ]
@@ -205,7 +205,7 @@ class _Applying:
             entry.present.pk,
             self._owner_of(entry.place),
             self._project(entry),
-            entry.draft,
+            entry.config,
             _is_enabled(entry),
         )
 

@@ -69,7 +69,7 @@ class Present:
     name: str
     place: Place | None
     shape: Shape
-    draft: Any = None  # of a monitor: what its shape was made of
+    config: Any = None  # of a monitor: what its shape was made of
     is_over: bool = False  # a maintenance window without a further occurrence, which no file has to name
 
 
@@ -85,7 +85,7 @@ class Entry:
     id: str | None = None
     present: Present | None = None
     shape: Shape | None = None  # None where something about it is wrong, which has been said
-    draft: Any = None  # of a monitor: what its shape was made of
+    config: Any = None  # of a monitor: what its shape was made of
 
     @property
     def handle(self) -> Handle:

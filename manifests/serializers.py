@@ -17,7 +17,7 @@ from alerts.transports.kinds import SECRETS as CHANNEL_SECRETS
 from core.api.fields import BoolField, StrictSerializer, TextField
 from incidents.serializers import WindowInputSerializer
 from manifests.entries import Reference
-from monitors.drafts import MAX_HEADERS
+from monitors.configuration import MAX_HEADERS
 from monitors.serializers import HeaderInputSerializer, MonitorInputSerializer
 from statuspages.pages import MAX_MONITORS
 from statuspages.serializers import MAX_GROUPS, PageInputSerializer

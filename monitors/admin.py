@@ -12,8 +12,8 @@ from django.http import HttpRequest, HttpResponse
 from checks.selectors import results_of
 from core.clock import utc_now
 from core.staff import AutocompleteFilter, ReadOnlyAdmin, Section, act, ask, list_of, search
-from monitors import on_demand, operations
-from monitors.drafts import MonitorType
+from monitors import operations
+from monitors.configuration import MonitorType
 from monitors.models import (
     DomainRegistration,
     ExpiryWarning,
@@ -21,6 +21,7 @@ from monitors.models import (
     SchedulerGap,
     StatusChange,
 )
+from monitors.probing import on_demand
 
 LATEST = 20
 _MUTES = (

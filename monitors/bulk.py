@@ -16,12 +16,11 @@ from django.db.models import F
 
 from accounts.models import User
 from core.bulk import update_rows
-from monitors.drafts import Draft, MonitorType, check_type
-from monitors.hosts import watched_domain
-from monitors.models import Monitor, MonitorState, StatusChange, draft_columns
-from monitors.registrations import hold_registrations
-from monitors.services import RECONFIGURED, hold_owner, reconfigure, require_room
-from monitors.transitions import switch
+from monitors.configuration import MonitorConfig, MonitorType, check_type, watched_domain
+from monitors.expiry.registrations import lock_registrations
+from monitors.lifecycle import switch
+from monitors.models import Monitor, MonitorState, StatusChange, config_columns
+from monitors.services import RECONFIGURED, enforce_quota, lock_owner, reconfigure
 from projects.models import Project
 
 _MONITOR_COLUMNS = {
@@ -67,11 +66,11 @@ assert set(_STATE_COLUMNS) == {"monitor_id", *RECONFIGURED}
 
 @dataclass(frozen=True, slots=True)
 class New:
-    """A monitor to be made. The draft was settled by `monitors.drafts` with the owner's floor."""
+    """A monitor to be made. The config was settled by `monitors.configuration` with the owner's floor."""
 
     owner: User
     project: Project | None
-    draft: Draft
+    config: MonitorConfig
     enabled: bool = True
 
 
@@ -82,7 +81,7 @@ class Change:
     monitor_id: int
     owner: User
     project: Project | None
-    draft: Draft
+    config: MonitorConfig
     enabled: bool
 
 
@@ -92,12 +91,13 @@ def create_monitors(news: Sequence[New], *, now: datetime) -> list[Monitor]:
     Their first checks are due at once, for the scheduler's next tick: nobody waits for a thousand of them, and the
     queue of those for whom somebody waits is not the place for so many.
     """
-    held = _hold_with_room(news)
+    held = _lock_owners_with_quota(news)
     news = [
-        replace(new, owner=held[new.owner.pk], draft=_floored(new.draft, held[new.owner.pk])) for new in news
+        replace(new, owner=held[new.owner.pk], config=_floored(new.config, held[new.owner.pk]))
+        for new in news
     ]
-    domains = [watched_domain(new.draft) for new in news]
-    registrations = hold_registrations(filter(None, domains), now=now)
+    domains = [watched_domain(new.config) for new in news]
+    registrations = lock_registrations(filter(None, domains), now=now)
     pairs = [(new, registrations.get(domain or "")) for new, domain in zip(news, domains, strict=True)]
     made = Monitor.objects.bulk_create(
         Monitor(
@@ -105,23 +105,23 @@ def create_monitors(news: Sequence[New], *, now: datetime) -> list[Monitor]:
             project=new.project,
             registration=registration,
             created_at=now,
-            **draft_columns(new.draft),
+            **config_columns(new.config),
         )
         for new, registration in pairs
     )
-    states, turns = [], []
+    states, changes = [], []
     for monitor, (new, registration) in zip(made, pairs, strict=True):
         state = MonitorState(
             monitor=monitor,
-            next_due_at=None if new.draft.type is MonitorType.HEARTBEAT else now,
+            next_due_at=None if new.config.type is MonitorType.HEARTBEAT else now,
             domain_expires_at=None if registration is None else registration.expires_at,
         )
         if not new.enabled:
-            turns.append(switch(monitor, state, enabled=False, interval_sec=monitor.interval_sec, now=now))
+            changes.append(switch(monitor, state, enabled=False, interval_sec=monitor.interval_sec, now=now))
         states.append(state)
     MonitorState.objects.bulk_create(states)
-    StatusChange.objects.bulk_create(turns)
-    paused = Monitor.objects.filter(pk__in=[turn.monitor_id for turn in turns])
+    StatusChange.objects.bulk_create(changes)
+    paused = Monitor.objects.filter(pk__in=[change.monitor_id for change in changes])
     paused.update(enabled=False, config_version=F("config_version") + 1)
     return made
 
@@ -131,28 +131,28 @@ def update_monitors(changes: Sequence[Change], *, now: datetime) -> None:
 
     What each was is read under the lock, as in `update_monitor`: what somebody else changed a moment ago counts.
     """
-    there = hold_monitors([change.monitor_id for change in changes])
+    there = lock_monitors([change.monitor_id for change in changes])
     pairs = [(there[change.monitor_id], change) for change in changes if change.monitor_id in there]
     arriving = [change for monitor, change in pairs if monitor.owner_id != change.owner.pk]
-    held = _hold_with_room(arriving)
-    joined = [(watched_domain(change.draft), _watched(monitor)) for monitor, change in pairs]
+    held = _lock_owners_with_quota(arriving)
+    joined = [(watched_domain(change.config), _watched(monitor)) for monitor, change in pairs]
     domains = {after for after, before in joined if after != before}
-    registrations = hold_registrations(filter(None, domains), now=now)
-    turns = []
+    registrations = lock_registrations(filter(None, domains), now=now)
+    status_changes = []
     for monitor, change in pairs:
-        check_type(MonitorType(monitor.type), change.draft.type)
+        check_type(MonitorType(monitor.type), change.config.type)
         owner = held.get(change.owner.pk, monitor.owner)
-        turn = reconfigure(
+        status_change = reconfigure(
             monitor,
             monitor.state,
-            _floored(change.draft, owner),
+            _floored(change.config, owner),
             enabled=change.enabled,
             registration_of=registrations.__getitem__,
             now=now,
         )
         monitor.project, monitor.owner = change.project, owner
-        if turn is not None:
-            turns.append(turn)
+        if status_change is not None:
+            status_changes.append(status_change)
     monitors = [monitor for monitor, _ in pairs]
     update_rows("monitors_monitor", _MONITOR_COLUMNS, [_row(one) for one in monitors], key="id")
     update_rows(
@@ -161,30 +161,30 @@ def update_monitors(changes: Sequence[Change], *, now: datetime) -> None:
         [[getattr(one.state, name) for name in _STATE_COLUMNS] for one in monitors],
         key="monitor_id",
     )
-    StatusChange.objects.bulk_create(turns)
+    StatusChange.objects.bulk_create(status_changes)
 
 
-def hold_monitors(monitor_ids: Collection[int]) -> dict[int, Monitor]:
+def lock_monitors(monitor_ids: Collection[int]) -> dict[int, Monitor]:
     """Those that are there, by their keys, read under the lock of their states, which is held in one order."""
     states = MonitorState.objects.select_for_update().filter(pk__in=monitor_ids)
     keys = list(states.order_by("pk").values_list("pk", flat=True))
     return Monitor.objects.select_related("state", "registration", "project", "owner__plan").in_bulk(keys)
 
 
-def _hold_with_room(wanted: Sequence[New | Change]) -> dict[int, User]:
+def _lock_owners_with_quota(wanted: Sequence[New | Change]) -> dict[int, User]:
     """The owners of what arrives, held in one order, by their keys; raises MonitorLimit."""
     counts = Counter(one.owner.pk for one in wanted)
     owners = {one.owner.pk: one.owner for one in wanted}
     held = {}
     for key in sorted(counts):
-        held[key] = hold_owner(owners[key])
-        require_room(held[key], count=counts[key])
+        held[key] = lock_owner(owners[key])
+        enforce_quota(held[key], count=counts[key])
     return held
 
 
-def _floored(draft: Draft, owner: User) -> Draft:
-    """By the plan as it is under the lock: it may be another than when the draft was settled."""
-    return replace(draft, interval_sec=max(draft.interval_sec, owner.plan.min_interval_sec))
+def _floored(config: MonitorConfig, owner: User) -> MonitorConfig:
+    """By the plan as it is under the lock: it may be another than when the config was settled."""
+    return replace(config, interval_sec=max(config.interval_sec, owner.plan.min_interval_sec))
 
 
 def _watched(monitor: Monitor) -> str | None:

@@ -22,11 +22,11 @@ from core.clock import EPOCH, MAX_MS, from_ms, utc_now
 from core.errors import NotFound, ValidationFailed
 from core.throttles import CallerThrottle, CheckThrottle
 from core.waiting import waiting_place
-from monitors import on_demand
 from monitors.check_ids import CheckIds
-from monitors.history import MAX_DAYS, daily_uptime
 from monitors.models import Monitor
+from monitors.probing import on_demand
 from monitors.selectors import get_monitor
+from monitors.uptime.daily import MAX_DAYS, daily_uptime
 from projects.access import caller_of
 
 PAGE = 100

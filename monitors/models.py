@@ -14,8 +14,8 @@ from django.db import models
 from checks.spec import CheckSpec, ContentRule, ReasonCode, RuleType, Verdict
 from core import ids
 from core.crypto import register_sealed, seal, unseal
-from monitors.drafts import FIELDS, RUN_ID_HEADER, Draft, Header, MonitorType, Rule
-from monitors.heartbeat import Watch
+from monitors.configuration import FIELDS, RUN_ID_HEADER, Header, MonitorConfig, MonitorType, Rule
+from monitors.heartbeats.deadlines import HeartbeatDeadline
 from projects.models import Project
 
 STATUS_CHOICES = [(v.value, v.value) for v in Verdict]
@@ -82,7 +82,7 @@ class Monitor(models.Model):
         return self.name  # without the id, which is the secret of a heartbeat
 
     @property
-    def draft(self) -> Draft:
+    def full_config(self) -> MonitorConfig:
         plain = {name: getattr(self, name) for name in FIELDS}
         plain["type"] = MonitorType(self.type)
         plain["content_rules"] = tuple(
@@ -93,11 +93,11 @@ class Monitor(models.Model):
             Header(header["name"], value, header["type"], header.get("value_dropped", False))
             for header, value in zip(self.request_headers, self._header_values(), strict=True)
         )
-        return Draft(**plain)
+        return MonitorConfig(**plain)
 
-    @draft.setter
-    def draft(self, draft: Draft) -> None:
-        for name, value in draft_columns(draft).items():
+    @full_config.setter
+    def full_config(self, config: MonitorConfig) -> None:
+        for name, value in config_columns(config).items():
             setattr(self, name, value)
 
     def _header_values(self) -> list[str]:
@@ -108,10 +108,10 @@ class Monitor(models.Model):
 register_sealed(Monitor, "sealed_header_values")
 
 
-def draft_columns(draft: Draft) -> dict[str, Any]:
-    """A draft as columns of Monitor, header values sealed."""
-    columns: dict[str, Any] = {name: getattr(draft, name) for name in FIELDS}
-    columns["type"] = draft.type.value
+def config_columns(config: MonitorConfig) -> dict[str, Any]:
+    """A config as columns of Monitor, header values sealed."""
+    columns: dict[str, Any] = {name: getattr(config, name) for name in FIELDS}
+    columns["type"] = config.type.value
     columns["content_rules"] = [
         {
             name: value
@@ -123,36 +123,36 @@ def draft_columns(draft: Draft) -> dict[str, Any]:
             )
             if value is not None
         }
-        for rule in draft.content_rules
+        for rule in config.content_rules
     ]
     columns["request_headers"] = [
         {"name": h.name, "type": h.type} | ({"value_dropped": True} if h.dropped else {})
-        for h in draft.request_headers
+        for h in config.request_headers
     ]
-    values = [h.value for h in draft.request_headers]
+    values = [h.value for h in config.request_headers]
     columns["sealed_header_values"] = seal(json.dumps(values)) if values else ""
     return columns
 
 
-def spec_of(draft: Draft, *, run_id: str) -> CheckSpec:
-    """What a probe needs of a draft. `run_id` tells the target of a scheduler which run it is."""
-    headers = [(header.name, header.value) for header in draft.request_headers]
-    if draft.type is MonitorType.SCHEDULER:
+def spec_of(config: MonitorConfig, *, run_id: str) -> CheckSpec:
+    """What a probe needs of a config. `run_id` tells the target of a scheduler which run it is."""
+    headers = [(header.name, header.value) for header in config.request_headers]
+    if config.type is MonitorType.SCHEDULER:
         headers.append((RUN_ID_HEADER, run_id))
     return CheckSpec(
-        url=draft.url,
-        method=draft.method,
+        url=config.url,
+        method=config.method,
         headers=tuple(headers),
-        only_2xx=draft.type is MonitorType.SCHEDULER,
-        body=draft.request_body,
-        timeout_ms=draft.timeout_ms,
-        slow_ms=draft.slow_ms,
-        expect_status=draft.expect_status,
-        follow_redirects=draft.follow_redirects,
-        check_ssl=draft.check_ssl,
+        only_2xx=config.type is MonitorType.SCHEDULER,
+        body=config.request_body,
+        timeout_ms=config.timeout_ms,
+        slow_ms=config.slow_ms,
+        expect_status=config.expect_status,
+        follow_redirects=config.follow_redirects,
+        check_ssl=config.check_ssl,
         rules=tuple(
             ContentRule(rule.type, rule.value or "", rule.path or "", rule.equals)
-            for rule in draft.content_rules
+            for rule in config.content_rules
         ),
     )
 
@@ -209,8 +209,8 @@ class MonitorState(models.Model):
         return f"state of {self.monitor_id}"
 
 
-def watch_of(monitor: Monitor, state: MonitorState) -> Watch:
-    return Watch(
+def deadline_of(monitor: Monitor, state: MonitorState) -> HeartbeatDeadline:
+    return HeartbeatDeadline(
         state.last_ping_at, monitor.interval_sec, monitor.grace_sec, state.armed_at, monitor.muted_until
     )
 
@@ -301,7 +301,7 @@ class SchedulerGap(models.Model):
 
 
 class DailyUptime(models.Model):
-    """How much of a day of UTC was observed, and how much of that the monitor was down (`monitors.daily`)."""
+    """How much of a day of UTC was observed, and how much of that the monitor was down (`monitors.uptime.daily`)."""
 
     pk = models.CompositePrimaryKey("monitor_id", "day")
     monitor = models.ForeignKey(Monitor, on_delete=models.CASCADE, related_name="+", db_index=False)

@@ -17,9 +17,9 @@ from django.db.models import QuerySet
 from accounts.models import Plan, User
 from core.errors import ValidationFailed
 from core.outcomes import Outcome
-from monitors.drafts import MonitorType
+from monitors.configuration import MonitorType
+from monitors.lifecycle import mute, switch, watch
 from monitors.models import Monitor, MonitorState, StatusChange
-from monitors.transitions import mute, switch, watch
 
 _STATE_COLUMNS = ["next_due_at", "claimed_at", "armed_at", "fresh", "failures", "passes", "failing_since"]
 

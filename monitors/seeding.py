@@ -18,9 +18,9 @@ from checks.hours import start_of_hour
 from checks.partitions import RESULTS, ROLLUPS, Series, make
 from checks.rollups import GRACE, roll_up_past
 from core.clock import EPOCH
-from monitors.daily import write_days
-from monitors.drafts import Draft
-from monitors.models import Monitor, MonitorState, draft_columns
+from monitors.configuration import MonitorConfig
+from monitors.models import Monitor, MonitorState, config_columns
+from monitors.uptime.daily import write_days
 
 _OUTAGE_SLOTS = 10
 _OUTAGE_EVERY = timedelta(days=3)
@@ -112,7 +112,9 @@ def _parts_between(series: Series, start: datetime, end: datetime) -> list[tuple
 
 
 def _make_monitors(owner: User, count: int, *, interval_sec: int, at: datetime) -> list[int]:
-    columns = draft_columns(Draft(interval_sec=interval_sec, url="http://seeded.invalid/", name="Seeded"))
+    columns = config_columns(
+        MonitorConfig(interval_sec=interval_sec, url="http://seeded.invalid/", name="Seeded")
+    )
     made = Monitor.objects.bulk_create(
         (Monitor(owner=owner, created_at=at, **columns) for _ in range(count)), batch_size=2_000
     )

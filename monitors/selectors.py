@@ -1,4 +1,4 @@
-"""Reading monitors: for the API, with their statistics, and for workers, as specs."""
+"""CheckRecord monitors: for the API, with their statistics, and for workers, as specs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from django.db.models.lookups import LessThan
 from checks.selectors import average_latency
 from checks.spec import Verdict
 from core.errors import NotFound
-from monitors.drafts import MonitorType
+from monitors.configuration import MonitorType
 from monitors.models import (
     MaintenanceSpan,
     Monitor,
@@ -23,9 +23,9 @@ from monitors.models import (
     SchedulerGap,
     SchedulerTick,
     StatusChange,
-    watch_of,
+    deadline_of,
 )
-from monitors.uptime import Span, Standing, Turn, uptime_percent
+from monitors.uptime.intervals import Span, StatusInterval, Transition, uptime_percent
 from projects import access
 from projects.access import Caller
 
@@ -66,10 +66,11 @@ def statistics(monitors: Sequence[Monitor], *, now: datetime) -> dict[int, Stati
     ids = [monitor.pk for monitor in monitors]
     latencies = average_latency(ids, since=window.start)
     gaps = gaps_since(window.start)
-    turns = turns_since(window.start, ids)
+    transitions = transitions_since(window.start, ids)
     return {
         monitor.pk: Statistics(
-            uptime_percent(window, turns[monitor.pk], standing_of(monitor), gaps), latencies.get(monitor.pk)
+            uptime_percent(window, transitions[monitor.pk], status_interval_of(monitor), gaps),
+            latencies.get(monitor.pk),
         )
         for monitor in monitors
     }
@@ -81,8 +82,8 @@ def gaps_since(start: datetime) -> list[Span]:
     return [Span(gap.started_at, gap.ended_at) for gap in gaps]
 
 
-def turns_since(start: datetime, monitor_ids: Sequence[int]) -> dict[int, list[Turn]]:
-    """The turns of each monitor that bear on its uptime.
+def transitions_since(start: datetime, monitor_ids: Sequence[int]) -> dict[int, list[Transition]]:
+    """The transitions of each monitor that bear on its uptime.
 
     Those between up and slow do not, and a monitor that wavers has one for every check. There is no end: a
     worker's clock may be ahead of ours, and a change of the next second tells how it stood until now. Ordered
@@ -94,19 +95,19 @@ def turns_since(start: datetime, monitor_ids: Sequence[int]) -> dict[int, list[T
         .exclude(kind=StatusChange.Kind.STATUS, before__in=passing, after__in=passing)
         .order_by("pk")
     )
-    turns: dict[int, list[Turn]] = defaultdict(list)
+    transitions: dict[int, list[Transition]] = defaultdict(list)
     for monitor_id, kind, at, before, after, failing_since in changes.values_list(
         "monitor_id", "kind", "at", "before", "after", "failing_since"
     ):
-        turns[monitor_id].append(
-            Turn(
+        transitions[monitor_id].append(
+            Transition(
                 at,
-                Standing(_verdict(before), paused=kind == StatusChange.Kind.RESUMED),
-                Standing(_verdict(after), paused=kind == StatusChange.Kind.PAUSED),
+                StatusInterval(_verdict(before), paused=kind == StatusChange.Kind.RESUMED),
+                StatusInterval(_verdict(after), paused=kind == StatusChange.Kind.PAUSED),
                 began=failing_since if after == Verdict.DOWN else None,
             )
         )
-    return turns
+    return transitions
 
 
 def left_out_since(start: datetime, monitor_ids: Sequence[int]) -> dict[int, list[Span]]:
@@ -134,7 +135,7 @@ def failing_since(monitor: Monitor, *, now: datetime) -> datetime | None:
         return None
     if state.failing_since is None and monitor.type == MonitorType.HEARTBEAT:
         muted = monitor.muted_until is not None and monitor.muted_until > now
-        due_at = replace(watch_of(monitor, state), muted_until=None).due_at
+        due_at = replace(deadline_of(monitor, state), muted_until=None).due_at
         return due_at if muted and due_at is not None and due_at < now else None
     return state.failing_since
 
@@ -158,8 +159,8 @@ def failing(now: datetime) -> Q:
     return Q(Q(state__failing_since__isnull=False) | overdue, ~Q(state__status=Verdict.DOWN), enabled=True)
 
 
-def standing_of(monitor: Monitor) -> Standing:
-    return Standing(_verdict(monitor.state.status), paused=not monitor.enabled)
+def status_interval_of(monitor: Monitor) -> StatusInterval:
+    return StatusInterval(_verdict(monitor.state.status), paused=not monitor.enabled)
 
 
 def _verdict(status: str | None) -> Verdict | None:

@@ -12,7 +12,7 @@ from checks.addresses import MAX_URL
 from checks.spec import RuleType, Verdict
 from core.api.fields import BoolField, ChoiceField, EpochMsField, IntField, StrictSerializer, TextField
 from core.clock import to_ms, utc_now
-from monitors.drafts import (
+from monitors.configuration import (
     CREATABLE_TYPES,
     HEADER_TYPES,
     MAX_BODY,
@@ -74,7 +74,7 @@ class TypeField(ChoiceField):
 
 
 class MonitorInputSerializer(StrictSerializer):
-    """The body of create and test. What belongs together is judged by `monitors.drafts`, on the whole."""
+    """The body of create and test. What belongs together is judged by `monitors.configuration`, on the whole."""
 
     url = TextField(max_length=MAX_URL, required=False, allow_blank=True, help_text="http:// or https://.")
     name = TextField(max_length=200, required=False, help_text="Default: Untitled.")

@@ -12,20 +12,19 @@ from accounts.models import Plan, User
 from checks.guard import guard
 from core.egress import literal_address
 from core.errors import MonitorLimit, NotFound, ValidationFailed
-from monitors import drafts
-from monitors.drafts import PROBED_FIELDS, Draft, MonitorType
-from monitors.hosts import origin_of, watched_domain
+from monitors import configuration
+from monitors.configuration import PROBED_FIELDS, MonitorConfig, MonitorType, origin_of, watched_domain
+from monitors.expiry.registrations import lock_registration
+from monitors.lifecycle import mute, reschedule, switch, watch
 from monitors.models import (
     LEASE_MARGIN,
     DomainRegistration,
     Monitor,
     MonitorState,
     StatusChange,
-    draft_columns,
+    config_columns,
 )
-from monitors.registrations import hold_registration
 from monitors.selectors import get_monitor
-from monitors.transitions import mute, reschedule, switch, watch
 from projects import log, places
 from projects.access import Caller
 from projects.models import Project
@@ -51,15 +50,15 @@ def permits_host(host: str) -> bool:
     return address is None or guard().permits(address)
 
 
-def draft_of(caller: Caller, given: Mapping[str, Any]) -> Draft:
-    """The draft that creating from `given` would store, for a test run; a heartbeat has nothing to run."""
+def config_of(caller: Caller, given: Mapping[str, Any]) -> MonitorConfig:
+    """The config that creating from `given` would store, for a test run; a heartbeat has nothing to run."""
     with transaction.atomic():
         _, owner = places.place(caller, given)
     return _testable(complete(given, owner.plan))
 
 
-def draft_of_change(caller: Caller, public_id: str, given: Mapping[str, Any]) -> Draft:
-    """Return the draft that a PATCH of `given` would leave, to test it before it is saved.
+def config_of_change(caller: Caller, public_id: str, given: Mapping[str, Any]) -> MonitorConfig:
+    """Return the config that a PATCH of `given` would leave, to test it before it is saved.
 
     Stored header values are used where that PATCH would keep them.
     """
@@ -71,9 +70,9 @@ def draft_of_change(caller: Caller, public_id: str, given: Mapping[str, Any]) ->
     return _testable(_patched(monitor, given, owner=owner))
 
 
-def complete(given: Mapping[str, Any], plan: Plan) -> Draft:
-    """Return a new monitor's draft, by the intervals of the plan that it counts against; raises ValidationFailed."""
-    return drafts.complete(
+def complete(given: Mapping[str, Any], plan: Plan) -> MonitorConfig:
+    """Return a new monitor's config, by the intervals of the plan that it counts against; raises ValidationFailed."""
+    return configuration.complete(
         given,
         floor_sec=plan.min_interval_sec,
         default_sec=plan.default_interval_sec,
@@ -81,10 +80,10 @@ def complete(given: Mapping[str, Any], plan: Plan) -> Draft:
     )
 
 
-def _testable(draft: Draft) -> Draft:
-    if draft.type is MonitorType.HEARTBEAT:
+def _testable(config: MonitorConfig) -> MonitorConfig:
+    if config.type is MonitorType.HEARTBEAT:
         raise ValidationFailed("a heartbeat is pinged, so there is nothing to test.", field="type")
-    return draft
+    return config
 
 
 def create_monitor(caller: Caller, given: Mapping[str, Any], *, now: datetime) -> Monitor:
@@ -95,24 +94,24 @@ def create_monitor(caller: Caller, given: Mapping[str, Any], *, now: datetime) -
     """
     with transaction.atomic():
         project, owner = places.place(caller, given)
-        owner = hold_owner(owner)
-        draft = complete(given, owner.plan)
-        require_room(owner)
-        domain = watched_domain(draft)
-        registration = None if domain is None else hold_registration(domain, now=now)
+        owner = lock_owner(owner)
+        config = complete(given, owner.plan)
+        enforce_quota(owner)
+        domain = watched_domain(config)
+        registration = None if domain is None else lock_registration(domain, now=now)
         monitor = Monitor.objects.create(
             owner=owner,
             project=project,
             registration=registration,
             created_at=now,
-            **draft_columns(draft),
+            **config_columns(config),
         )
         state = MonitorState(
             monitor=monitor, domain_expires_at=None if registration is None else registration.expires_at
         )
-        if draft.type is not MonitorType.HEARTBEAT:
+        if config.type is not MonitorType.HEARTBEAT:
             state.claim, state.claimed_at, state.slot_at = FIRST_CLAIM, now, now
-            state.next_due_at = now + timedelta(milliseconds=draft.timeout_ms) + LEASE_MARGIN
+            state.next_due_at = now + timedelta(milliseconds=config.timeout_ms) + LEASE_MARGIN
         state.save(force_insert=True)
     return monitor
 
@@ -124,10 +123,16 @@ def release_first_claim(monitor: Monitor, *, now: datetime) -> None:
     ).update(next_due_at=now)
 
 
-def _patched(monitor: Monitor, given: Mapping[str, Any], *, owner: User) -> Draft:
-    """Return the draft that a PATCH leaves when the monitor is `owner`'s; another owner gets no secrets with it."""
-    stored = monitor.draft if owner.pk == monitor.owner_id else drafts.without_secrets(monitor.draft)
-    return drafts.patch(stored, given, floor_sec=owner.plan.min_interval_sec, permits_host=permits_host)
+def _patched(monitor: Monitor, given: Mapping[str, Any], *, owner: User) -> MonitorConfig:
+    """Return the config that a PATCH leaves when the monitor is `owner`'s; another owner gets no secrets with it."""
+    stored = (
+        monitor.full_config
+        if owner.pk == monitor.owner_id
+        else configuration.without_secrets(monitor.full_config)
+    )
+    return configuration.patch(
+        stored, given, floor_sec=owner.plan.min_interval_sec, permits_host=permits_host
+    )
 
 
 def move_of(monitor: Monitor, project: Project | None, owner: User) -> log.Move:
@@ -140,7 +145,7 @@ def update_monitor(caller: Caller, public_id: str, given: Mapping[str, Any], *, 
     """Change what is given, judged as the merged monitor that it leaves.
 
     Raises Forbidden for a move to another owner without the right to give the monitor away. Such a move drops its
-    secrets; header values are also dropped when the request goes to another server (`drafts.patch`).
+    secrets; header values are also dropped when the request goes to another server (`configuration.patch`).
     """
     with transaction.atomic():
         monitor, state = _lock(caller, public_id)
@@ -148,27 +153,27 @@ def update_monitor(caller: Caller, public_id: str, given: Mapping[str, Any], *, 
         if "project_id" in given:
             project, owner = places.move(caller, given, project=project, owner=owner)
             if owner.pk != monitor.owner_id:
-                owner = hold_owner(owner)
-                require_room(owner)
+                owner = lock_owner(owner)
+                enforce_quota(owner)
                 log.record_moves(caller, [move_of(monitor, project, owner)])
-        draft = _patched(monitor, given, owner=owner)
-        turn = reconfigure(
+        config = _patched(monitor, given, owner=owner)
+        change = reconfigure(
             monitor,
             state,
-            draft,
+            config,
             enabled=given.get("enabled", monitor.enabled),
-            registration_of=lambda domain: hold_registration(domain, now=now),
+            registration_of=lambda domain: lock_registration(domain, now=now),
             now=now,
         )
         monitor.project, monitor.owner = project, owner
         # A place that was not asked for is not written: its project may be deleted at this moment.
         moved = ["project", "owner"] if "project_id" in given else []
         monitor.save(
-            update_fields=["enabled", "config_version", "registration", *moved, *draft_columns(draft)]
+            update_fields=["enabled", "config_version", "registration", *moved, *config_columns(config)]
         )
         state.save(update_fields=RECONFIGURED)
-        if turn is not None:
-            turn.save(force_insert=True)
+        if change is not None:
+            change.save(force_insert=True)
     monitor.state = state
     return monitor
 
@@ -176,30 +181,30 @@ def update_monitor(caller: Caller, public_id: str, given: Mapping[str, Any], *, 
 def reconfigure(
     monitor: Monitor,
     state: MonitorState,
-    draft: Draft,
+    config: MonitorConfig,
     *,
     enabled: bool,
     registration_of: Callable[[str], DomainRegistration],
     now: datetime,
 ) -> StatusChange | None:
-    """Have a monitor, whose state is held, be as the draft says, and paused or not; the turn to store, if it is one.
+    """Have a monitor, whose state is held, be as the config says, and paused or not; the change to store, if it is one.
 
-    In memory: the caller writes the monitor, the columns RECONFIGURED of its state, and the turn. `registration_of` a
+    In memory: the caller writes the monitor, the columns RECONFIGURED of its state, and the change. `registration_of` a
     domain is held until the transaction ends.
     """
-    before, turn = monitor.draft, None
-    probed_anew = any(getattr(before, name) != getattr(draft, name) for name in PROBED_FIELDS)
+    before, change = monitor.full_config, None
+    probed_anew = any(getattr(before, name) != getattr(config, name) for name in PROBED_FIELDS)
     if enabled != monitor.enabled:
-        turn = switch(monitor, state, enabled=enabled, interval_sec=draft.interval_sec, now=now)
+        change = switch(monitor, state, enabled=enabled, interval_sec=config.interval_sec, now=now)
     else:
         if probed_anew and monitor.type != MonitorType.HEARTBEAT:
             monitor.config_version += 1
         if enabled:
-            reschedule(state, before, draft, probed_anew=probed_anew, now=now)
-    monitor.draft = draft
+            reschedule(state, before, config, probed_anew=probed_anew, now=now)
+    monitor.full_config = config
     watch(monitor, state)
-    _follow_host(monitor, state, before, draft, registration_of=registration_of)
-    return turn
+    _follow_host(monitor, state, before, config, registration_of=registration_of)
+    return change
 
 
 def mute_monitor(caller: Caller, public_id: str, *, minutes: int, now: datetime) -> Monitor:
@@ -239,7 +244,7 @@ def _lock(caller: Caller, public_id: str) -> tuple[Monitor, MonitorState]:
     return get_monitor(caller, public_id), state
 
 
-def hold_owner(owner: User) -> User:
+def lock_owner(owner: User) -> User:
     """The owner's row, held, with the plan that counts: its cap is met by one creation after the other, and its floor
     holds for whatever comes beside a change of plan.
     """
@@ -249,7 +254,7 @@ def hold_owner(owner: User) -> User:
     return held
 
 
-def require_room(owner: User, *, count: int = 1) -> None:
+def enforce_quota(owner: User, *, count: int = 1) -> None:
     """Raise MonitorLimit if the plan has a limit and less room. The owner's row is held."""
     limit = owner.plan.monitor_limit
     if limit is not None and Monitor.objects.filter(owner=owner).count() + count > limit:
@@ -259,8 +264,8 @@ def require_room(owner: User, *, count: int = 1) -> None:
 def _follow_host(
     monitor: Monitor,
     state: MonitorState,
-    before: Draft,
-    after: Draft,
+    before: MonitorConfig,
+    after: MonitorConfig,
     *,
     registration_of: Callable[[str], DomainRegistration],
 ) -> None:

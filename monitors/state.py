@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from checks.spec import CheckOutcome, Verdict
 
@@ -73,3 +73,9 @@ def _enter(status: Status, after: Verdict, at: datetime) -> tuple[Status, Change
         again = status.fresh and after is Verdict.DOWN
         return settled, Change(after, after, at, status.failing_since) if again else None
     return replace(settled, since=at), Change(status.status, after, at, status.failing_since)
+
+
+def next_slot(slot: datetime, *, interval_sec: int, now: datetime) -> datetime:
+    """The first of `slot + k * interval` after `now`, k >= 1: lateness does not drift, missed slots stay missed."""
+    interval = timedelta(seconds=interval_sec)
+    return slot + interval * max(1, (now - slot) // interval + 1)

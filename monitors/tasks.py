@@ -16,14 +16,19 @@ from checks import mailbox
 from checks.spec import CheckOutcome, ReasonCode, Verdict
 from core.clock import utc_now
 from core.db import release_connection
-from monitors import daily, interactive, metrics, pulses, scheduling
-from monitors.assignments import Assignment, load_assignments
-from monitors.backlog import queued
-from monitors.drafts import MonitorType
-from monitors.ledger import Reading
+from monitors import metrics, scheduling
+from monitors.configuration import MonitorType
+from monitors.expiry import registrations, warnings
+from monitors.expiry.registrations import Lookup
+from monitors.heartbeats import signals
 from monitors.models import LEASE_MARGIN
-from monitors.prober import drain, prober
+from monitors.probing import interactive
+from monitors.probing.jobs import CheckJob, load_jobs
+from monitors.probing.prober import drain, prober
 from monitors.recording import record
+from monitors.recording.batch import CheckRecord
+from monitors.scheduling.backlog import queued
+from monitors.uptime import daily
 
 logger = logging.getLogger(__name__)
 
@@ -34,6 +39,7 @@ MOST_QUEUED = (
 )
 CLAIMS_AT_ONCE = 2_000
 MOST_ROUNDS = 10  # bounds a tick that finds more due than workers can do
+LOOKUPS_PER_RUN = 20
 LOAD_TRIES, LOAD_RETRY_SEC = 20, 0.5
 STOP_SEC = 2.5  # what checks under way have to end in, when the worker is told to
 
@@ -73,7 +79,7 @@ def _hand_out(claims: Sequence[scheduling.Claim], now: datetime) -> int:
     )
     heartbeats = [claim.monitor_id for claim in claims if claim.type == MonitorType.HEARTBEAT]
     if heartbeats:
-        pulses.sweep(heartbeats, now=now)
+        signals.sweep(heartbeats, now=now)
     if lost := [_lost(claim, now) for claim in claims if claim.lost]:
         record(lost, now=now)
     probed = [
@@ -111,13 +117,13 @@ def probe_now(claims: list[tuple[int, int]]) -> None:
 @shared_task(name="monitors.tasks.first_check")
 def first_check(monitor_id: int, claim: int, reply_to: str) -> None:
     """The check of a new monitor, which its creator waits for. The answer says only whether it is recorded."""
-    assignments = _load([(monitor_id, claim)])
+    jobs = _load([(monitor_id, claim)])
 
     def answer(outcome: CheckOutcome | None) -> None:
         mailbox.post(reply_to, outcome is not None)
 
-    if assignments:
-        prober().submit(assignments, then=answer)
+    if jobs:
+        prober().submit(jobs, then=answer)
     else:
         answer(None)
 
@@ -128,6 +134,24 @@ def write_days() -> None:
     now = utc_now()
     daily.write_days(now)
     daily.forget_old_days(now)
+
+
+@shared_task(name="monitors.tasks.refresh_registrations")
+def refresh_registrations() -> None:
+    """Look up what is due, one after the other. Runs that overlap share the work."""
+    registrations.remove_unused(utc_now())
+    for _ in range(LOOKUPS_PER_RUN):
+        lookup = registrations.claim_lookup(utc_now())
+        if lookup is None:
+            return
+        release_connection()
+        _look_up(lookup)
+
+
+@shared_task(name="monitors.tasks.warn_of_expiries")
+def warn_of_expiries() -> None:
+    """Note the certificates and registrations that come near their end."""
+    warnings.warn_of_expiries(utc_now())
 
 
 @shared_task(name="monitors.tasks.check_draft")
@@ -150,38 +174,57 @@ def leave(**_: object) -> None:
         logger.warning("%d checks were given back", left)
 
 
-def _load(claims: Sequence[tuple[int, int]]) -> list[Assignment]:
+def _load(claims: Sequence[tuple[int, int]]) -> list[CheckJob]:
     """What is to be checked of the claims; waits for a database that is away, but not longer than they last."""
     for _ in range(LOAD_TRIES):
         try:
-            return _startable(load_assignments(claims))
+            return _startable(load_jobs(claims))
         except (OperationalError, InterfaceError) as error:
             logger.warning("a batch waits for the database: %s", error)
             time.sleep(LOAD_RETRY_SEC)
         finally:
             release_connection()
-    return _startable(load_assignments(claims))
+    return _startable(load_jobs(claims))
 
 
-def _lost(claim: scheduling.Claim, now: datetime) -> Reading:
+def _lost(claim: scheduling.Claim, now: datetime) -> CheckRecord:
     outcome = CheckOutcome(
         verdict=Verdict.DOWN,
         checked_at=now,
         reason_code=ReasonCode.WORKER_LOST,
         detail="The trigger may have been sent, but the worker that sent it was lost before the answer came.",
     )
-    return Reading(claim.monitor_id, claim.number, claim.config_version, outcome)
+    return CheckRecord(claim.monitor_id, claim.number, claim.config_version, outcome)
 
 
-def _startable(assignments: list[Assignment]) -> list[Assignment]:
+def _startable(jobs: list[CheckJob]) -> list[CheckJob]:
     """All but the triggers whose slot has been fired already."""
     runs = {
-        scheduling.Claim(assignment.monitor_id, assignment.claim): assignment
-        for assignment in assignments
-        if assignment.type == MonitorType.SCHEDULER
+        scheduling.Claim(job.monitor_id, job.claim): job for job in jobs if job.type == MonitorType.SCHEDULER
     }
     if not runs:
-        return assignments
+        return jobs
     started = scheduling.start_runs(runs.keys())
-    again = {assignment.monitor_id for claim, assignment in runs.items() if claim not in started}
-    return [assignment for assignment in assignments if assignment.monitor_id not in again]
+    again = {job.monitor_id for claim, job in runs.items() if claim not in started}
+    return [job for job in jobs if job.monitor_id not in again]
+
+
+def _look_up(lookup: Lookup) -> None:
+    # Here: what these import is of no use to the other workers, and takes memory in each.
+    from checks.domains import top_level
+    from checks.rdap import LookupFailed, NoRegistry, RegistryBusy
+    from checks.registry import rdap_client
+
+    try:
+        expires_at = rdap_client().look_up(lookup.domain, now=utc_now())
+    except RegistryBusy as refusal:
+        suffix = top_level(lookup.domain)
+        logger.warning("the registry of .%s is left alone for %s", suffix, refusal.retry_after)
+        registrations.put_off(suffix, refusal.retry_after, error=str(refusal), now=utc_now())
+    except NoRegistry as gap:
+        registrations.record_unsupported(lookup, str(gap), now=utc_now())
+    except LookupFailed as failure:
+        logger.info("the lookup of %s failed: %s", lookup.domain, failure)
+        registrations.record_failure(lookup, str(failure), now=utc_now())
+    else:
+        registrations.record_expiry(lookup, expires_at, now=utc_now())

@@ -1,7 +1,8 @@
 from django.urls import path
 
 import core.api.converters  # noqa: F401  (registers <id:…>)
-from monitors import history_views, pings, views
+from monitors import history_views, views
+from monitors.heartbeats import pings
 
 urlpatterns = [
     path("monitors", views.MonitorList.as_view()),

@@ -18,9 +18,10 @@ from core.errors import IdempotencyKeySpent, NotFound
 from core.ids import random_text
 from core.throttles import CallerThrottle, ProbeThrottle
 from core.waiting import waiting_place
-from monitors import interactive, selectors, services
-from monitors.drafts import MonitorType
+from monitors import selectors, services
+from monitors.configuration import MonitorType
 from monitors.models import spec_of
+from monitors.probing import interactive
 from monitors.serializers import (
     CheckResultSerializer,
     MonitorInputSerializer,
@@ -92,14 +93,14 @@ class MonitorTest(APIView):
 
     @extend_schema(
         operation_id="test_monitor",
-        summary="Check a draft once, saving nothing",
+        summary="Check a config once, saving nothing",
         request=MonitorInputSerializer,
         responses={200: CheckResultSerializer, 503: ErrorSerializer},
     )
     def post(self, request: Request) -> Response:
         caller = caller_of(request)
-        draft = services.draft_of(caller, body_of(request, MonitorInputSerializer))
-        spec = spec_of(draft, run_id=f"test-{random_text(10)}")
+        config = services.config_of(caller, body_of(request, MonitorInputSerializer))
+        spec = spec_of(config, run_id=f"test-{random_text(10)}")
         with waiting_place(caller.account):
             return Response(interactive.check_draft(spec))
 

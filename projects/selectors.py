@@ -1,4 +1,4 @@
-"""Reading projects."""
+"""CheckRecord projects."""
 
 from __future__ import annotations
 

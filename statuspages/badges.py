@@ -9,9 +9,9 @@ from django.db import transaction
 from checks.selectors import average_latency
 from core.errors import NotFound
 from core.ids import badge_key
-from monitors.daily import daily_uptimes
 from monitors.models import MonitorState
 from monitors.selectors import get_monitor, statistics
+from monitors.uptime.daily import daily_uptimes
 from projects.access import Caller
 from statuspages import shields
 from statuspages.models import Badge

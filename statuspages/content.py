@@ -11,8 +11,8 @@ from checks.spec import Verdict
 from core.errors import NotFound
 from incidents import windows
 from incidents.models import Incident
-from monitors.daily import History, daily_uptimes
 from monitors.selectors import began_at
+from monitors.uptime.daily import History, daily_uptimes
 from statuspages.models import NoteUpdate, PageMonitor, PageNote, StatusPage
 from statuspages.selectors import list_notes, showable, shown_monitors
 

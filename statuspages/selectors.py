@@ -1,4 +1,4 @@
-"""Reading status pages: for those who keep them, by `projects.access`, and what the public may see of them."""
+"""CheckRecord status pages: for those who keep them, by `projects.access`, and what the public may see of them."""
 
 from __future__ import annotations
 

@@ -25,9 +25,9 @@ from checks.spec import CheckOutcome, ReasonCode, Verdict
 from connectors.models import Connector
 from core.clock import to_ms
 from core.errors import ApiError
-from monitors.ledger import Reading
 from monitors.models import Monitor, MonitorState
 from monitors.recording import record
+from monitors.recording.batch import CheckRecord
 from monitors.services import FIRST_CLAIM, create_monitor
 from projects.access import Caller
 from projects.models import Membership, Project, Role
@@ -78,7 +78,7 @@ def make_monitor(owner: User, *, now: datetime = NOON, first: Verdict | None = N
     given.setdefault("url", "http://127.0.0.1:9/")
     monitor = create_monitor(Caller(owner), given, now=now)
     if first is not None:
-        record([reading(monitor, claim=FIRST_CLAIM, verdict=first, at=now)], now=now)
+        record([check_record(monitor, claim=FIRST_CLAIM, verdict=first, at=now)], now=now)
     return monitor
 
 
@@ -137,10 +137,10 @@ def outcome(verdict: Verdict, *, at: datetime = NOON, latency_ms: int = 20) -> C
     return CheckOutcome(verdict=verdict, checked_at=at, latency_ms=latency_ms, http_status=200)
 
 
-def reading(
+def check_record(
     monitor: Monitor, *, claim: int, verdict: Verdict, at: datetime, config_version: int = 1
-) -> Reading:
-    return Reading(monitor.pk, claim, config_version, outcome(verdict, at=at))
+) -> CheckRecord:
+    return CheckRecord(monitor.pk, claim, config_version, outcome(verdict, at=at))
 
 
 def state_of(monitor: Monitor) -> MonitorState:

@@ -11,7 +11,7 @@ from django.conf import settings
 
 from config.beat import app as beat
 from config.celery import app
-from monitors.backlog import queued
+from monitors.scheduling.backlog import queued
 from tests.makers import empty_broker
 from tests.processes.waiting import until
 

@@ -31,7 +31,7 @@ class Hide:
             raise ModuleNotFoundError(f"{name} is not in the lock", name=name)
 
 sys.meta_path.insert(0, Hide())
-import config.rsgi, config.celery, config.urls, monitors.expiry_tasks, monitors.tasks
+import config.rsgi, config.celery, config.urls, monitors.tasks
 import alerts.transports.apprise_way, alerts.transports.email, alerts.transports.webhook
 import granian.server
 config.celery.app.connection().default_channel.client.ping()

@@ -35,11 +35,11 @@ from dashboard.pages import PageRequest, page
 from incidents import windows
 from incidents.selectors import list_incidents, windows_covering
 from incidents.windows import occurrence_of
-from monitors import on_demand
-from monitors.daily import History, daily_uptimes
-from monitors.drafts import HTTP_TYPES, MonitorType
-from monitors.models import Monitor, watch_of
+from monitors.configuration import HTTP_TYPES, MonitorType
+from monitors.models import Monitor, deadline_of
+from monitors.probing import on_demand
 from monitors.selectors import failing_since, get_monitor
+from monitors.uptime.daily import History, daily_uptimes
 from projects.access import Caller
 
 DAYS = 90
@@ -276,7 +276,7 @@ def _next_at(monitor: Monitor) -> datetime | None:
     if not monitor.enabled:
         return None
     if monitor.type == MonitorType.HEARTBEAT:
-        return watch_of(monitor, monitor.state).due_at
+        return deadline_of(monitor, monitor.state).due_at
     return monitor.state.next_due_at
 
 

@@ -27,7 +27,7 @@ from django.db.models.functions import MD5, Cast, Coalesce, Concat, Lower
 
 from core.api.converters import is_public_id
 from incidents import windows
-from monitors.drafts import CREATABLE_TYPES
+from monitors.configuration import CREATABLE_TYPES
 from monitors.models import Monitor
 from monitors.selectors import failing, list_monitors
 from projects.access import Caller

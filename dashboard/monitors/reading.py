@@ -17,8 +17,8 @@ from dashboard.monitors.drawing import Bar, Cell, bar, spark
 from dashboard.monitors.listing import PAGE, STANDINGS, Listing, matching
 from incidents import windows
 from monitors.models import Monitor
-from monitors.selectors import DAY, began_at, failing_since, gaps_since, standing_of, turns_since
-from monitors.uptime import Span, Standing, Tally, by_outage, tally
+from monitors.selectors import DAY, began_at, failing_since, gaps_since, status_interval_of, transitions_since
+from monitors.uptime.intervals import Span, StatusInterval, Tally, by_outage, tally
 from projects.access import Caller
 from projects.models import Project
 
@@ -185,13 +185,13 @@ def _tallies(
 ) -> dict[int, tuple[Sequence[Tally], Sequence[Tally]]]:
     """Return two tallies of each monitor: by its status, as `uptime_24h` counts, and by its outages."""
     start = spans[0].start
-    turns, gaps = turns_since(start, [monitor.pk for monitor in monitors]), gaps_since(start)
-    still: dict[Standing, Sequence[Tally]] = {}  # most have no turn in a day, and stand alike
+    transitions, gaps = transitions_since(start, [monitor.pk for monitor in monitors]), gaps_since(start)
+    still: dict[StatusInterval, Sequence[Tally]] = {}  # most have no transition in a day, and stand alike
     found: dict[int, tuple[Sequence[Tally], Sequence[Tally]]] = {}
     for monitor in monitors:
-        standing = standing_of(monitor)
-        if monitor.pk in turns:
-            own = turns[monitor.pk]
+        standing = status_interval_of(monitor)
+        if monitor.pk in transitions:
+            own = transitions[monitor.pk]
             found[monitor.pk] = (
                 tally(spans, own, standing, gaps),
                 tally(spans, by_outage(own), standing, gaps),

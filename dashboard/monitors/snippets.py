@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from monitors.drafts import MonitorType
+from monitors.configuration import MonitorType
 from monitors.models import Monitor
 
 _PING = "curl -fsS -m 10 --retry 5 -o /dev/null"

@@ -22,10 +22,10 @@ from core.api.errors import first_reason
 from core.errors import ValidationFailed
 from manifests.importers.mapped import Mapped, Note
 from monitors import bulk
-from monitors.drafts import HTTP_TYPES, Draft
+from monitors.configuration import HTTP_TYPES, MonitorConfig
 from monitors.models import Monitor
 from monitors.serializers import MonitorInputSerializer
-from monitors.services import complete, hold_owner
+from monitors.services import complete, lock_owner
 from projects import places
 from projects.access import Caller
 
@@ -64,37 +64,37 @@ def import_monitors(
     with transaction.atomic():
         project, owner = places.place(caller, place)
         # Two imports of the same file go one after the other, and the second finds what the first made.
-        owner = hold_owner(owner)
+        owner = lock_owner(owner)
         monitors = Monitor.objects.filter(owner=owner, project=project)
         there = Counter(_key(*row) for row in monitors.values_list("type", "name", "url"))
         judged = [_judged(each, there, plan=owner.plan) for each in mapped]
         news = [
-            bulk.New(owner, project, draft, enabled=each.enabled)
-            for each, draft in zip(mapped, judged, strict=True)
-            if isinstance(draft, Draft)
+            bulk.New(owner, project, config, enabled=each.enabled)
+            for each, config in zip(mapped, judged, strict=True)
+            if isinstance(config, MonitorConfig)
         ]
         made = iter(bulk.create_monitors(news, now=now))
         imported = [
-            _created(each, next(made)) if isinstance(judgement, Draft) else judgement
+            _created(each, next(made)) if isinstance(judgement, MonitorConfig) else judgement
             for each, judgement in zip(mapped, judged, strict=True)
         ]
         transaction.set_rollback(dry_run)
     return imported
 
 
-def _judged(mapped: Mapped, there: Counter[_Key], *, plan: Plan) -> Draft | Imported:
-    """The draft of what is to be created, or what becomes of it instead."""
+def _judged(mapped: Mapped, there: Counter[_Key], *, plan: Plan) -> MonitorConfig | Imported:
+    """The config of what is to be created, or what becomes of it instead."""
     if mapped.given is None:
         return Imported(mapped.name, Fate.LEFT_OUT, mapped.notes)
     try:
-        draft = complete(_validated(mapped.given), plan)
+        config = complete(_validated(mapped.given), plan)
     except ValidationFailed as error:
         return Imported(mapped.name, Fate.LEFT_OUT, (Note("here", str(error)),))
-    key = _key(draft.type, draft.name, draft.url)
+    key = _key(config.type, config.name, config.url)
     if there[key] > 0:
         there[key] -= 1
         return Imported(mapped.name, Fate.THERE)
-    return draft
+    return config
 
 
 def _created(mapped: Mapped, monitor: Monitor) -> Imported:

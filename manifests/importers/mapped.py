@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from checks.addresses import MAX_URL
 from checks.wording import shorten
-from monitors.drafts import BODY_METHODS, MAX_HEADERS, MAX_RULES, MAX_TIMEOUT_MS, MIN_TIMEOUT_MS
+from monitors.configuration import BODY_METHODS, MAX_HEADERS, MAX_RULES, MAX_TIMEOUT_MS, MIN_TIMEOUT_MS
 
 MAX_NAME = 200
 

@@ -12,14 +12,14 @@ from manifests.entries import Entry, Place, Present, Shape
 from manifests.parsing import Item
 from manifests.resources.base import Kind, Names, Writing, WrongError, kept, without
 from manifests.secrets import Secret
-from monitors import drafts
-from monitors.drafts import DEFAULT_METHODS, Draft, Header, MonitorType
+from monitors import configuration
+from monitors.configuration import DEFAULT_METHODS, MonitorConfig, Header, MonitorType
 from monitors.models import Monitor
 from monitors.services import permits_host
 from projects import access
 
 _PLAIN = tuple(
-    name for name in drafts.FIELDS if name not in {"type", "name", "content_rules", "request_headers"}
+    name for name in configuration.FIELDS if name not in {"type", "name", "content_rules", "request_headers"}
 )
 # In the order of a file that is written. An interval is always said: its default is the plan's.
 _DEFAULTS: dict[str, Any] = {
@@ -29,7 +29,7 @@ _DEFAULTS: dict[str, Any] = {
     "method": "HEAD",
     "interval_sec": None,
     **{
-        name: Draft.__dataclass_fields__[name].default
+        name: MonitorConfig.__dataclass_fields__[name].default
         for name in (
             "grace_sec",
             "slow_ms",
@@ -61,22 +61,22 @@ class Monitors(Kind):
 
     def _present(self, row: Monitor, account: Account) -> Present:
         place = account.place(row.project_id)
-        draft = row.draft
-        shape = shape_of(draft, place=place, enabled=row.enabled)
-        return Present("monitors", row.public_id, row.pk, row.name, place, shape, draft)
+        config = row.full_config
+        shape = shape_of(config, place=place, enabled=row.enabled)
+        return Present("monitors", row.public_id, row.pk, row.name, place, shape, config)
 
     def want(self, item: Item, entry: Entry, names: Names) -> Shape:
         pace = entry.place.pace if entry.place else pace_of(self.user)
         given = {**item.given, "request_headers": self._headers(item, entry)}
         if not given["request_headers"]:
             del given["request_headers"]
-        draft = drafts.complete(
+        config = configuration.complete(
             given, floor_sec=pace.floor_sec, default_sec=pace.default_sec, permits_host=permits_host
         )
         if entry.present is not None:
-            drafts.check_type(MonitorType(entry.present.shape["type"]), draft.type)
-        entry.draft = draft
-        return shape_of(draft, place=entry.place, enabled=item.given.get("enabled", True))
+            configuration.check_type(MonitorType(entry.present.shape["type"]), config.type)
+        entry.config = config
+        return shape_of(config, place=entry.place, enabled=item.given.get("enabled", True))
 
     def _headers(self, item: Item, entry: Entry) -> list[dict[str, Any]]:
         stored = self._stored_headers(item, entry)
@@ -100,9 +100,9 @@ class Monitors(Kind):
         """Return the stored headers by their names in lower case, as the rules of a PATCH leave them."""
         if entry.present is None:
             return {}
-        stored = drafts.keepable(entry.present.draft, item.given)
+        stored = configuration.keepable(entry.present.config, item.given)
         if self._owner(entry.place) != self._owner(entry.present.place):
-            stored = drafts.without_secrets(stored)
+            stored = configuration.without_secrets(stored)
         return {header.name.lower(): header for header in stored.request_headers}
 
     def write(self, present: Present, writing: Writing) -> dict[str, Any]:
@@ -126,17 +126,17 @@ class Monitors(Kind):
         return {name: value for name, value in found.items() if name != "project" or value is not None}
 
 
-def shape_of(draft: Draft, *, place: Place | None, enabled: bool) -> Shape:
-    """Of a settled draft."""
+def shape_of(config: MonitorConfig, *, place: Place | None, enabled: bool) -> Shape:
+    """Of a settled config."""
     return {
-        "name": draft.name,
+        "name": config.name,
         "project": place,
         "enabled": enabled,
-        "type": draft.type.value,
-        **{name: getattr(draft, name) for name in _PLAIN},
+        "type": config.type.value,
+        **{name: getattr(config, name) for name in _PLAIN},
         "content_rules": [
             {name: str(value) for name, value in asdict(rule).items() if value is not None}
-            for rule in draft.content_rules
+            for rule in config.content_rules
         ],
         "request_headers": [
             {
@@ -144,6 +144,6 @@ def shape_of(draft: Draft, *, place: Place | None, enabled: bool) -> Shape:
                 **({"type": header.type} if header.type else {}),
                 "value": Secret(header.value),
             }
-            for header in draft.request_headers
+            for header in config.request_headers
         ],
     }

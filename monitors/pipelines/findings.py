@@ -1,6 +1,6 @@
 """What a pipeline is told of its monitors, and the exit code that this makes. Pure.
 
-Both ways to monitors, the database (`here`) and the REST API (`afar`), end in these values.
+Both ways to monitors, the database (`local`) and the REST API (`api`), end in these values.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Protocol
 
 from checks.spec import Verdict
-from monitors.drafts import HTTP_TYPES, MonitorType
+from monitors.configuration import HTTP_TYPES, MonitorType
 
 
 class Exit(IntEnum):

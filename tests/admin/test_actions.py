@@ -26,8 +26,8 @@ from alerts.models import Delivery
 from audit.models import Entry
 from checks.spec import Verdict
 from core.clock import utc_now
-from monitors.backlog import queued
 from monitors.models import Monitor, MonitorState, StatusChange
+from monitors.scheduling.backlog import queued
 from monitors.services import create_monitor
 from projects.access import Caller
 from tests.makers import (

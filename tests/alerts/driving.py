@@ -20,7 +20,7 @@ from incidents import consuming
 from incidents.models import Incident
 from monitors.models import Monitor, MonitorState
 from monitors.recording import record
-from tests.makers import NOON, make_monitor, reading
+from tests.makers import NOON, check_record, make_monitor
 
 EVERYTHING = tuple(Topic.values)
 
@@ -95,7 +95,9 @@ class Drive:
         for monitor in found.values():
             self._claims[monitor.pk] += 1
             claim, version = self._claims[monitor.pk], monitor.config_version
-            readings.append(reading(monitor, claim=claim, verdict=verdict, at=moment, config_version=version))
+            readings.append(
+                check_record(monitor, claim=claim, verdict=verdict, at=moment, config_version=version)
+            )
         record(readings, now=moment)
 
     def tick(self, moment: datetime) -> list[Message]:

@@ -17,7 +17,7 @@ from checks.spec import Verdict
 from incidents import consuming
 from incidents.models import Incident, IncidentEvent, MaintenanceWindow
 from incidents.services import acknowledge
-from monitors.expiry import warn_of_expiries
+from monitors.expiry.warnings import warn_of_expiries
 from monitors.models import Monitor, MonitorState
 from monitors.services import delete_monitor, mute_monitor, update_monitor
 from projects.access import Caller

@@ -10,7 +10,7 @@ from pytest_django.fixtures import Settings
 
 from accounts.models import User
 from config.celery import app
-from monitors.prober import drain
+from monitors.probing.prober import drain
 from tests.api.client import Api
 from tests.makers import empty_broker, make_user
 

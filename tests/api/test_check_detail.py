@@ -12,9 +12,9 @@ from checks.models import CheckResult
 from checks.spec import CheckOutcome, Verdict
 from core.clock import to_ms
 from monitors.check_ids import CheckIds
-from monitors.ledger import Reading
 from monitors.models import Monitor
 from monitors.recording import record
+from monitors.recording.batch import CheckRecord
 from tests.api.client import Api
 from tests.makers import NOON, make_monitor, minutes, outcome
 from tests.targets.server import TargetServer, answer
@@ -37,7 +37,7 @@ def monitor(user: User) -> Monitor:
 
 def add(monitor: Monitor, found: CheckOutcome, *, claim: int = 2) -> str:
     """Records the outcome; the path of the check."""
-    record([Reading(monitor.pk, claim, 1, found)], now=found.checked_at)
+    record([CheckRecord(monitor.pk, claim, 1, found)], now=found.checked_at)
     public_id = CheckIds(monitor.public_id).encode(claim, found.checked_at)
     return f"/v1/monitors/{monitor.public_id}/checks/{public_id}"
 

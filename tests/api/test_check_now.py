@@ -9,12 +9,12 @@ import pytest
 from accounts.models import User
 from checks.spec import Verdict
 from core.clock import utc_now
-from monitors import interactive, on_demand
 from monitors.models import Monitor
+from monitors.probing import interactive, on_demand
 from monitors.recording import record
 from monitors.scheduling import Claim, claim_due, claim_now
 from tests.api.client import Api
-from tests.makers import NOON, make_monitor, minutes, reading, state_of
+from tests.makers import NOON, check_record, make_monitor, minutes, state_of
 from tests.targets.server import TargetServer, answer
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -77,12 +77,12 @@ def test_the_rhythm_stays(user: User) -> None:
     at = NOON + minutes(0.5)
     assert claim_now([monitor.pk], now=at) == [Claim(monitor.pk, 2)]
     assert claim_due(NOON + minutes(1), limit=10) == [], "it is being checked"
-    record([reading(monitor, claim=2, verdict=Verdict.UP, at=at)], now=at)
+    record([check_record(monitor, claim=2, verdict=Verdict.UP, at=at)], now=at)
     assert state_of(monitor).next_due_at == NOON + minutes(1)
 
     late = NOON + minutes(1.1)
     assert claim_now([monitor.pk], now=late) == [Claim(monitor.pk, 3)]
-    record([reading(monitor, claim=3, verdict=Verdict.UP, at=late)], now=late)
+    record([check_record(monitor, claim=3, verdict=Verdict.UP, at=late)], now=late)
     assert state_of(monitor).next_due_at == NOON + minutes(2)
 
 
@@ -92,9 +92,9 @@ def test_a_check_that_is_under_way_is_the_older_one(user: User) -> None:
     assert claim_due(NOON + minutes(1), limit=10) == [Claim(monitor.pk, 2)]
     claims = on_demand.claim([monitor], now=now)
     assert claims == {monitor.pk: 3}
-    record([reading(monitor, claim=2, verdict=Verdict.UP, at=now)], now=now)
+    record([check_record(monitor, claim=2, verdict=Verdict.UP, at=now)], now=now)
     assert on_demand.results(claims, now=now) == {}
-    record([reading(monitor, claim=3, verdict=Verdict.DOWN, at=now)], now=now)
+    record([check_record(monitor, claim=3, verdict=Verdict.DOWN, at=now)], now=now)
     assert on_demand.results(claims, now=now)[monitor.pk].verdict == "down"
 
 
@@ -104,5 +104,5 @@ def test_a_lost_claim_is_answered_by_the_next_one(user: User) -> None:
     claims = on_demand.claim([monitor], now=now)
     later = now + minutes(2)
     assert claim_due(later, limit=10) == [Claim(monitor.pk, 3, again=True)]
-    record([reading(monitor, claim=3, verdict=Verdict.SLOW, at=later)], now=later)
+    record([check_record(monitor, claim=3, verdict=Verdict.SLOW, at=later)], now=later)
     assert on_demand.results(claims, now=now)[monitor.pk].claim == 3

@@ -98,10 +98,10 @@ def test_a_member_gives_nothing_away(way: Callable[[Scene], tuple[int, str]]) ->
     assert status == (403 if way is by_api else 200)
     assert REFUSED in text
     monitor = Monitor.objects.get()
-    assert (monitor.owner, monitor.project, monitor.draft) == (
+    assert (monitor.owner, monitor.project, monitor.full_config) == (
         scene.owner,
         scene.shop,
-        scene.monitor.draft,
+        scene.monitor.full_config,
     )
     assert not Entry.objects.filter(action__startswith="monitor.").exists()
 
@@ -131,7 +131,7 @@ def test_an_admin_gives_away_what_is_no_secret_and_both_sides_read_of_it() -> No
     ]
     assert moved.json["request_body"] is None
     monitor = Monitor.objects.get()
-    assert (monitor.owner, monitor.draft.request_headers[0].value) == (scene.mover, "")
+    assert (monitor.owner, monitor.full_config.request_headers[0].value) == (scene.mover, "")
 
     owner = Api.signed_in(scene.owner)
     (left,) = owner.get(f"/v1/projects/{scene.shop.public_id}/audit-log?action=monitor.released").json
@@ -155,9 +155,9 @@ def test_what_is_given_with_the_move_is_the_receiver_s() -> None:
         "request_body": "mine",
     }
     update_monitor(Caller(scene.mover), scene.monitor.public_id, given, now=utc_now())
-    draft = Monitor.objects.get().draft
-    assert [header.value for header in draft.request_headers] == ["mine", ""]
-    assert draft.request_body == "mine"
+    config = Monitor.objects.get().full_config
+    assert [header.value for header in config.request_headers] == ["mine", ""]
+    assert config.request_body == "mine"
 
 
 @pytest.mark.django_db
@@ -167,7 +167,7 @@ def test_an_admin_s_file_gives_away_with_values_of_its_own() -> None:
     assert report.count("update") == 1
     monitor = Monitor.objects.get()
     assert (monitor.owner, monitor.project) == (scene.mover, None)
-    assert (monitor.draft.request_headers[0].value, monitor.request_body) == ("mine", None)
+    assert (monitor.full_config.request_headers[0].value, monitor.request_body) == ("mine", None)
     sides = Entry.objects.filter(action__startswith="monitor.").values_list("action", "project_id")
     assert set(sides) == {("monitor.released", scene.shop.pk), ("monitor.received", None)}
 
@@ -177,11 +177,15 @@ def test_among_projects_of_one_owner_everything_stays() -> None:
     scene = Scene()
     other = make_project(scene.owner, name="Other", member=scene.mover)
     for project in (other, scene.shop):
-        assert scene.move(project).draft == scene.monitor.draft
+        assert scene.move(project).full_config == scene.monitor.full_config
     given = {"project_id": None}
     update_monitor(Caller(scene.mover), scene.monitor.public_id, given, now=utc_now())
     monitor = Monitor.objects.get()
-    assert (monitor.owner, monitor.project, monitor.draft) == (scene.owner, None, scene.monitor.draft)
+    assert (monitor.owner, monitor.project, monitor.full_config) == (
+        scene.owner,
+        None,
+        scene.monitor.full_config,
+    )
     assert not Entry.objects.filter(action__startswith="monitor.").exists()
 
 

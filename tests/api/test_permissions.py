@@ -20,8 +20,8 @@ from checks.spec import Verdict
 from core.clock import from_ms, to_ms, utc_now
 from incidents.services import declare
 from incidents.windows import create_window
-from monitors import interactive
 from monitors.check_ids import CheckIds
+from monitors.probing import interactive
 from monitors.services import FIRST_CLAIM
 from projects.access import Caller
 from projects.models import Membership

@@ -42,7 +42,7 @@ def make_sealed(owner: User, value: str) -> Monitor:
 
 
 def value_of(monitor: Monitor) -> str:
-    return Monitor.objects.get(pk=monitor.pk).draft.request_headers[0].value
+    return Monitor.objects.get(pk=monitor.pk).full_config.request_headers[0].value
 
 
 def opens(key: str, sealed: str) -> bool:

@@ -17,8 +17,8 @@ from pytest_django.fixtures import Settings
 from pytest_django.live_server_helper import LiveServer
 
 from checks import mailbox
-from monitors import interactive
 from monitors.models import Monitor
+from monitors.probing import interactive
 from tests.api.client import SCHEMA, Api
 from tests.makers import empty_broker, make_project, make_user
 

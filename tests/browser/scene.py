@@ -27,9 +27,9 @@ from incidents import consuming
 from incidents.models import Incident
 from incidents.services import acknowledge, comment
 from incidents.windows import create_window
-from monitors.ledger import Reading
 from monitors.models import Monitor, MonitorState, StatusChange
 from monitors.recording import record
+from monitors.recording.batch import CheckRecord
 from monitors.seeding import seed_history
 from monitors.services import create_monitor, mute_monitor, update_monitor
 from projects.access import Caller
@@ -210,7 +210,7 @@ def _check(monitor: Monitor, outcome: CheckOutcome) -> None:
     at = outcome.checked_at
     MonitorState.objects.filter(pk=monitor.pk).update(claim=F("claim") + 1, claimed_at=at, slot_at=at)
     claim = MonitorState.objects.get(pk=monitor.pk).claim
-    record([Reading(monitor.pk, claim, monitor.config_version, outcome)], now=at)
+    record([CheckRecord(monitor.pk, claim, monitor.config_version, outcome)], now=at)
     MonitorState.objects.filter(pk=monitor.pk).update(next_due_at=None)
 
 

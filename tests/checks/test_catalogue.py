@@ -27,9 +27,9 @@ from checks.probes.resolver import Resolver
 from checks.spec import CheckOutcome, CheckSpec
 from config.celery import app
 from core.clock import utc_now
-from monitors import drafts
+from monitors import configuration
 from monitors.models import MonitorState, spec_of
-from monitors.prober import drain
+from monitors.probing.prober import drain
 from monitors.services import permits_host
 from monitors.tasks import dispatch_due
 from tests.api.client import Api
@@ -118,7 +118,7 @@ def _timed(case: Case, outcome: CheckOutcome) -> bool:
 
 
 def spec_for(case: Case, stage: Stage) -> CheckSpec:
-    draft = drafts.complete(stage.inputs[case.id], floor_sec=60, permits_host=permits_host)
+    draft = configuration.complete(stage.inputs[case.id], floor_sec=60, permits_host=permits_host)
     return spec_of(draft, run_id="run-1")
 
 

@@ -21,7 +21,7 @@ from config.celery import app
 from core import metrics as counted
 from core.cache import load, store
 from core.clock import utc_now
-from monitors.interactive import CheckResult
+from monitors.probing.interactive import CheckResult
 from monitors.scheduling import tick
 from projects.access import Caller
 from statuspages import public

@@ -16,10 +16,10 @@ from pytest_django.fixtures import Settings
 from accounts.models import User
 from config.celery import app
 from core.clock import utc_now
-from monitors import interactive
-from monitors.drafts import MonitorType
+from monitors.configuration import MonitorType
 from monitors.models import Monitor
-from monitors.prober import drain
+from monitors.probing import interactive
+from monitors.probing.prober import drain
 from tests.makers import at_once, empty_broker, make_monitor, make_plan, make_project, make_user, state_of
 from tests.processes.waiting import until
 from tests.site import Site
@@ -114,24 +114,24 @@ def test_everything_that_is_typed_is_stored(web: Client, user: User) -> None:
         "header-3-value": "shop",
     }
     assert web.post("/monitors/new", given).status_code == 302
-    draft = created(user).draft
+    config = created(user).full_config
     assert created(user).project == project
-    assert (draft.type, draft.name, draft.method, draft.expect_status) == (
+    assert (config.type, config.name, config.method, config.expect_status) == (
         MonitorType.API,
         "Orders",
         "POST",
         201,
     )
-    assert (draft.interval_sec, draft.timeout_ms, draft.slow_ms) == (5_400, 60_000, 800)
-    assert (draft.follow_redirects, draft.check_ssl, draft.check_domain) == (True, True, True)
-    assert (draft.fail_threshold, draft.recover_threshold) == (5, 2)
-    assert draft.request_body == '{\n  "a": 1\n}', "line ends as they were typed, not as browsers send them"
-    assert [(rule.type.value, rule.path, rule.value, rule.equals) for rule in draft.content_rules] == [
+    assert (config.interval_sec, config.timeout_ms, config.slow_ms) == (5_400, 60_000, 800)
+    assert (config.follow_redirects, config.check_ssl, config.check_domain) == (True, True, True)
+    assert (config.fail_threshold, config.recover_threshold) == (5, 2)
+    assert config.request_body == '{\n  "a": 1\n}', "line ends as they were typed, not as browsers send them"
+    assert [(rule.type.value, rule.path, rule.value, rule.equals) for rule in config.content_rules] == [
         ("json_field", "data.0.ok", None, ""),
         ("json_field", "version", None, None),
         ("text_absent", None, " error ", None),
     ]
-    assert [(header.name, header.value, header.type) for header in draft.request_headers] == [
+    assert [(header.name, header.value, header.type) for header in config.request_headers] == [
         ("Authorization", "Bearer s3cret", "bearer"),
         ("X-Team", "shop", None),
     ]
@@ -312,18 +312,18 @@ def edited(web: Client, monitor: Monitor, **given: str) -> Any:
 
 
 def _as_typed(monitor: Monitor) -> dict[str, str]:
-    draft = monitor.draft
+    config = monitor.full_config
     return {
-        "type": draft.type.value,
-        "name": draft.name,
-        "url": draft.url,
-        "method": draft.method,
-        "interval_sec": str(draft.interval_sec),
+        "type": config.type.value,
+        "name": config.name,
+        "url": config.url,
+        "method": config.method,
+        "interval_sec": str(config.interval_sec),
         "rule-0-kind": "json_equals",
-        "rule-0-path": draft.content_rules[0].path or "" if draft.content_rules else "",
-        "rule-0-value": draft.content_rules[0].equals or "" if draft.content_rules else "",
-        "request_body": (draft.request_body or "").replace("\n", "\r\n"),
-    } | {f"header-{index}-name": header.name for index, header in enumerate(draft.request_headers)}
+        "rule-0-path": config.content_rules[0].path or "" if config.content_rules else "",
+        "rule-0-value": config.content_rules[0].equals or "" if config.content_rules else "",
+        "request_body": (config.request_body or "").replace("\n", "\r\n"),
+    } | {f"header-{index}-name": header.name for index, header in enumerate(config.request_headers)}
 
 
 def test_the_page_shows_what_is_stored_but_no_header_value(web: Client, user: User) -> None:
@@ -356,7 +356,7 @@ def test_saving_what_is_there_changes_nothing(web: Client, user: User) -> None:
     state = state_of(monitor).next_due_at
     assert edited(web, monitor).status_code == 302
     same = Monitor.objects.get()
-    assert (same.draft, same.config_version) == (monitor.draft, 1)
+    assert (same.full_config, same.config_version) == (monitor.full_config, 1)
     assert state_of(same).next_due_at == state
 
 
@@ -379,7 +379,9 @@ def test_header_values_are_kept_replaced_and_removed(
         user, request_headers=[{"name": "X-Key", "value": "old1"}, {"name": "X-Other", "value": "old2"}]
     )
     assert edited(web, monitor, **given).status_code == 302
-    assert [(header.name, header.value) for header in Monitor.objects.get().draft.request_headers] == headers
+    assert [
+        (header.name, header.value) for header in Monitor.objects.get().full_config.request_headers
+    ] == headers
 
 
 def test_a_header_that_is_renamed_needs_a_value(web: Client, user: User) -> None:
@@ -445,7 +447,7 @@ def test_a_copy_starts_from_everything_but_header_values(web: Client, user: User
     given = typed(name="Shop (copy)") | {"header-0-name": "X-Key"}
     assert errors_in(web.post(path, given).content.decode())[0].startswith("Value: Type the value")
     assert web.post(path, given | {"header-0-value": "again"}).status_code == 302
-    assert Monitor.objects.get(name="Shop (copy)").draft.request_headers[0].value == "again"
+    assert Monitor.objects.get(name="Shop (copy)").full_config.request_headers[0].value == "again"
 
 
 # The test run
@@ -522,7 +524,7 @@ def test_the_form_says_that_stored_values_do_not_go_to_another_server(client: Cl
     assert 'placeholder="enter it again"' in client.get(f"{path}/edit").content.decode()
     given |= {"header-0-value": "new"}
     assert "has lost its value" not in client.post(f"{path}/edit", given, follow=True).content.decode()
-    assert Monitor.objects.get().draft.request_headers[0].value == "new"
+    assert Monitor.objects.get().full_config.request_headers[0].value == "new"
 
 
 @pytest.mark.usefixtures("worker")

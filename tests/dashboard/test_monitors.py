@@ -19,22 +19,22 @@ from checks.spec import Verdict
 from core.clock import to_ms, utc_now
 from dashboard.monitors import actions
 from incidents.windows import create_window
-from monitors.drafts import Draft
-from monitors.ledger import Reading
-from monitors.models import Monitor, MonitorState, StatusChange, draft_columns
-from monitors.pulses import record_ping
+from monitors.configuration import MonitorConfig
+from monitors.heartbeats.signals import record_ping
+from monitors.models import Monitor, MonitorState, StatusChange, config_columns
 from monitors.recording import record
+from monitors.recording.batch import CheckRecord
 from monitors.scheduling import claim_now
 from monitors.services import mute_monitor, update_monitor
 from projects.access import Caller
 from tests.makers import (
+    check_record,
     make_channel,
     make_monitor,
     make_plan,
     make_project,
     make_user,
     outcome,
-    reading,
     state_of,
 )
 
@@ -61,7 +61,7 @@ def check(monitor: Monitor, *verdicts: Verdict, at: datetime) -> None:
     """Record these checks, the first one at that time and each a minute after the one before."""
     for verdict in verdicts:
         (claim,) = claim_now([monitor.pk], now=at)
-        record([Reading(monitor.pk, claim.number, claim.config_version, outcome(verdict, at=at))], now=at)
+        record([CheckRecord(monitor.pk, claim.number, claim.config_version, outcome(verdict, at=at))], now=at)
         at += timedelta(minutes=1)
 
 
@@ -470,7 +470,7 @@ def test_check_now_is_awaited_by_the_page(web: Client, user: User) -> None:
     assert "checking=2-" in polled(again), "a running check is not started again"
 
     now = utc_now()
-    record([reading(monitor, claim=2, verdict=Verdict.DOWN, at=now)], now=now)
+    record([check_record(monitor, claim=2, verdict=Verdict.DOWN, at=now)], now=now)
     done = web.get(poll).content.decode()
     assert "Checking…" not in done
     assert re.search(r'id="checked".*Checked <time.*<strong>Down</strong>', done, re.DOTALL)
@@ -502,7 +502,7 @@ def test_check_now_is_for_what_is_looked_at(web: Client, user: User, kind: str) 
 
 def make_many(user: User, count: int, *, name: str = "Monitor", project_id: int | None = None) -> None:
     now = utc_now()
-    columns = draft_columns(Draft(interval_sec=60, url="http://127.0.0.1:9/"))
+    columns = config_columns(MonitorConfig(interval_sec=60, url="http://127.0.0.1:9/"))
     made = Monitor.objects.bulk_create(
         Monitor(
             owner=user, created_at=now, project_id=project_id, **columns | {"name": f"{name} {number:04}"}

@@ -95,7 +95,11 @@ def test_what_is_created(import_from: Callable[..., Ran], user: User) -> None:
     ran = import_from(*KUMA, "--account", user.email.upper(), "--project", project.public_id)
     assert (ran.code, ran.last) == (1, "3 created, 0 there already, 2 left out")
     shop, backup = Monitor.objects.get(name="Shop"), Monitor.objects.get(name="Backup")
-    assert (shop.project, shop.owner, shop.draft.request_headers[0].value) == (project, user, "hunter2-key")
+    assert (shop.project, shop.owner, shop.full_config.request_headers[0].value) == (
+        project,
+        user,
+        "hunter2-key",
+    )
     assert "hunter2" not in shop.sealed_header_values + str(shop.request_headers)
     assert {claim.monitor_id for claim in claim_due(utc_now(), limit=10)} == set(
         Monitor.objects.filter(enabled=True).values_list("pk", flat=True)

@@ -15,9 +15,9 @@ from checks.evidence import Evidence
 from checks.spec import CheckOutcome, ReasonCode, Verdict
 from incidents import consuming
 from incidents.models import Incident
-from monitors.ledger import Reading
 from monitors.models import Monitor, StatusChange
 from monitors.recording import record
+from monitors.recording.batch import CheckRecord
 from monitors.services import delete_monitor, update_monitor
 from projects.access import Caller
 from tests.alerts.driving import Drive, at, timeline
@@ -71,7 +71,7 @@ def test_what_the_confirming_check_saw_is_kept(owner: User, drive: Drive) -> Non
         detail="Answered 500.",
         evidence=Evidence(address="192.0.2.1"),
     )
-    record([Reading(monitor.pk, 7, 1, seen)], now=at(60))
+    record([CheckRecord(monitor.pk, 7, 1, seen)], now=at(60))
     consume()
     assert Incident.objects.get().evidence == {"address": "192.0.2.1"}
 
@@ -142,7 +142,7 @@ def test_another_reason_is_noted_once(owner: User, drive: Drive) -> None:
             reason_code=ReasonCode.TIMEOUT,
             detail="No answer within 5 s.",
         )
-        record([Reading(monitor.pk, 10 + second, 1, timeout)], now=at(second))
+        record([CheckRecord(monitor.pk, 10 + second, 1, timeout)], now=at(second))
         consuming.note_reasons(at(second))
     incident = Incident.objects.get()
     assert (incident.reason_code, incident.detail) == ("timeout", "No answer within 5 s.")

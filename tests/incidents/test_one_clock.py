@@ -15,9 +15,9 @@ from alerts.messages import render
 from checks.spec import Verdict
 from core.clock import to_ms, utc_now
 from incidents.models import Incident
-from monitors.history import daily_uptime
 from monitors.models import Monitor
 from monitors.selectors import get_monitor
+from monitors.uptime.daily import daily_uptime
 from projects.access import Caller
 from tests.alerts.driving import Drive, make_channel
 from tests.makers import make_user, minutes

@@ -30,8 +30,8 @@ from config.celery import app
 from core import metrics
 from core.clock import utc_now
 from monitors import metrics as instruments
+from monitors.heartbeats.signals import record_ping, sweep
 from monitors.models import MonitorState
-from monitors.pulses import record_ping, sweep
 from monitors.scheduling import claim_due
 from monitors.tasks import dispatch_due
 from tests.makers import NOON, empty_broker, make_monitor, make_user

@@ -14,7 +14,7 @@ from checks.spec import RuleType, Verdict
 from core.errors import MonitorLimit
 from monitors import bulk, operations
 from monitors.bulk import Change, New
-from monitors.drafts import Draft, Header, MonitorType, Rule
+from monitors.configuration import Header, MonitorConfig, MonitorType, Rule
 from monitors.models import DomainRegistration, Monitor, MonitorState, StatusChange
 from monitors.services import update_monitor
 from projects.access import Caller
@@ -23,7 +23,7 @@ from tests.makers import NOON, make_monitor, make_plan, make_project, make_user
 pytestmark = pytest.mark.django_db
 
 LATER = NOON + timedelta(hours=1)
-DRAFT = Draft(
+DRAFT = MonitorConfig(
     interval_sec=300,
     name='It\'s "a" \\ name, {x} NULL',
     url="https://www.example.com/",
@@ -74,10 +74,10 @@ def test_a_change_is_the_same_as_one_by_one(kind: str, given: dict[str, Any]) ->
     )
     update_monitor(Caller(user), one.public_id, given, now=LATER)
     one.refresh_from_db()
-    bulk.update_monitors([Change(many.pk, user, None, one.draft, one.enabled)], now=LATER)
+    bulk.update_monitors([Change(many.pk, user, None, one.full_config, one.enabled)], now=LATER)
     many.refresh_from_db()
     assert columns(many) == columns(one)
-    assert many.draft == one.draft
+    assert many.full_config == one.full_config
     assert state(many) == state(one)
     turns = [
         list(
@@ -93,13 +93,13 @@ def test_a_change_is_the_same_as_one_by_one(kind: str, given: dict[str, Any]) ->
 def test_what_is_made_is_stored_to_the_letter() -> None:
     user = make_user()
     project = make_project(user)
-    heartbeat = Draft(interval_sec=60, type=MonitorType.HEARTBEAT)
+    heartbeat = MonitorConfig(interval_sec=60, type=MonitorType.HEARTBEAT)
     made = bulk.create_monitors(
         [New(user, project, DRAFT), New(user, None, heartbeat), New(user, None, DRAFT, enabled=False)],
         now=NOON,
     )
     stored = [Monitor.objects.get(pk=monitor.pk) for monitor in made]
-    assert [monitor.draft for monitor in stored] == [DRAFT, heartbeat, DRAFT]
+    assert [monitor.full_config for monitor in stored] == [DRAFT, heartbeat, DRAFT]
     assert [(monitor.project, monitor.enabled) for monitor in stored] == [
         (project, True),
         (None, True),
@@ -107,8 +107,10 @@ def test_what_is_made_is_stored_to_the_letter() -> None:
     ]
     assert [monitor.state.next_due_at for monitor in stored] == [NOON, None, None]
     assert {monitor.registration for monitor in stored} == {None, DomainRegistration.objects.get()}
-    bulk.update_monitors([Change(one.pk, user, None, one.draft, enabled=True) for one in stored], now=LATER)
-    assert [Monitor.objects.get(pk=monitor.pk).draft for monitor in made] == [DRAFT, heartbeat, DRAFT]
+    bulk.update_monitors(
+        [Change(one.pk, user, None, one.full_config, enabled=True) for one in stored], now=LATER
+    )
+    assert [Monitor.objects.get(pk=monitor.pk).full_config for monitor in made] == [DRAFT, heartbeat, DRAFT]
     assert not Monitor.objects.exclude(project=None).exists()
 
 
@@ -125,7 +127,7 @@ def test_moving_to_another_owner_takes_room_there() -> None:
     user, other = make_user(), user_with_room(for_monitors=1)
     project = make_project(other)
     monitors = [make_monitor(user) for _ in range(2)]
-    changes = [Change(one.pk, other, project, one.draft, enabled=True) for one in monitors]
+    changes = [Change(one.pk, other, project, one.full_config, enabled=True) for one in monitors]
     with pytest.raises(MonitorLimit):
         bulk.update_monitors(changes, now=NOON)
     bulk.update_monitors(changes[:1], now=NOON)

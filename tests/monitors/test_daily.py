@@ -9,11 +9,10 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from accounts.models import User
-from monitors.daily import daily_uptimes, forget_old_days, leave_out, write_days
-from monitors.history import daily_uptime
 from monitors.models import DailyUptime, Monitor, SchedulerGap, SchedulerTick, StatusChange
 from monitors.selectors import statistics
 from monitors.services import delete_monitor
+from monitors.uptime.daily import daily_uptime, daily_uptimes, forget_old_days, leave_out, write_days
 from projects.access import Caller
 from tests.makers import NOON, make_monitor, make_user, minutes
 

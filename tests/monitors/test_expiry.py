@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from accounts.models import User
 from checks.spec import Verdict
-from monitors.expiry import THRESHOLDS, warn_of_expiries
+from monitors.expiry.warnings import THRESHOLDS, warn_of_expiries
 from monitors.models import ExpiryWarning, Monitor, MonitorState
 from monitors.services import delete_monitor, update_monitor
 from projects.access import Caller

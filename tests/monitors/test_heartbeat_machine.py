@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from accounts.models import User
 from checks.spec import Verdict
+from monitors.heartbeats.signals import record_ping, sweep
 from monitors.models import MonitorState, StatusChange
-from monitors.pulses import record_ping, sweep
 from monitors.scheduling import claim_due
 from monitors.services import mute_monitor, update_monitor
 from projects.access import Caller

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from checks.models import CheckResult
-from monitors.drafts import MonitorType
+from monitors.configuration import MonitorType
+from monitors.heartbeats.signals import record_ping, sweep
 from monitors.models import Monitor, StatusChange
-from monitors.pulses import record_ping, sweep
 from monitors.scheduling import claim_due, tick
 from monitors.services import mute_monitor, update_monitor
 from projects.access import Caller

@@ -19,10 +19,10 @@ from accounts.models import User
 from checks.models import CheckResult
 from config.middleware import pings_first
 from core.db import release_connection
-from monitors import pulses
+from monitors.heartbeats import signals
+from monitors.heartbeats.pings import HeartbeatPing
+from monitors.heartbeats.signals import record_ping
 from monitors.models import Monitor, MonitorState, StatusChange
-from monitors.pings import HeartbeatPing
-from monitors.pulses import record_ping
 from monitors.services import delete_monitor, mute_monitor, update_monitor
 from projects.access import Caller
 from tests.api.client import Api
@@ -100,10 +100,10 @@ def test_both_ways_leave_the_same(owner: User, difference: str) -> None:
     state, configured, short = DIFFERENCES[difference]
     one, other, third = (heartbeat(owner, configured=configured, **state) for _ in range(3))
     assert record_ping(one.public_id, now=NOW)
-    assert pulses.record_under_lock(other.public_id, now=NOW)
+    assert signals.record_under_lock(other.public_id, now=NOW)
     assert left(one) == left(other)
     before = left(third)
-    assert pulses.keep_up([(third.public_id, NOW)]) == [short]
+    assert signals.keep_up([(third.public_id, NOW)]) == [short]
     assert left(third) == (left(one) if short else before)
 
 
@@ -141,7 +141,7 @@ def test_both_ways_leave_the_same_whatever_they_find(
     owner: User, state: dict[str, Any], configured: dict[str, Any]
 ) -> None:
     one, other = (heartbeat(owner, configured=configured, **state) for _ in range(2))
-    assert record_ping(one.public_id, now=NOW) is pulses.record_under_lock(other.public_id, now=NOW) is True
+    assert record_ping(one.public_id, now=NOW) is signals.record_under_lock(other.public_id, now=NOW) is True
     assert left(one) == left(other)
 
 
@@ -152,7 +152,7 @@ def test_many_at_once_are_each_taken_as_alone(owner: User) -> None:
     before = left(down)
     pings = [(monitor.public_id, at(second)) for second, monitor in enumerate(simple)]
     given = [*pings, (down.public_id, NOW), ("mon_nothere", NOW), pings[0]]
-    assert pulses.keep_up(given) == [True, True, True, False, False, False]
+    assert signals.keep_up(given) == [True, True, True, False, False, False]
     for monitor, (_, moment) in zip(simple, pings, strict=True):
         state = state_of(monitor)
         assert (state.claim, state.last_ping_at, state.next_due_at) == (
@@ -170,7 +170,7 @@ def test_a_held_heartbeat_holds_up_no_other(owner: User) -> None:
     answers: list[bool] = []
 
     def ping() -> None:
-        answers.extend(pulses.keep_up([(held.public_id, NOW), (free.public_id, NOW)]))
+        answers.extend(signals.keep_up([(held.public_id, NOW), (free.public_id, NOW)]))
         release_connection()
 
     with transaction.atomic():

@@ -14,10 +14,10 @@ from checks.engine import probe_engine
 from checks.models import CheckResult
 from checks.spec import CheckOutcome, Verdict
 from core.clock import utc_now
-from monitors.assignments import Assignment, load_assignments
-from monitors.ledger import Reading
 from monitors.models import Monitor, MonitorState
-from monitors.prober import Prober, drain
+from monitors.probing.jobs import CheckJob, load_jobs
+from monitors.probing.prober import Prober, drain
+from monitors.recording.batch import CheckRecord
 from monitors.scheduling import Claim, claim_due, claim_now, start_runs
 from monitors.tasks import probe_now
 from tests.makers import NOON, make_monitor, make_user, outcome, state_of
@@ -39,14 +39,14 @@ def prober() -> Iterator[Prober]:
     made.drain(grace_sec=0)
 
 
-def assign(*urls: str, **given: object) -> list[Assignment]:
+def assign(*urls: str, **given: object) -> list[CheckJob]:
     """A monitor of each URL, claimed."""
     user = make_user()
     for url in urls:
         make_monitor(user, url=url, now=utc_now() - timedelta(minutes=10), first=Verdict.UP, **given)
     claims = claim_due(utc_now(), limit=100)
     assert len(claims) == len(urls)
-    return load_assignments([(claim.monitor_id, claim.number) for claim in claims])
+    return load_jobs([(claim.monitor_id, claim.number) for claim in claims])
 
 
 def wait_until(condition: Callable[[], object]) -> None:
@@ -91,14 +91,14 @@ def test_who_asks_hears_when_it_is_recorded(prober: Prober, targets: TargetServe
 
 def test_leaving_gives_back_what_does_not_end_in_time(prober: Prober, targets: TargetServer) -> None:
     hanging = targets.serve([Hang()])
-    (assignment,) = assign(hanging.url(), timeout_ms=60_000)
-    prober.submit([assignment])
+    (job,) = assign(hanging.url(), timeout_ms=60_000)
+    prober.submit([job])
     wait_until(lambda: hanging.connections)
     before = state_of_url(hanging.url())
     assert prober.drain(grace_sec=0.1) == 1
     after = state_of_url(hanging.url())
     assert (after.claimed_at, after.next_due_at) == (None, before.slot_at)
-    assert [claim.monitor_id for claim in claim_due(utc_now(), limit=10)] == [assignment.monitor_id]
+    assert [claim.monitor_id for claim in claim_due(utc_now(), limit=10)] == [job.monitor_id]
     assert results() == 0
 
 
@@ -110,9 +110,9 @@ def test_leaving_lets_what_is_quick_end(prober: Prober, targets: TargetServer) -
 
 def test_a_fired_trigger_is_not_given_back(prober: Prober, targets: TargetServer) -> None:
     hanging = targets.serve([Hang()])
-    (assignment,) = assign(hanging.url(), type="scheduler", method="POST", timeout_ms=60_000)
-    assert start_runs([Claim(assignment.monitor_id, assignment.claim)])
-    prober.submit([assignment])
+    (job,) = assign(hanging.url(), type="scheduler", method="POST", timeout_ms=60_000)
+    assert start_runs([Claim(job.monitor_id, job.claim)])
+    prober.submit([job])
     wait_until(lambda: hanging.connections)
     prober.drain(grace_sec=0)
     assert state_of_url(hanging.url()).claimed_at is not None
@@ -142,8 +142,8 @@ def end_whoever_waits() -> bool:
 def test_one_odd_result_costs_itself_alone(prober: Prober, caplog: pytest.LogCaptureFixture) -> None:
     """A number that no column holds. No target can bring it about; a fault of ours might."""
     good, odd = assign("http://127.0.0.1:9/good", "http://127.0.0.1:9/odd")
-    readings = [
-        Reading(
+    records = [
+        CheckRecord(
             each.monitor_id,
             each.claim,
             each.config_version,
@@ -151,7 +151,7 @@ def test_one_odd_result_costs_itself_alone(prober: Prober, caplog: pytest.LogCap
         )
         for each, latency_ms in ((good, 20), (odd, 2**40))
     ]
-    assert prober._store(readings) == {(good.monitor_id, good.claim)}
+    assert prober._store(records) == {(good.monitor_id, good.claim)}
     assert CheckResult.objects.exclude(claim=1).get().monitor_id == good.monitor_id
     assert f"the result of monitor {odd.monitor_id} cannot be stored" in caplog.text
 
@@ -159,7 +159,7 @@ def test_one_odd_result_costs_itself_alone(prober: Prober, caplog: pytest.LogCap
 def test_many_checks_at_once_leave_room_for_those_that_somebody_waits_for(
     prober: Prober, targets: TargetServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("monitors.prober.MAX_IN_FLIGHT", 8)
+    monkeypatch.setattr("monitors.probing.prober.MAX_IN_FLIGHT", 8)
     hanging, good = targets.serve([Hang()]), targets.serve([answer()])
     many = assign(*[hanging.url(f"/{number}") for number in range(10)], timeout_ms=60_000)
     assert prober.offer(many) == many[4:]
@@ -170,7 +170,7 @@ def test_many_checks_at_once_leave_room_for_those_that_somebody_waits_for(
 
 def test_what_does_not_fit_is_due_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     drain(grace_sec=0)
-    monkeypatch.setattr("monitors.prober.MAX_IN_FLIGHT", 1)
+    monkeypatch.setattr("monitors.probing.prober.MAX_IN_FLIGHT", 1)
     monitor = make_monitor(make_user(), now=utc_now(), first=Verdict.UP)
     (claimed,) = claim_now([monitor.pk], now=utc_now())
     assert claim_due(utc_now(), limit=10) == []

@@ -16,14 +16,14 @@ from checks.erasure import erase_deleted
 from checks.models import CheckResult
 from checks.spec import Verdict
 from core.errors import NotFound
+from monitors.heartbeats.signals import record_ping, sweep
 from monitors.models import Monitor, StatusChange
-from monitors.pulses import record_ping, sweep
 from monitors.recording import record
 from monitors.scheduling import claim_due
 from monitors.services import delete_monitor, mute_monitor, update_monitor
 from projects.access import Caller
 from tests.api.client import Api
-from tests.makers import NOON, at_once, make_monitor, make_project, make_user, minutes, reading, state_of
+from tests.makers import NOON, at_once, check_record, make_monitor, make_project, make_user, minutes, state_of
 from tokens.models import ProjectToken
 from tokens.services import revoke_token
 
@@ -147,7 +147,7 @@ def test_a_pause_and_a_result(user: User) -> None:
         now = NOON + MINUTE
         number = claimed(monitor, at=now)
         at_once(
-            partial(record, [reading(monitor, claim=number, verdict=DOWN, at=now)], now=now),
+            partial(record, [check_record(monitor, claim=number, verdict=DOWN, at=now)], now=now),
             partial(update_monitor, Caller(user), monitor.public_id, {"enabled": False}, now=now),
         )
         state = state_of(monitor)
@@ -167,7 +167,7 @@ def test_a_mute_and_a_result(user: User) -> None:
         now = NOON + MINUTE
         number = claimed(monitor, at=now)
         at_once(
-            partial(record, [reading(monitor, claim=number, verdict=DOWN, at=now)], now=now),
+            partial(record, [check_record(monitor, claim=number, verdict=DOWN, at=now)], now=now),
             partial(mute_monitor, Caller(user), monitor.public_id, minutes=9, now=now),
         )
         state = state_of(monitor)
@@ -182,7 +182,7 @@ def test_a_deletion_and_a_result(user: User) -> None:
         monitor, other = make_monitor(user, first=UP), make_monitor(user, first=UP)
         now = NOON + MINUTE
         claim_due(now, limit=100)
-        batch = [reading(each, claim=2, verdict=DOWN, at=now) for each in (monitor, other)]
+        batch = [check_record(each, claim=2, verdict=DOWN, at=now) for each in (monitor, other)]
         at_once(
             partial(record, batch, now=now),
             partial(delete_monitor, Caller(user), monitor.public_id),

@@ -9,14 +9,14 @@ import pytest
 from checks.erasure import erase_deleted
 from checks.models import CheckResult
 from checks.spec import Verdict
-from monitors.ledger import Reading
 from monitors.models import Monitor, StatusChange
 from monitors.recording import record
+from monitors.recording.batch import CheckRecord
 from monitors.scheduling import claim_due
 from monitors.selectors import statistics
 from monitors.services import delete_monitor, update_monitor
 from projects.access import Caller
-from tests.makers import NOON, at_once, make_monitor, make_user, minutes, outcome, reading, state_of
+from tests.makers import NOON, at_once, check_record, make_monitor, make_user, minutes, outcome, state_of
 
 pytestmark = pytest.mark.django_db
 
@@ -27,7 +27,7 @@ def check(monitor: Monitor, verdict: Verdict, *, minute: int, config_version: in
     """Claim at that minute and record at once."""
     now = NOON + minutes(minute)
     (claim,) = claim_due(now, limit=1)
-    record([Reading(claim.monitor_id, claim.number, config_version, outcome(verdict, at=now))], now=now)
+    record([CheckRecord(claim.monitor_id, claim.number, config_version, outcome(verdict, at=now))], now=now)
 
 
 def claims_stored(monitor: Monitor) -> list[int]:
@@ -62,7 +62,7 @@ def test_down_at_the_threshold_and_up_again() -> None:
 def test_a_reading_recorded_twice_counts_once() -> None:
     monitor = make_monitor(make_user(), first=UP, fail_threshold=2)
     claim_due(NOON + minutes(1), limit=1)
-    failed = reading(monitor, claim=2, verdict=DOWN, at=NOON + minutes(1))
+    failed = check_record(monitor, claim=2, verdict=DOWN, at=NOON + minutes(1))
     record([failed, failed], now=NOON + minutes(1))
     record([failed], now=NOON + minutes(1))
     assert (state_of(monitor).failures, state_of(monitor).status) == (1, "up")
@@ -73,8 +73,8 @@ def test_an_older_result_is_history_only() -> None:
     monitor = make_monitor(make_user(), first=UP)
     claim_due(NOON + minutes(1), limit=1)
     claim_due(NOON + minutes(5), limit=1)
-    record([reading(monitor, claim=3, verdict=SLOW, at=NOON + minutes(5))], now=NOON + minutes(5))
-    record([reading(monitor, claim=2, verdict=UP, at=NOON + minutes(1))], now=NOON + minutes(6))
+    record([check_record(monitor, claim=3, verdict=SLOW, at=NOON + minutes(5))], now=NOON + minutes(5))
+    record([check_record(monitor, claim=2, verdict=UP, at=NOON + minutes(1))], now=NOON + minutes(6))
     state = state_of(monitor)
     assert (state.status, state.last_checked_at, state.applied_claim) == ("slow", NOON + minutes(5), 3)
     assert claims_stored(monitor) == [1, 2, 3]
@@ -85,7 +85,7 @@ def test_a_result_of_an_older_configuration_is_history_only() -> None:
     monitor = make_monitor(user, first=UP)
     claim_due(NOON + minutes(1), limit=1)
     update_monitor(Caller(user), monitor.public_id, {"url": "http://127.0.0.1:10/"}, now=NOON + minutes(1))
-    record([reading(monitor, claim=2, verdict=DOWN, at=NOON + minutes(1))], now=NOON + minutes(1))
+    record([check_record(monitor, claim=2, verdict=DOWN, at=NOON + minutes(1))], now=NOON + minutes(1))
     state = state_of(monitor)
     assert (state.status, state.failures, state.applied_claim) == ("up", 0, 1)
     assert claims_stored(monitor) == [1, 2]
@@ -99,7 +99,7 @@ def test_results_in_flight_of_a_paused_monitor_are_dropped() -> None:
     monitor = make_monitor(user, first=UP, fail_threshold=1)
     claim_due(NOON + minutes(1), limit=1)
     update_monitor(Caller(user), monitor.public_id, {"enabled": False}, now=NOON + minutes(1))
-    record([reading(monitor, claim=2, verdict=DOWN, at=NOON + minutes(1))], now=NOON + minutes(1))
+    record([check_record(monitor, claim=2, verdict=DOWN, at=NOON + minutes(1))], now=NOON + minutes(1))
     state = state_of(monitor)
     assert (state.status, state.next_due_at) == ("up", None)
     assert claims_stored(monitor) == [1]
@@ -126,7 +126,7 @@ def test_a_deleted_monitor_leaves_nothing() -> None:
     claim_due(NOON + minutes(1), limit=2)
     delete_monitor(Caller(user), monitor.public_id)
     at = NOON + minutes(1)
-    record([reading(m, claim=2, verdict=UP, at=at) for m in (monitor, other)], now=at)
+    record([check_record(m, claim=2, verdict=UP, at=at) for m in (monitor, other)], now=at)
     erase_deleted()
     assert not CheckResult.objects.filter(monitor_id=monitor.pk).exists()
     assert claims_stored(other) == [1, 2], "the others of its batch are not lost with it"
@@ -149,7 +149,7 @@ def test_the_same_batch_recorded_by_many_at_once_moves_each_state_once() -> None
     monitors = [make_monitor(user, first=UP, fail_threshold=2) for _ in range(20)]
     at = NOON + minutes(1)
     claim_due(at, limit=20)
-    batch = [reading(monitor, claim=2, verdict=DOWN, at=at) for monitor in monitors]
+    batch = [check_record(monitor, claim=2, verdict=DOWN, at=at) for monitor in monitors]
     at_once(*(partial(record, batch[::order], now=at) for order in (1, -1, 1, -1)))
     assert {(state_of(m).failures, state_of(m).status, state_of(m).applied_claim) for m in monitors} == {
         (1, "up", 2)
@@ -164,7 +164,7 @@ def test_a_patch_and_a_result_at_once_both_hold() -> None:
     for minute in range(1, 11):
         at = NOON + minutes(minute)
         (claim,) = claim_due(at, limit=1)
-        found = reading(monitor, claim=claim.number, verdict=UP, at=at)
+        found = check_record(monitor, claim=claim.number, verdict=UP, at=at)
         given = {"name": f"name {minute}"}
         at_once(
             partial(record, [found], now=at),

@@ -17,24 +17,24 @@ from accounts.models import User
 from checks.rdap import DEFAULT_WAIT
 from checks.spec import Verdict
 from core.clock import utc_now
-from monitors.expiry_tasks import LOOKUPS_PER_RUN, refresh_registrations
-from monitors.models import DomainRegistration, Monitor, MonitorState
-from monitors.registrations import (
+from monitors.expiry.registrations import (
     INTERVAL,
     JITTER,
     LEASE,
     UNSUPPORTED_RETRY,
     Lookup,
     claim_lookup,
-    hold_registration,
     jittered,
+    lock_registration,
     put_off,
     record_expiry,
     record_failure,
     remove_unused,
     retry_delay,
 )
+from monitors.models import DomainRegistration, Monitor, MonitorState
 from monitors.services import delete_monitor, update_monitor
+from monitors.tasks import LOOKUPS_PER_RUN, refresh_registrations
 from projects.access import Caller
 from tests.makers import NOON, at_once, make_monitor, make_user, state_of
 from tests.registry import Registry
@@ -399,7 +399,7 @@ class TestRaces:
         for turn in range(ROUNDS):
             monitor = make_monitor(user, url=f"https://x{turn}.com/")
             with transaction.atomic():
-                hold_registration(f"x{turn}.com", now=NOON)
+                lock_registration(f"x{turn}.com", now=NOON)
             at_once(partial(remove_unused, NOON), partial(patch, user, monitor, check_domain=True))
             assert Monitor.objects.get(pk=monitor.pk).registration == row(f"x{turn}.com")
 

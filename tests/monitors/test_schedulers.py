@@ -9,15 +9,15 @@ import pytest
 
 from checks.models import CheckResult
 from checks.spec import Verdict
-from monitors.assignments import load_assignments
-from monitors.drafts import MonitorType
+from monitors.configuration import MonitorType
 from monitors.models import LEASE_MARGIN, Monitor, StatusChange
+from monitors.probing.jobs import load_jobs
 from monitors.recording import record
 from monitors.scheduling import Claim, claim_due, start_runs, tick
 from monitors.services import update_monitor
 from monitors.tasks import dispatch_due, leave, probe_batch
 from projects.access import Caller
-from tests.makers import NOON, at_once, make_monitor, make_user, minutes, reading, state_of
+from tests.makers import NOON, at_once, check_record, make_monitor, make_user, minutes, state_of
 from tests.site import Site
 
 pytestmark = pytest.mark.django_db
@@ -83,7 +83,7 @@ def test_an_edit_keeps_the_slot_and_closes_the_claim() -> None:
     update_monitor(
         Caller(monitor.owner), monitor.public_id, {"url": "http://127.0.0.1:10/"}, now=NOON + minutes(1)
     )
-    found = reading(monitor, claim=claim.number, verdict=Verdict.DOWN, at=NOON + minutes(1))
+    found = check_record(monitor, claim=claim.number, verdict=Verdict.DOWN, at=NOON + minutes(1))
     record([found], now=NOON + minutes(1))
     state = state_of(monitor)
     assert (state.status, state.next_due_at, state.claimed_at) == ("up", NOON + minutes(2), None)
@@ -117,9 +117,9 @@ def test_the_run_id_is_that_of_the_slot_however_often_it_is_tried() -> None:
     ids = []
     for now in (NOON + minutes(1), NOON + minutes(1) + LEASE):
         claim = claimed(monitor, now)
-        (assignment,) = load_assignments([(claim.monitor_id, claim.number)])
-        ids.append(dict(assignment.spec.headers)["Pulsekeeper-Run-Id"])
-        assert assignment.spec.only_2xx
+        (job,) = load_jobs([(claim.monitor_id, claim.number)])
+        ids.append(dict(job.spec.headers)["Pulsekeeper-Run-Id"])
+        assert job.spec.only_2xx
     assert ids[0] == ids[1]
     assert ids[0].startswith(monitor.public_id)
 

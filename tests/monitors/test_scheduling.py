@@ -7,13 +7,13 @@ from datetime import timedelta
 import pytest
 
 from checks.spec import Verdict
-from monitors.assignments import load_assignments
 from monitors.models import LEASE_MARGIN, MonitorState, SchedulerGap
+from monitors.probing.jobs import load_jobs
 from monitors.recording import record
 from monitors.scheduling import Claim, claim_due, tick
 from monitors.selectors import last_tick
-from monitors.slots import next_slot
-from tests.makers import NOON, at_once, make_monitor, make_user, minutes, reading, state_of
+from monitors.state import next_slot
+from tests.makers import NOON, at_once, check_record, make_monitor, make_user, minutes, state_of
 
 LEASE = timedelta(seconds=10) + LEASE_MARGIN  # of a monitor with the default timeout
 
@@ -44,7 +44,7 @@ def test_after_a_lost_claim_the_next_slot_is_still_in_phase() -> None:
     claim_due(NOON + minutes(1), limit=10)
     late = NOON + minutes(1) + LEASE
     claim_due(late, limit=10)
-    record([reading(monitor, claim=3, verdict=Verdict.UP, at=late)], now=late)
+    record([check_record(monitor, claim=3, verdict=Verdict.UP, at=late)], now=late)
     assert late < NOON + minutes(2)
     assert state_of(monitor).next_due_at == NOON + minutes(2)
 
@@ -62,11 +62,11 @@ def test_longest_overdue_goes_first() -> None:
 def test_assignment_of_an_old_claim_is_not_loaded() -> None:
     monitor = make_monitor(make_user(), first=Verdict.UP)
     (claim,) = claim_due(NOON + minutes(1), limit=10)
-    assert [a.claim for a in load_assignments([(claim.monitor_id, claim.number)])] == [2]
+    assert [a.claim for a in load_jobs([(claim.monitor_id, claim.number)])] == [2]
     claim_due(NOON + minutes(1) + LEASE, limit=10)
-    assert load_assignments([(claim.monitor_id, claim.number)]) == []
-    record([reading(monitor, claim=3, verdict=Verdict.UP, at=NOON)], now=NOON + minutes(4))
-    assert load_assignments([(claim.monitor_id, 3)]) == [], "its result is in: nothing is left to do"
+    assert load_jobs([(claim.monitor_id, claim.number)]) == []
+    record([check_record(monitor, claim=3, verdict=Verdict.UP, at=NOON)], now=NOON + minutes(4))
+    assert load_jobs([(claim.monitor_id, 3)]) == [], "its result is in: nothing is left to do"
 
 
 @pytest.mark.django_db(transaction=True)

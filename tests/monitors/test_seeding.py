@@ -11,9 +11,9 @@ from accounts.models import User
 from checks.models import CheckResult, HourlyRollup
 from checks.rollups import roll_up, rolled_until
 from core.clock import utc_now
-from monitors.history import daily_uptime
 from monitors.models import Monitor, StatusChange
 from monitors.selectors import statistics
+from monitors.uptime.daily import daily_uptime
 from tests.makers import make_user, own_partitions, state_of
 
 

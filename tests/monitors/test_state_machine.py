@@ -16,13 +16,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from checks.spec import Verdict
-from monitors.ledger import Reading
 from monitors.models import Monitor, MonitorState, StatusChange
 from monitors.recording import record
+from monitors.recording.batch import CheckRecord
 from monitors.scheduling import claim_due
 from monitors.services import update_monitor
 from monitors.state import Change, Policy, Status, advance
-from monitors.uptime import Span, Standing, Turn, uptime_percent
+from monitors.uptime.intervals import Span, StatusInterval, Transition, uptime_percent
 from projects.access import Caller
 from tests.makers import NOON, make_monitor, make_user, minutes, outcome
 
@@ -212,7 +212,7 @@ def test_the_whole_write_path_against_the_reference(events: list[Event], fail: i
                 MonitorState.objects.filter(pk=monitor.pk).update(next_due_at=now, claimed_at=None)
                 (claim,) = claim_due(now, limit=10)
                 version = Monitor.objects.get(pk=monitor.pk).config_version
-                record([Reading(monitor.pk, claim.number, version, outcome(verdict, at=now))], now=now)
+                record([CheckRecord(monitor.pk, claim.number, version, outcome(verdict, at=now))], now=now)
                 reference.result(verdict, now)
             case Mute(length):
                 until = now + minutes(length) if length else None
@@ -237,7 +237,7 @@ def test_the_whole_write_path_against_the_reference(events: list[Event], fail: i
 
 # --- the share of time -----------------------------------------------------------------------------------
 
-STANDINGS = st.builds(Standing, st.sampled_from([None, UP, SLOW, DOWN]), st.booleans())
+STANDINGS = st.builds(StatusInterval, st.sampled_from([None, UP, SLOW, DOWN]), st.booleans())
 LENGTH = 40  # seconds of the window
 
 
@@ -245,7 +245,9 @@ def second(number: int) -> datetime:
     return NOON + timedelta(seconds=number)
 
 
-def naive_uptime(history: list[tuple[int, Standing]], first: Standing, gaps: set[int]) -> float | None:
+def naive_uptime(
+    history: list[tuple[int, StatusInterval]], first: StatusInterval, gaps: set[int]
+) -> float | None:
     """Each second of the window by itself: observed or not, down or not."""
     observed = down = 0
     for at in range(LENGTH):
@@ -267,19 +269,19 @@ def naive_uptime(history: list[tuple[int, Standing]], first: Standing, gaps: set
     st.lists(st.integers(-5, LENGTH + 5), max_size=6, unique=True),
 )
 def test_uptime_against_a_count_of_seconds(
-    history: list[tuple[int, Standing]], first: Standing, edges: list[int]
+    history: list[tuple[int, StatusInterval]], first: StatusInterval, edges: list[int]
 ) -> None:
     history.sort(key=lambda entry: entry[0])
     standings = [first, *(standing for _, standing in history)]
-    turns = [
-        Turn(second(at), before, after)
+    transitions = [
+        Transition(second(at), before, after)
         for (at, _), (before, after) in zip(history, pairwise(standings), strict=True)
     ]
     edges.sort()
     gaps = list(zip(edges[::2], edges[1::2], strict=False))  # disjoint, also over the window's edges
     found = uptime_percent(
         Span(second(0), second(LENGTH)),
-        turns,
+        transitions,
         standings[-1],
         [Span(second(start), second(end)) for start, end in gaps],
     )

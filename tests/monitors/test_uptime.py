@@ -5,27 +5,29 @@ from __future__ import annotations
 import pytest
 
 from checks.spec import Verdict
-from monitors.uptime import Span, Standing, Turn, uptime_percent
+from monitors.uptime.intervals import Span, StatusInterval, Transition, uptime_percent
 from tests.makers import NOON, minutes
 
-UP, DOWN, NONE = Standing(Verdict.UP), Standing(Verdict.DOWN), Standing(None)
-PAUSED_UP, PAUSED_DOWN = Standing(Verdict.UP, paused=True), Standing(Verdict.DOWN, paused=True)
+UP, DOWN, NONE = StatusInterval(Verdict.UP), StatusInterval(Verdict.DOWN), StatusInterval(None)
+PAUSED_UP, PAUSED_DOWN = StatusInterval(Verdict.UP, paused=True), StatusInterval(Verdict.DOWN, paused=True)
 
 
 def percent(
-    *turns: tuple[int, Standing, Standing], now: Standing, gaps: list[tuple[int, int]] | None = None
+    *transitions: tuple[int, StatusInterval, StatusInterval],
+    now: StatusInterval,
+    gaps: list[tuple[int, int]] | None = None,
 ) -> float | None:
     """Of a window of 100 minutes from NOON on."""
     return uptime_percent(
         Span(NOON, NOON + minutes(100)),
-        [Turn(NOON + minutes(minute), before, after) for minute, before, after in turns],
+        [Transition(NOON + minutes(minute), before, after) for minute, before, after in transitions],
         now,
         [Span(NOON + minutes(start), NOON + minutes(end)) for start, end in gaps or []],
     )
 
 
 @pytest.mark.parametrize(
-    ("turns", "now", "gaps", "expected"),
+    ("transitions", "now", "gaps", "expected"),
     [
         pytest.param([], UP, [], 100.0, id="up throughout"),
         pytest.param([], DOWN, [], 0.0, id="down throughout"),
@@ -50,9 +52,9 @@ def percent(
     ],
 )
 def test_uptime(
-    turns: list[tuple[int, Standing, Standing]],
-    now: Standing,
+    transitions: list[tuple[int, StatusInterval, StatusInterval]],
+    now: StatusInterval,
     gaps: list[tuple[int, int]],
     expected: float | None,
 ) -> None:
-    assert percent(*turns, now=now, gaps=gaps) == expected
+    assert percent(*transitions, now=now, gaps=gaps) == expected

@@ -66,10 +66,10 @@ def token(user: User, project: Project, monkeypatch: pytest.MonkeyPatch) -> str:
     return made[1]
 
 
-@pytest.fixture(params=["here", "afar"])
+@pytest.fixture(params=["local", "api"])
 def way(request: pytest.FixtureRequest, project: Project) -> list[str]:
     """The options that lead to the project's monitors."""
-    if request.param == "here":
+    if request.param == "local":
         return ["--project", project.public_id]
     request.getfixturevalue("token")
     server: LiveServer = request.getfixturevalue("live_server")

@@ -15,7 +15,7 @@ from pytest_django.live_server_helper import LiveServer
 from accounts.models import User
 from checks.spec import Verdict
 from core.clock import utc_now
-from monitors.pipelines import afar, here
+from monitors.pipelines import api, local
 from monitors.scheduling import claim_due
 from projects.models import Project
 from tests.makers import empty_broker, make_monitor, make_project, make_user, state_of
@@ -28,8 +28,8 @@ NOWHERE = "http://127.0.0.1:1"
 
 @pytest.fixture
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(here, "PATIENCE_SEC", -0.7)
-    monkeypatch.setattr("monitors.interactive.PATIENCE_SEC", -0.7)
+    monkeypatch.setattr(local, "PATIENCE_SEC", -0.7)
+    monkeypatch.setattr("monitors.probing.interactive.PATIENCE_SEC", -0.7)
 
 
 @pytest.mark.usefixtures("_impatient")
@@ -109,7 +109,7 @@ def test_what_is_away_is_4(
     for address in (NOWHERE, other.url().rstrip("/"), targets.serve([answer(502)]).url().rstrip("/")):
         assert run_checks("--url", address).code == 4
     monitor = make_monitor(user, first=Verdict.UP, project_id=project.public_id)
-    monkeypatch.setattr("monitors.on_demand.current_app", unreachable_app())
+    monkeypatch.setattr("monitors.probing.on_demand.current_app", unreachable_app())
     gone = run_checks("--project", project.public_id)
     assert (gone.code, gone.err) == (4, "CommandError: the broker (REDIS_URL) does not answer\n")
     assert [claim.monitor_id for claim in claim_due(utc_now(), limit=10)] == [monitor.pk], "given back"
@@ -161,7 +161,7 @@ def test_ctrl_c_is_130_and_leaves_nothing_claimed(
         assert claims
         signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr("monitors.on_demand.hand_out", hand_out)
+    monkeypatch.setattr("monitors.probing.on_demand.hand_out", hand_out)
     monitor = make_monitor(user, first=Verdict.UP, project_id=project.public_id)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background has it ignored
     try:
@@ -179,5 +179,5 @@ def test_tokens_go_where_they_are_meant_to(monkeypatch: pytest.MonkeyPatch, tmp_
     monkeypatch.setenv("NETRC", str(netrc))
     with TargetServer() as server:
         site = server.serve([answer(200, b"[]")])
-        afar.Afar(site.url(), token="svc_x", project=None).targets()
+        api.ApiSource(site.url(), token="svc_x", project=None).targets()
         assert site.seen[0].header("authorization") == "Bearer svc_x"

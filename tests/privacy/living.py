@@ -20,12 +20,12 @@ from statuspages.badges import give_badge
 from statuspages.notes import write_note
 from tests.api.client import Api
 from tests.makers import (
+    check_record,
     make_channel,
     make_connector,
     make_delivery,
     make_monitor,
     make_project,
-    reading,
 )
 from tests.second_factor import App
 from tests.statuspages.making import make_page, make_subscriber
@@ -44,7 +44,7 @@ def live(ada: User, friend: User) -> Any:
     )
     make_monitor(ada, name=NEEDLE, request_headers=[{"name": "X-Key", "value": NEEDLE}])
     for claim, verdict in enumerate([Verdict.UP, Verdict.DOWN], start=1):
-        record([reading(monitor, claim=claim, verdict=verdict, at=now)], now=now)
+        record([check_record(monitor, claim=claim, verdict=verdict, at=now)], now=now)
     Import.objects.create(user=ada, provider="vercel", external_ref=NEEDLE, monitor=monitor)
     make_connector(ada, provider="netlify")
     oauth.start(ada, "vercel", slug="vercel", now=now)

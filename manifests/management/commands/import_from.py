@@ -20,7 +20,7 @@ from core.errors import MonitorLimit, ValidationFailed
 from manifests.importers import gatus, healthchecks, uptime_kuma, uptimerobot
 from manifests.importers.creating import Fate, Imported, import_monitors
 from manifests.importers.mapped import Mapped, UnreadableFileError
-from monitors.drafts import MonitorType
+from monitors.configuration import MonitorType
 from monitors.models import Monitor
 from projects.access import Caller
 

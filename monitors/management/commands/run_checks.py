@@ -155,15 +155,15 @@ class Command(OurCommand):
 
 def _source(options: dict[str, Any]) -> Source:
     if options["url"] is None:
-        from monitors.pipelines.here import Here
+        from monitors.pipelines.local import LocalSource
 
-        return Here(account=options["account"], project=options["project"], ids=options["monitor"])
-    from monitors.pipelines.afar import Afar
+        return LocalSource(account=options["account"], project=options["project"], ids=options["monitor"])
+    from monitors.pipelines.api import ApiSource
 
     token = os.environ.get(TOKEN)
     if not token:
         raise UsageError(f"--url needs a token in the environment: {TOKEN}")
-    return Afar(options["url"], token=token, project=options["project"])
+    return ApiSource(options["url"], token=token, project=options["project"])
 
 
 def _check_place(path: Path) -> None:

@@ -10,7 +10,7 @@ from checks.spec import Verdict
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class StatusInterval:
     """How a monitor stands during a stretch of time; `status` None is before the first check."""
 
     status: Verdict | None
@@ -22,12 +22,12 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class Transition:
     """A moment at which the standing changed, and from what to what. `began`: the first failed check of an outage."""
 
     at: datetime
-    before: Standing
-    after: Standing
+    before: StatusInterval
+    after: StatusInterval
     began: datetime | None = None
 
 
@@ -56,11 +56,13 @@ class Tally:
         return round(100 * (self.observed - self.down) / self.observed, 2)
 
 
-def tally(windows: Sequence[Span], turns: Sequence[Turn], now: Standing, gaps: Iterable[Span]) -> list[Tally]:
+def tally(
+    windows: Sequence[Span], transitions: Sequence[Transition], now: StatusInterval, gaps: Iterable[Span]
+) -> list[Tally]:
     """Of each window, in one walk. The windows follow one another without overlap, oldest first.
 
-    `turns` are those from the first window's start on, in the order they were written: moments of different
-    clocks (a worker's, the web's) may run a little backwards, and such a turn counts at the one before it.
+    `transitions` are those from the first window's start on, in the order they were written: moments of different
+    clocks (a worker's, the web's) may run a little backwards, and such a transition counts at the one before it.
     Turns after the last window tell how it stood before them. Without any, `now` held throughout.
     `gaps` are the times in which Pulsekeeper itself was stopped.
     """
@@ -69,10 +71,10 @@ def tally(windows: Sequence[Span], turns: Sequence[Turn], now: Standing, gaps: I
     if not windows:
         return found
     at, last = windows[0].start, windows[-1].end
-    standing = turns[0].before if turns else now
+    standing = transitions[0].before if transitions else now
     index = 0
-    for turn in [*turns, Turn(last, now, now)]:
-        end = max(turn.at, at)
+    for transition in [*transitions, Transition(last, now, now)]:
+        end = max(transition.at, at)
         while index < len(windows) and windows[index].end <= at:
             index += 1
         for position in range(index, len(windows)):
@@ -80,9 +82,9 @@ def tally(windows: Sequence[Span], turns: Sequence[Turn], now: Standing, gaps: I
             if window.start > end:
                 break
             found[position] = _add(found[position], window, Span(at, end), standing, gaps)
-            if _goes_down(turn) and window.start <= end < window.end:
+            if _goes_down(transition) and window.start <= end < window.end:
                 found[position] = replace(found[position], incidents=found[position].incidents + 1)
-        at, standing = end, turn.after
+        at, standing = end, transition.after
     return found
 
 
@@ -97,19 +99,22 @@ def _apart(spans: Iterable[Span]) -> list[Span]:
     return apart
 
 
-def by_outage(turns: Iterable[Turn]) -> list[Turn]:
-    """Return the turns with each outage from its first failed check on, like its incident.
+def by_outage(transitions: Iterable[Transition]) -> list[Transition]:
+    """Return the transitions with each outage from its first failed check on, like its incident.
 
     The status, and with it `uptime_24h`, goes down later: when the outage is confirmed.
     """
-    return [turn if turn.began is None else replace(turn, at=turn.began) for turn in turns]
+    return [
+        transition if transition.began is None else replace(transition, at=transition.began)
+        for transition in transitions
+    ]
 
 
-def _goes_down(turn: Turn) -> bool:
-    return turn.after.status is Verdict.DOWN and turn.before.status is not Verdict.DOWN
+def _goes_down(transition: Transition) -> bool:
+    return transition.after.status is Verdict.DOWN and transition.before.status is not Verdict.DOWN
 
 
-def _add(so_far: Tally, window: Span, stretch: Span, standing: Standing, gaps: Sequence[Span]) -> Tally:
+def _add(so_far: Tally, window: Span, stretch: Span, standing: StatusInterval, gaps: Sequence[Span]) -> Tally:
     if not standing.observed:
         return so_far
     seen = Span(max(stretch.start, window.start), min(stretch.end, window.end))
@@ -121,10 +126,10 @@ def _add(so_far: Tally, window: Span, stretch: Span, standing: Standing, gaps: S
 
 
 def uptime_percent(
-    window: Span, turns: Sequence[Turn], now_standing: Standing, gaps: Iterable[Span]
+    window: Span, transitions: Sequence[Transition], now_standing: StatusInterval, gaps: Iterable[Span]
 ) -> float | None:
     """Percent of one window, two decimals; None with nothing observed."""
-    return tally([window], turns, now_standing, gaps)[0].percent
+    return tally([window], transitions, now_standing, gaps)[0].percent
 
 
 def utc_days(days: int, *, now: datetime) -> list[Span]:

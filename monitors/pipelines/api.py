@@ -42,7 +42,7 @@ class Bearer(requests.auth.AuthBase):
         return request
 
 
-class Afar:
+class ApiSource:
     """Monitors that a token sees at a Pulsekeeper's address. Raises UsageError for what is no such address or token."""
 
     def __init__(self, base_url: str, *, token: str, project: str | None) -> None:

@@ -14,7 +14,7 @@ from django.db import connection
 from checks.spec import CheckSpec, ContentRule, RuleType
 from core.clock import to_ms
 from core.crypto import unseal
-from monitors.drafts import RUN_ID_HEADER, MonitorType
+from monitors.configuration import RUN_ID_HEADER, MonitorType
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ _LOAD = """
 
 
 @dataclass(frozen=True, slots=True)
-class Assignment:
+class CheckJob:
     """One check to be made: the spec, and the numbers that its result will be recorded under."""
 
     monitor_id: int
@@ -43,12 +43,12 @@ class Assignment:
     spec: CheckSpec
 
 
-def load_assignments(claims: Sequence[tuple[int, int]]) -> list[Assignment]:
+def load_jobs(claims: Sequence[tuple[int, int]]) -> list[CheckJob]:
     """What is still to be checked of (monitor, claim)."""
     with connection.cursor() as cursor:
         cursor.execute(_LOAD, [[monitor_id for monitor_id, _ in claims], [claim for _, claim in claims]])
         rows = cursor.fetchall()
-    assignments = []
+    jobs = []
     for monitor_id, claim, kind, config_version, public_id, slot_at, *settings in rows:
         try:
             spec = _spec(kind, run_id_of(public_id, slot_at), *settings)
@@ -56,8 +56,8 @@ def load_assignments(claims: Sequence[tuple[int, int]]) -> list[Assignment]:
             # Our own fault, not the target's: no verdict, and the others of the batch go on.
             logger.exception("no key of ENCRYPTION_KEYS opens the headers of %s", public_id)
             continue
-        assignments.append(Assignment(monitor_id, claim, kind, config_version, spec))
-    return assignments
+        jobs.append(CheckJob(monitor_id, claim, kind, config_version, spec))
+    return jobs
 
 
 def run_id_of(public_id: str, slot_at: datetime | None) -> str:

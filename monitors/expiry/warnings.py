@@ -6,7 +6,7 @@ from datetime import datetime
 
 from django.db import connection
 
-from monitors.drafts import MonitorType
+from monitors.configuration import MonitorType
 from monitors.models import ExpiryWarning
 
 THRESHOLDS = (30, 14, 7, 3, 1)

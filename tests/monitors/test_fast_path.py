@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from checks.models import CheckResult
 from checks.spec import CheckOutcome, Verdict
-from monitors import recording, steady
-from monitors.ledger import Reading
+from monitors import recording
 from monitors.models import Monitor, MonitorState, StatusChange
+from monitors.recording import fast_path
+from monitors.recording.batch import CheckRecord
 from tests.makers import NOON, make_monitor, make_user, outcome
 
 pytestmark = pytest.mark.django_db
@@ -89,17 +90,17 @@ def test_both_ways_leave_the_same(
 ) -> None:
     short, long = two_alike(state, interval_sec)
     found: CheckOutcome = replace(outcome(verdict, at=NOON + SECOND), cert_expires_at=certificate)
-    recording.record([Reading(short.pk, 7, config_version, found)], now=now)
+    recording.record([CheckRecord(short.pk, 7, config_version, found)], now=now)
     with transaction.atomic():
-        recording._move([Reading(long.pk, 7, config_version, found)], now=now)
+        recording._move([CheckRecord(long.pk, 7, config_version, found)], now=now)
     assert traces(short) == traces(long)
 
 
 def test_a_pass_like_the_last_one_goes_the_short_way() -> None:
     monitor = make_monitor(make_user(), first=UP)
     MonitorState.objects.filter(pk=monitor.pk).update(claim=2, claimed_at=NOON, slot_at=NOON)
-    reading = Reading(monitor.pk, 2, 1, outcome(UP, at=NOON + SECOND))
+    record = CheckRecord(monitor.pk, 2, 1, outcome(UP, at=NOON + SECOND))
     with transaction.atomic():
-        steady.hold([monitor.pk])
-        assert steady.confirm([reading], now=NOON + SECOND) == []
+        fast_path.lock_states([monitor.pk])
+        assert fast_path.record_unchanged([record], now=NOON + SECOND) == []
     assert CheckResult.objects.filter(monitor_id=monitor.pk).count() == 2

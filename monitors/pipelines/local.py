@@ -11,11 +11,11 @@ from django.db import InterfaceError, OperationalError, ProgrammingError
 from accounts.models import User
 from checks.spec import Verdict
 from core.clock import to_ms, utc_now
-from monitors import on_demand
 from monitors.check_ids import CheckIds
 from monitors.history_views import CheckDetailSerializer
 from monitors.models import Monitor
 from monitors.pipelines.findings import Finding, Standing, Target, UnreachableError, UsageError, from_check
+from monitors.probing import on_demand
 from monitors.selectors import list_monitors, monitors_named
 from projects import access
 from projects.access import Caller
@@ -24,7 +24,7 @@ LOOK_SEC = 0.2
 PATIENCE_SEC = 10.0  # without any news, on top of the longest timeout: then no worker is there
 
 
-class Here:
+class LocalSource:
     """Monitors of one account, of one project, or of anybody by their ids."""
 
     def __init__(self, *, account: str | None, project: str | None, ids: Sequence[str]) -> None:

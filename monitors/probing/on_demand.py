@@ -20,9 +20,10 @@ from checks.models import CheckResult
 from checks.selectors import results_since
 from core.errors import MonitorPaused, NotFound, NoWorker, ValidationFailed
 from core.outcomes import Outcome
-from monitors import interactive, scheduling
-from monitors.drafts import HTTP_TYPES
+from monitors import scheduling
+from monitors.configuration import HTTP_TYPES
 from monitors.models import LEASE_MARGIN, Monitor, MonitorState
+from monitors.probing import interactive
 
 logger = logging.getLogger(__name__)
 

@@ -56,7 +56,7 @@ def check_claimed(monitor: Monitor, *, claim: int) -> bool:
     return bool(_ask("monitors.tasks.first_check", [monitor.pk, claim], bool, timeout_ms=monitor.timeout_ms))
 
 
-def begin_first_check(monitor: Monitor, *, claim: int) -> bool:
+def enqueue_first_check(monitor: Monitor, *, claim: int) -> bool:
     """Ask for a new monitor's check without waiting for it; False where the broker does not take the question.
 
     A page leads on at once and shows the result when it is there. Should no worker take the task, the lease of the

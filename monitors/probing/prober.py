@@ -25,9 +25,9 @@ from checks.spec import CheckOutcome, CheckSpec, ReasonCode
 from core.clock import utc_now
 from core.db import release_connection
 from monitors import metrics
-from monitors.assignments import Assignment
-from monitors.ledger import Reading
+from monitors.probing.jobs import CheckJob
 from monitors.recording import record
+from monitors.recording.batch import CheckRecord
 from monitors.scheduling import return_claims
 
 logger = logging.getLogger(__name__)
@@ -43,15 +43,15 @@ Then = Callable[[CheckOutcome | None], object]
 
 
 @dataclass(frozen=True, slots=True)
-class _Job:
+class _Running:
     """A monitor's check under way. `started_at` is when it was submitted, by the monotonic clock."""
 
-    assignment: Assignment
+    job: CheckJob
     then: Then | None
     started_at: float
 
     def __str__(self) -> str:
-        return f"monitor {self.assignment.monitor_id} claim {self.assignment.claim}"
+        return f"monitor {self.job.monitor_id} claim {self.job.claim}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class _Draft:
         return "draft"
 
 
-_Done = tuple[_Job, CheckOutcome, float]  # with the seconds it took
+_Done = tuple[_Running, CheckOutcome, float]  # with the seconds it took
 
 
 class Prober:
@@ -89,32 +89,32 @@ class Prober:
         """Checks that are claimed for this process and not recorded yet."""
         return len(self._open)
 
-    def submit(self, assignments: Iterable[Assignment], *, then: Then | None = None) -> None:
+    def submit(self, jobs: Iterable[CheckJob], *, then: Then | None = None) -> None:
         """Check all; waits while the loop is full.
 
         `then`, if given, is called for each in some thread once it is recorded, with None where it is not.
         """
-        for assignment in assignments:
+        for job in jobs:
             self._room.acquire()
-            self._start(assignment, then)
+            self._start(job, then)
 
-    def offer(self, assignments: Iterable[Assignment]) -> list[Assignment]:
+    def offer(self, jobs: Iterable[CheckJob]) -> list[CheckJob]:
         """Check as many as fit into half of the loop, without waiting. Return the others.
 
         The other half is for checks whose callers wait.
         """
         left = []
-        for assignment in assignments:
+        for job in jobs:
             if self.in_flight < MAX_IN_FLIGHT // 2 and self._room.acquire(blocking=False):
-                self._start(assignment, None)
+                self._start(job, None)
             else:
-                left.append(assignment)
+                left.append(job)
         return left
 
-    def _start(self, assignment: Assignment, then: Then | None) -> None:
+    def _start(self, job: CheckJob, then: Then | None) -> None:
         with self._lock:
-            self._open.add((assignment.monitor_id, assignment.claim))
-        self._service.submit(_Job(assignment, then, time.monotonic()), assignment.spec)
+            self._open.add((job.monitor_id, job.claim))
+        self._service.submit(_Running(job, then, time.monotonic()), job.spec)
 
     def submit_draft(self, spec: CheckSpec, *, then: Then) -> None:
         """Check what is stored nowhere; `then` is called in some thread with the outcome."""
@@ -138,14 +138,14 @@ class Prober:
         self._callers.shutdown(wait=True)
         return len(left)
 
-    def _finish(self, job: _Job | _Draft, outcome: CheckOutcome) -> None:
+    def _finish(self, check: _Running | _Draft, outcome: CheckOutcome) -> None:
         """In the loop's thread."""
-        if isinstance(job, _Draft):
+        if isinstance(check, _Draft):
             # Nothing is stored of a draft, and somebody waits for it: not behind the results of others.
             self._room.release()
-            self._callers.submit(_call, job.then, outcome)
+            self._callers.submit(_call, check.then, outcome)
         else:
-            self._done.put((job, outcome, time.monotonic() - job.started_at))
+            self._done.put((check, outcome, time.monotonic() - check.started_at))
 
     def _record(self) -> None:
         while True:
@@ -175,35 +175,35 @@ class Prober:
 
     def _take(self, group: Sequence[_Done]) -> None:
         metrics.PROBE_SECONDS.observe([seconds for _, _, seconds in group])
-        found = [(job.assignment, outcome) for job, outcome, _ in group]
-        for assignment, outcome in found:
+        found = [(running.job, outcome) for running, outcome, _ in group]
+        for job, outcome in found:
             if outcome.reason_code is ReasonCode.WORKER_LOST:
                 # Our own fault says nothing about the target. The lease runs out, and another worker tries.
-                logger.error("a check was not made: %s", outcome.detail, extra=_naming(assignment, outcome))
-        readings = [
-            Reading(assignment.monitor_id, assignment.claim, assignment.config_version, outcome)
-            for assignment, outcome in found
+                logger.error("a check was not made: %s", outcome.detail, extra=_naming(job, outcome))
+        records = [
+            CheckRecord(job.monitor_id, job.claim, job.config_version, outcome)
+            for job, outcome in found
             if outcome.reason_code is not ReasonCode.WORKER_LOST
         ]
-        stored = self._store(readings) if readings else set()
-        metrics.CHECKS_DROPPED.add(len(found) - len(readings), "not_made")
-        metrics.CHECKS_DROPPED.add(len(readings) - len(stored), "not_stored")
+        stored = self._store(records) if records else set()
+        metrics.CHECKS_DROPPED.add(len(found) - len(records), "not_made")
+        metrics.CHECKS_DROPPED.add(len(records) - len(stored), "not_stored")
         with self._lock:
             self._open.difference_update((each.monitor_id, each.claim) for each, _ in found)
         if logger.isEnabledFor(logging.DEBUG):
-            for assignment, outcome in found:
-                logger.debug("checked", extra=_naming(assignment, outcome))
-        for job, outcome, _ in group:
-            if job.then is not None:
-                known = (job.assignment.monitor_id, job.assignment.claim) in stored
-                self._callers.submit(_call, job.then, outcome if known else None)
+            for job, outcome in found:
+                logger.debug("checked", extra=_naming(job, outcome))
+        for running, outcome, _ in group:
+            if running.then is not None:
+                known = (running.job.monitor_id, running.job.claim) in stored
+                self._callers.submit(_call, running.then, outcome if known else None)
 
-    def _store(self, readings: Sequence[Reading]) -> set[tuple[int, int]]:
+    def _store(self, records: Sequence[CheckRecord]) -> set[tuple[int, int]]:
         """Record all, however long the database is away; returns those that are stored, by monitor and claim."""
         while True:
             start = time.monotonic()
             try:
-                record(readings, now=utc_now())
+                record(records, now=utc_now())
             except (OperationalError, InterfaceError) as error:
                 # What was found is kept until it can be told. The slots stay taken, so no new work comes meanwhile.
                 logger.warning("results wait for the database: %s", error)
@@ -212,36 +212,34 @@ class Prober:
                 if self._leaving.wait(_RETRY_SEC):
                     return set()
             except DatabaseError:
-                if len(readings) == 1:
+                if len(records) == 1:
                     logger.exception(
                         "the result of monitor %s cannot be stored",
-                        readings[0].monitor_id,
-                        extra={"monitor": readings[0].monitor_id, "claim": readings[0].claim},
+                        records[0].monitor_id,
+                        extra={"monitor": records[0].monitor_id, "claim": records[0].claim},
                     )
                     return set()
-                return set().union(*(self._store([reading]) for reading in readings))
+                return set().union(*(self._store([each]) for each in records))
             else:
-                metrics.count_group(
-                    [reading.outcome for reading in readings], seconds=time.monotonic() - start
-                )
-                return {(reading.monitor_id, reading.claim) for reading in readings}
+                metrics.count_group([each.outcome for each in records], seconds=time.monotonic() - start)
+                return {(each.monitor_id, each.claim) for each in records}
             finally:
                 release_connection()
 
 
-def _note_slow(job: _Job | _Draft, seconds: float) -> None:
+def _note_slow(check: _Running | _Draft, seconds: float) -> None:
     """Count and log a check whose response took long to judge and so delayed all other checks."""
     metrics.SLOW_JUDGEMENTS.add()
     logger.warning(
-        "judging the response of %s took %.0f ms of CPU and delayed all other checks", job, seconds * 1000
+        "judging the response of %s took %.0f ms of CPU and delayed all other checks", check, seconds * 1000
     )
 
 
-def _naming(assignment: Assignment, outcome: CheckOutcome) -> dict[str, object]:
+def _naming(job: CheckJob, outcome: CheckOutcome) -> dict[str, object]:
     """By what a log line names a check. The public id of a monitor may be a secret."""
     return {
-        "monitor": assignment.monitor_id,
-        "claim": assignment.claim,
+        "monitor": job.monitor_id,
+        "claim": job.claim,
         "verdict": outcome.verdict.value,
         "reason": outcome.reason_code and outcome.reason_code.value,
         "latency_ms": outcome.latency_ms,

@@ -1,6 +1,6 @@
 """What a monitor may be: defaults, clamps, floors, HEAD -> GET, and what does not go together. Pure.
 
-A draft is the whole of a monitor's configuration. Create makes one from the body and the defaults, PATCH
+A config is the whole of a monitor's configuration. Create makes one from the body and the defaults, PATCH
 from the stored monitor and the body, so both are judged as the merged monitor they would leave (decision 14).
 """
 
@@ -13,7 +13,8 @@ from enum import StrEnum
 from typing import Any
 
 from checks.addresses import BadAddressError, host_of
-from checks.probes.request import BadRequestError, parse_target
+from checks.domains import registrable_domain
+from checks.probes.request import BadRequestError, Target, parse_target
 from checks.spec import RuleType
 from core.errors import ValidationFailed
 
@@ -97,7 +98,7 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class MonitorConfig:
     """A monitor's configuration, with the specification's defaults."""
 
     interval_sec: int
@@ -119,7 +120,7 @@ class Draft:
     recover_threshold: int = 1
 
 
-FIELDS = tuple(f.name for f in fields(Draft))
+FIELDS = tuple(f.name for f in fields(MonitorConfig))
 
 # A change to one of these makes a result that was under way a result of an older configuration.
 PROBED_FIELDS = frozenset(FIELDS) - {
@@ -137,30 +138,32 @@ Permits = Callable[[str], bool]
 
 def complete(
     given: Mapping[str, Any], *, floor_sec: int, permits_host: Permits, default_sec: int | None = None
-) -> Draft:
-    """Return a new monitor's draft from the given fields; raises ValidationFailed.
+) -> MonitorConfig:
+    """Return a new monitor's config from the given fields; raises ValidationFailed.
 
     `floor_sec` and `default_sec` are the plan's shortest interval and the one that it uses where none is given.
     """
     taken = _plain(given, stored=())
     taken.setdefault("method", DEFAULT_METHODS.get(taken.get("type", MonitorType.HTTP), "HEAD"))
     return settle(
-        replace(Draft(interval_sec=default_sec or floor_sec), **taken),
+        replace(MonitorConfig(interval_sec=default_sec or floor_sec), **taken),
         floor_sec=floor_sec,
         permits_host=permits_host,
     )
 
 
-def patch(stored: Draft, given: Mapping[str, Any], *, floor_sec: int, permits_host: Permits) -> Draft:
-    """Return the merged draft that a PATCH would leave; raises ValidationFailed."""
+def patch(
+    stored: MonitorConfig, given: Mapping[str, Any], *, floor_sec: int, permits_host: Permits
+) -> MonitorConfig:
+    """Return the merged config that a PATCH would leave; raises ValidationFailed."""
     stored = keepable(stored, given)
     merged = replace(stored, **_plain(given, stored=stored.request_headers))
     check_type(stored.type, merged.type)
     return settle(merged, floor_sec=floor_sec, permits_host=permits_host)
 
 
-def keepable(stored: Draft, given: Mapping[str, Any]) -> Draft:
-    """Return what a change may keep of a draft: no header values if the request would go to another server.
+def keepable(stored: MonitorConfig, given: Mapping[str, Any]) -> MonitorConfig:
+    """Return what a change may keep of a config: no header values if the request would go to another server.
 
     They are write-only: a member who changes the URL must not learn them from a server of their own.
     """
@@ -168,33 +171,33 @@ def keepable(stored: Draft, given: Mapping[str, Any]) -> Draft:
     return stored if _destination(merged) == _destination(stored) else without_header_values(stored)
 
 
-def _destination(draft: Draft) -> tuple[object, ...]:
+def _destination(config: MonitorConfig) -> tuple[object, ...]:
     """Scheme, host and port of the URL, and the Host header, which a shared front such as a CDN forwards by."""
     try:
-        origin: object = parse_target(draft.url).origin
-    except BadRequestError:  # a heartbeat's URL is empty; any other is refused when the draft is settled
+        origin: object = parse_target(config.url).origin
+    except BadRequestError:  # a heartbeat's URL is empty; any other is refused when the config is settled
         origin = None
-    hosts = (header.value for header in draft.request_headers if header.name.lower() == "host")
+    hosts = (header.value for header in config.request_headers if header.name.lower() == "host")
     return origin, *(host.strip().lower() for host in hosts)
 
 
-def without_header_values(draft: Draft) -> Draft:
-    """Return the draft with its header names and no values."""
+def without_header_values(config: MonitorConfig) -> MonitorConfig:
+    """Return the config with its header names and no values."""
     headers = (
         replace(header, value="", dropped=header.dropped or header.value != "")
-        for header in draft.request_headers
+        for header in config.request_headers
     )
-    return replace(draft, request_headers=tuple(headers))
+    return replace(config, request_headers=tuple(headers))
 
 
-def without_secrets(draft: Draft) -> Draft:
-    """Return what another owner may get of a draft: neither header values nor the request body."""
-    return replace(without_header_values(draft), request_body=None)
+def without_secrets(config: MonitorConfig) -> MonitorConfig:
+    """Return what another owner may get of a config: neither header values nor the request body."""
+    return replace(without_header_values(config), request_body=None)
 
 
-def dropped_headers(draft: Draft) -> list[str]:
+def dropped_headers(config: MonitorConfig) -> list[str]:
     """Return the names of headers whose value has to be entered again."""
-    return [header.name for header in draft.request_headers if header.dropped]
+    return [header.name for header in config.request_headers if header.dropped]
 
 
 def check_type(before: MonitorType, after: MonitorType) -> None:
@@ -204,7 +207,7 @@ def check_type(before: MonitorType, after: MonitorType) -> None:
 
 
 def _plain(given: Mapping[str, Any], *, stored: Sequence[Header]) -> dict[str, Any]:
-    """The given fields of the API as fields of a Draft."""
+    """The given fields of the API as fields of a MonitorConfig."""
     taken = {name: given[name] for name in FIELDS if name in given}
     if "type" in taken:
         taken["type"] = MonitorType(taken["type"])
@@ -227,54 +230,54 @@ def _header(given: Mapping[str, Any], stored: Header | None) -> Header:
     return replace(stored, name=given["name"], type=given.get("type"))
 
 
-def settle(draft: Draft, *, floor_sec: int, permits_host: Permits) -> Draft:
-    """The draft with clamps, floors and forced methods applied, once everything about it holds."""
-    if draft.url or draft.type is not MonitorType.HEARTBEAT:
-        _check_url(draft, permits_host)
-    _check_rules(draft)
-    _check_headers(draft)
-    method = "GET" if draft.content_rules and draft.method == "HEAD" else draft.method
+def settle(config: MonitorConfig, *, floor_sec: int, permits_host: Permits) -> MonitorConfig:
+    """The config with clamps, floors and forced methods applied, once everything about it holds."""
+    if config.url or config.type is not MonitorType.HEARTBEAT:
+        _check_url(config, permits_host)
+    _check_rules(config)
+    _check_headers(config)
+    method = "GET" if config.content_rules and config.method == "HEAD" else config.method
     # As given: a HEAD that rules would turn into GET is none that a scheduler takes.
-    if draft.type is MonitorType.SCHEDULER and draft.method in {"HEAD", "OPTIONS"}:
-        raise ValidationFailed(f"a scheduler cannot trigger with {draft.method}.", field="method")
-    if draft.request_body is not None:
-        if len(draft.request_body) > MAX_BODY:
+    if config.type is MonitorType.SCHEDULER and config.method in {"HEAD", "OPTIONS"}:
+        raise ValidationFailed(f"a scheduler cannot trigger with {config.method}.", field="method")
+    if config.request_body is not None:
+        if len(config.request_body) > MAX_BODY:
             raise ValidationFailed(f"must be at most {MAX_BODY} characters.", field="request_body")
         if method not in BODY_METHODS:
             raise ValidationFailed(f"cannot be sent with {method}.", field="request_body")
     return replace(
-        draft,
+        config,
         method=method,
-        interval_sec=min(max(draft.interval_sec, floor_sec), MAX_INTERVAL_SEC),
-        timeout_ms=min(max(draft.timeout_ms, MIN_TIMEOUT_MS), MAX_TIMEOUT_MS),
-        expect_status=draft.expect_status or None,
+        interval_sec=min(max(config.interval_sec, floor_sec), MAX_INTERVAL_SEC),
+        timeout_ms=min(max(config.timeout_ms, MIN_TIMEOUT_MS), MAX_TIMEOUT_MS),
+        expect_status=config.expect_status or None,
     )
 
 
-def _check_url(draft: Draft, permits_host: Permits) -> None:
-    if not draft.url:
-        raise ValidationFailed(f"is required for a monitor of type {draft.type}.", field="url")
+def _check_url(config: MonitorConfig, permits_host: Permits) -> None:
+    if not config.url:
+        raise ValidationFailed(f"is required for a monitor of type {config.type}.", field="url")
     try:
-        host = host_of(draft.url, instead="use a request header")
+        host = host_of(config.url, instead="use a request header")
     except BadAddressError as error:
         raise ValidationFailed(str(error), field="url") from None
-    if draft.type is not MonitorType.HEARTBEAT and not permits_host(host):
+    if config.type is not MonitorType.HEARTBEAT and not permits_host(host):
         raise ValidationFailed(
             "is a private or reserved address, which Pulsekeeper does not probe.", field="url"
         )
 
 
-def _check_rules(draft: Draft) -> None:
-    if len(draft.content_rules) > MAX_RULES:
+def _check_rules(config: MonitorConfig) -> None:
+    if len(config.content_rules) > MAX_RULES:
         raise ValidationFailed(f"at most {MAX_RULES} rules.", field="content_rules")
-    kinds = {rule.type for rule in draft.content_rules}
-    if draft.type is MonitorType.API and RuleType.JSON_FIELD not in kinds:
+    kinds = {rule.type for rule in config.content_rules}
+    if config.type is MonitorType.API and RuleType.JSON_FIELD not in kinds:
         raise ValidationFailed("an api monitor needs at least one json_field rule.", field="content_rules")
-    if draft.type is MonitorType.KEYWORD and not kinds - {RuleType.JSON_FIELD}:
+    if config.type is MonitorType.KEYWORD and not kinds - {RuleType.JSON_FIELD}:
         raise ValidationFailed(
             "a keyword monitor needs at least one text_contains or text_absent rule.", field="content_rules"
         )
-    for index, rule in enumerate(draft.content_rules):
+    for index, rule in enumerate(config.content_rules):
         where = f"content_rules[{index}]"
         if rule.type is RuleType.JSON_FIELD:
             if not rule.path:
@@ -283,11 +286,11 @@ def _check_rules(draft: Draft) -> None:
             raise ValidationFailed(f"is required for {rule.type}.", field=f"{where}.value")
 
 
-def _check_headers(draft: Draft) -> None:
-    if len(draft.request_headers) > MAX_HEADERS:
+def _check_headers(config: MonitorConfig) -> None:
+    if len(config.request_headers) > MAX_HEADERS:
         raise ValidationFailed(f"at most {MAX_HEADERS} headers.", field="request_headers")
     seen: set[str] = set()
-    for index, header in enumerate(draft.request_headers):
+    for index, header in enumerate(config.request_headers):
         where = f"request_headers[{index}]"
         name = header.name.lower()
         if not _TOKEN.fullmatch(header.name):
@@ -299,3 +302,27 @@ def _check_headers(draft: Draft) -> None:
         seen.add(name)
         if _CONTROL.search(header.value):
             raise ValidationFailed("must hold no control characters.", field=f"{where}.value")
+
+
+Origin = tuple[str, str, int]
+
+
+def origin_of(config: MonitorConfig) -> Origin | None:
+    """Scheme, host and port that are probed; None for what probes nothing."""
+    target = _target(config)
+    return None if target is None else target.origin
+
+
+def watched_domain(config: MonitorConfig) -> str | None:
+    """The registrable domain whose expiry is to be watched, if it is and there is one."""
+    target = _target(config) if config.check_domain else None
+    return None if target is None or target.host is None else registrable_domain(target.host)
+
+
+def _target(config: MonitorConfig) -> Target | None:
+    if config.type is MonitorType.HEARTBEAT:
+        return None
+    try:
+        return parse_target(config.url)
+    except BadRequestError:  # stored under older rules than today's
+        return None

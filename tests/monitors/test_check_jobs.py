@@ -1,4 +1,4 @@
-"""Specs of stored monitors, read without the ORM: the same as a draft's."""
+"""Specs of stored monitors, read without the ORM: the same as a config's."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from monitors.assignments import load_assignments, run_id_of
 from monitors.models import spec_of
+from monitors.probing.jobs import load_jobs, run_id_of
 from monitors.scheduling import claim_due
 from tests.makers import NOON, make_monitor, make_user, minutes, state_of
 
@@ -42,7 +42,7 @@ RULES = [
 def test_a_stored_monitor_is_checked_as_its_draft_would_be(given: dict[str, Any]) -> None:
     monitor = make_monitor(make_user(), url="https://shop.example/health", **given)
     (claim,) = claim_due(NOON + minutes(30), limit=1)
-    (assignment,) = load_assignments([(claim.monitor_id, claim.number)])
+    (job,) = load_jobs([(claim.monitor_id, claim.number)])
     run_id = run_id_of(monitor.public_id, state_of(monitor).slot_at)
-    assert assignment.spec == spec_of(monitor.draft, run_id=run_id)
-    assert (assignment.monitor_id, assignment.claim) == (monitor.pk, claim.number)
+    assert job.spec == spec_of(monitor.full_config, run_id=run_id)
+    assert (job.monitor_id, job.claim) == (monitor.pk, claim.number)

@@ -14,7 +14,7 @@ from django.db import connection
 from checks.results import store_results
 from checks.spec import Verdict
 from core.bulk import array
-from monitors.ledger import Reading
+from monitors.recording.batch import CheckRecord
 
 _LOCK = """
     SELECT count(*)
@@ -54,37 +54,37 @@ _CONFIRM = """
 """
 
 
-def hold(monitor_ids: Sequence[int]) -> None:
+def lock_states(monitor_ids: Sequence[int]) -> None:
     """Lock the states, in id order, so that two batches never wait for each other crosswise."""
     with connection.cursor() as cursor:
         cursor.execute(_LOCK, [array(monitor_ids)])
 
 
-def confirm(readings: Sequence[Reading], *, now: datetime) -> list[Reading]:
-    """Store and apply the readings of held states that change nothing; returns those that may change something.
+def record_unchanged(records: Sequence[CheckRecord], *, now: datetime) -> list[CheckRecord]:
+    """Store and apply the records of held states that change nothing; returns those that may change something.
 
-    At most one reading of a monitor may be given.
+    At most one record of a monitor may be given.
     """
-    passed = [reading for reading in readings if reading.outcome.verdict is not Verdict.DOWN]
+    passed = [record for record in records if record.outcome.verdict is not Verdict.DOWN]
     if not passed:
-        return list(readings)
+        return list(records)
     with connection.cursor() as cursor:
         cursor.execute(
             _CONFIRM,
             [
                 now,
-                array(reading.monitor_id for reading in passed),
-                array(reading.claim for reading in passed),
-                array(reading.config_version for reading in passed),
-                array(reading.outcome.verdict for reading in passed),
-                array(reading.outcome.checked_at for reading in passed),
-                array(reading.outcome.latency_ms for reading in passed),
-                array(reading.outcome.connect_ms for reading in passed),
-                array(reading.outcome.ttfb_ms for reading in passed),
-                array(reading.outcome.cert_expires_at for reading in passed),
+                array(record.monitor_id for record in passed),
+                array(record.claim for record in passed),
+                array(record.config_version for record in passed),
+                array(record.outcome.verdict for record in passed),
+                array(record.outcome.checked_at for record in passed),
+                array(record.outcome.latency_ms for record in passed),
+                array(record.outcome.connect_ms for record in passed),
+                array(record.outcome.ttfb_ms for record in passed),
+                array(record.outcome.cert_expires_at for record in passed),
             ],
         )
         confirmed = {monitor_id for (monitor_id,) in cursor.fetchall()}
     # An open claim has no result yet, so these can be stored without a look at what is there.
     store_results([(r.monitor_id, r.claim, r.outcome) for r in passed if r.monitor_id in confirmed])
-    return [reading for reading in readings if reading.monitor_id not in confirmed]
+    return [record for record in records if record.monitor_id not in confirmed]

@@ -8,9 +8,9 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from checks.spec import Verdict
-from monitors.drafts import Draft, MonitorType
-from monitors.models import Monitor, MonitorState, StatusChange, watch_of
-from monitors.slots import next_slot
+from monitors.configuration import MonitorConfig, MonitorType
+from monitors.models import Monitor, MonitorState, StatusChange, deadline_of
+from monitors.state import next_slot
 
 MAX_MUTE_MINUTES = 10_080
 
@@ -52,7 +52,9 @@ def mute(monitor: Monitor, state: MonitorState, *, minutes: int, now: datetime) 
     watch(monitor, state)
 
 
-def reschedule(state: MonitorState, before: Draft, after: Draft, *, probed_anew: bool, now: datetime) -> None:
+def reschedule(
+    state: MonitorState, before: MonitorConfig, after: MonitorConfig, *, probed_anew: bool, now: datetime
+) -> None:
     """What an edit means for the next check: of what is probed, at once; of a shorter interval, sooner."""
     if after.type is MonitorType.HEARTBEAT:
         if (before.interval_sec, before.grace_sec) != (after.interval_sec, after.grace_sec):
@@ -70,7 +72,7 @@ def watch(monitor: Monitor, state: MonitorState) -> None:
     """Have a heartbeat that is waited for looked at when it is due now, after its deadline has moved."""
     if monitor.type != MonitorType.HEARTBEAT or not monitor.enabled or state.claimed_at is not None:
         return
-    due_at = watch_of(monitor, state).due_at
+    due_at = deadline_of(monitor, state).due_at
     if state.fresh:
         # Never pinged, or resumed: to be looked at at once, or when the mute ends that this may have shortened.
         if state.next_due_at is not None and due_at is not None:

@@ -10,9 +10,9 @@ from django.db import connection, transaction
 from django.db.models import F
 
 from core.bulk import array
-from monitors import steady
-from monitors.drafts import HTTP_TYPES, MonitorType
+from monitors.configuration import HTTP_TYPES, MonitorType
 from monitors.models import LEASE_MARGIN, MonitorState, SchedulerGap, SchedulerTick
+from monitors.recording import fast_path
 
 STOPPED_AFTER = timedelta(seconds=30)
 
@@ -85,7 +85,7 @@ def claim_now(monitor_ids: Collection[int], *, now: datetime) -> list[Claim]:
     under way goes on; its result counts as the older of the two.
     """
     with transaction.atomic():
-        steady.hold(
+        fast_path.lock_states(
             list(monitor_ids)
         )  # by a statement of its own: the next one sees what the holders before us did
         with connection.cursor() as cursor:

@@ -9,7 +9,7 @@ from checks.spec import CheckOutcome, ReasonCode, Verdict
 
 
 @dataclass(frozen=True, slots=True)
-class Watch:
+class HeartbeatDeadline:
     """What the deadline of a heartbeat hangs on. `armed_at`: never down before then, whatever the last ping."""
 
     last_ping_at: datetime | None
@@ -36,7 +36,7 @@ def arrived(now: datetime) -> CheckOutcome:
     return CheckOutcome(verdict=Verdict.UP, checked_at=now)
 
 
-def missed(watch: Watch, due_at: datetime) -> CheckOutcome:
+def missed(watch: HeartbeatDeadline, due_at: datetime) -> CheckOutcome:
     """The outcome of a watch whose deadline has passed: down since the deadline itself."""
     return CheckOutcome(
         verdict=Verdict.DOWN,

@@ -29,7 +29,7 @@ class Lookup:
     domain: str
 
 
-def hold_registration(domain: str, *, now: datetime) -> DomainRegistration:
+def lock_registration(domain: str, *, now: datetime) -> DomainRegistration:
     """The registration of this domain, a new one if need be, held until the transaction ends.
 
     Without the lock, an expiry that is recorded at this moment would pass by the monitor that is just being
@@ -42,7 +42,7 @@ def hold_registration(domain: str, *, now: datetime) -> DomainRegistration:
     return registration
 
 
-def hold_registrations(domains: Iterable[str], *, now: datetime) -> dict[str, DomainRegistration]:
+def lock_registrations(domains: Iterable[str], *, now: datetime) -> dict[str, DomainRegistration]:
     """The same of many, by their names, held in the order of these: of two who hold some of the same, one waits."""
     missing = sorted(set(domains))
     held: dict[str, DomainRegistration] = {}

@@ -20,7 +20,8 @@ from core.api.views import OkSerializer
 from core.clock import utc_now
 from core.errors import NotFound
 from core.throttles import PINGS, seconds_to_wait
-from monitors import metrics, pulses
+from monitors import metrics
+from monitors.heartbeats import signals
 
 OK = b'{"ok":true}'
 
@@ -50,7 +51,7 @@ def attempt_all(pings: Sequence[Ping]) -> list[Attempt]:
     metrics.PINGS.add(sum(wait is not None for wait in waits), "throttled")
     passed = [(ping.monitor_id, now) for ping, wait in zip(pings, waits, strict=True) if wait is None]
     try:
-        kept = iter(pulses.keep_up(passed) if passed else ())
+        kept = iter(signals.keep_up(passed) if passed else ())
     except Exception as error:  # noqa: BLE001 - raised by `answer`, once for each request
         return [Attempt(now, wait=wait, error=error if wait is None else None) for wait in waits]
     return [Attempt(now, wait=wait) if wait is not None else Attempt(now, kept=next(kept)) for wait in waits]
@@ -62,7 +63,7 @@ def answer(monitor_id: str, tried: Attempt) -> HttpResponse:
         raise tried.error
     if tried.wait is not None:
         return json_error(Throttled(tried.wait))
-    if not (tried.kept or pulses.record_under_lock(monitor_id, now=tried.at)):
+    if not (tried.kept or signals.record_under_lock(monitor_id, now=tried.at)):
         return json_error(NotFound())
     return HttpResponse(OK, content_type="application/json")
 

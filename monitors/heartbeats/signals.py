@@ -10,10 +10,10 @@ from django.db import transaction
 from checks.spec import CheckOutcome
 from core.prepared import fetch_prepared
 from monitors import metrics
-from monitors.drafts import MonitorType
-from monitors.heartbeat import arrived, missed
-from monitors.ledger import Ledger, Reading, Settings, State, open_ledger
+from monitors.configuration import MonitorType
+from monitors.heartbeats.deadlines import arrived, missed
 from monitors.models import Monitor
+from monitors.recording.batch import CheckRecord, Settings, State, StateBatch, lock_batch
 
 # All that pings do to heartbeats that are up and stay up, which nearly all of them do. Nothing is waited for: a row
 # that somebody holds is left to `record_under_lock`. So is one that was changed after this statement had begun: it
@@ -100,8 +100,8 @@ def _record_under_lock(public_id: str, *, now: datetime) -> bool:
     if monitor_id is None:
         return False
     with transaction.atomic():
-        ledger = open_ledger([monitor_id])
-        state, settings = ledger.states.get(monitor_id), ledger.settings.get(monitor_id)
+        batch = lock_batch([monitor_id])
+        state, settings = batch.states.get(monitor_id), batch.settings.get(monitor_id)
         if state is None or settings is None:
             return False
         # Of two at once the one that read its clock first may come last, also behind a sweep: time only goes on.
@@ -110,10 +110,10 @@ def _record_under_lock(public_id: str, *, now: datetime) -> bool:
         if settings.enabled:
             state.claim += 1
             state.armed_at = None
-            _take(ledger, state, settings, arrived(now))
+            _take(batch, state, settings, arrived(now))
             state.next_due_at = state.watch(settings).due_at
-        ledger.move(state)
-        ledger.write()
+        batch.move(state)
+        batch.write()
     return True
 
 
@@ -124,38 +124,38 @@ def sweep(monitor_ids: Collection[int], *, now: datetime) -> None:
     """
     late = 0
     with transaction.atomic():
-        ledger = open_ledger(monitor_ids)
-        for monitor_id, state in ledger.states.items():
-            settings = ledger.settings[monitor_id]
+        batch = lock_batch(monitor_ids)
+        for monitor_id, state in batch.states.items():
+            settings = batch.settings[monitor_id]
             if settings.enabled and state.claimed_at is not None:
-                late += _judge(ledger, state, settings, now=now)
-        ledger.write()
+                late += _judge(batch, state, settings, now=now)
+        batch.write()
     metrics.HEARTBEATS_MISSED.add(late)
 
 
-def _judge(ledger: Ledger, state: State, settings: Settings, *, now: datetime) -> bool:
+def _judge(batch: StateBatch, state: State, settings: Settings, *, now: datetime) -> bool:
     """Whether its deadline has passed."""
     watch = state.watch(settings)
     deadline, due_at = watch.deadline, watch.due_at
     state.claimed_at = None
-    ledger.move(state)
+    batch.move(state)
     if deadline is None or due_at is None:
         state.next_due_at = None
     elif now > due_at:
-        _take(ledger, state, settings, missed(watch, due_at))
+        _take(batch, state, settings, missed(watch, due_at))
         state.next_due_at = None  # down: nothing to wait for but a ping
         return True
     else:
         if state.fresh and now <= deadline:
             # Resumed within its deadline: this is the check that follows at once, and it finds it up.
-            _take(ledger, state, settings, arrived(now))
+            _take(batch, state, settings, arrived(now))
         state.next_due_at = due_at
     return False
 
 
-def _take(ledger: Ledger, state: State, settings: Settings, outcome: CheckOutcome) -> None:
+def _take(batch: StateBatch, state: State, settings: Settings, outcome: CheckOutcome) -> None:
     """Record the outcome as that of the state's present claim, which is done with."""
     state.claimed_at = None
-    reading = Reading(state.monitor_id, state.claim, settings.config_version, outcome)
-    ledger.keep(reading)
-    ledger.apply(reading)
+    record = CheckRecord(state.monitor_id, state.claim, settings.config_version, outcome)
+    batch.keep(record)
+    batch.apply(record)

@@ -11,8 +11,8 @@ from django.db import connection
 from checks.results import Made, store_results
 from checks.spec import CheckOutcome, Verdict
 from core.bulk import update_rows
-from monitors.drafts import MonitorType
-from monitors.heartbeat import Watch
+from monitors.configuration import MonitorType
+from monitors.heartbeats.deadlines import HeartbeatDeadline
 from monitors.models import StatusChange
 from monitors.state import Change, Policy, Status, advance
 
@@ -116,14 +116,14 @@ class State:
         self.passes = value.passes
         self.failing_since = value.failing_since
 
-    def watch(self, settings: Settings) -> Watch:
-        return Watch(
+    def watch(self, settings: Settings) -> HeartbeatDeadline:
+        return HeartbeatDeadline(
             self.last_ping_at, settings.interval_sec, settings.grace_sec, self.armed_at, settings.muted_until
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class CheckRecord:
     """An outcome, the claim it was made under, and the configuration it was made with."""
 
     monitor_id: int
@@ -133,8 +133,8 @@ class Reading:
 
 
 @dataclass(slots=True)
-class Ledger:
-    """Locked states with what is to be written of them. Only inside a transaction, from `open_ledger`."""
+class StateBatch:
+    """Locked states with what is to be written of them. Only inside a transaction, from `lock_batch`."""
 
     states: dict[int, State]
     settings: dict[int, Settings]
@@ -143,23 +143,23 @@ class Ledger:
     _moved: dict[int, State] = field(default_factory=dict)
     _changes: list[StatusChange] = field(default_factory=list)
 
-    def keep(self, reading: Reading) -> None:
+    def keep(self, record: CheckRecord) -> None:
         """Store the result, whatever comes of it."""
-        self.made.append((reading.monitor_id, reading.claim, reading.outcome))
+        self.made.append((record.monitor_id, record.claim, record.outcome))
 
     def move(self, state: State) -> None:
         """Have this state written, as the caller has changed it."""
         self._moved[state.monitor_id] = state
 
-    def apply(self, reading: Reading) -> None:
+    def apply(self, record: CheckRecord) -> None:
         """Move the state by the outcome, and note the change that this is, if it is one."""
-        state, settings = self.states[reading.monitor_id], self.settings[reading.monitor_id]
-        state.value, change = advance(state.value, reading.outcome, settings.policy)
-        state.applied_claim = reading.claim
-        self._found[reading.monitor_id] = reading.outcome
+        state, settings = self.states[record.monitor_id], self.settings[record.monitor_id]
+        state.value, change = advance(state.value, record.outcome, settings.policy)
+        state.applied_claim = record.claim
+        self._found[record.monitor_id] = record.outcome
         self.move(state)
         if change is not None:
-            self._changes.append(_status_change(reading, change))
+            self._changes.append(_status_change(record, change))
 
     def write(self) -> None:
         store_results(self.made)
@@ -186,7 +186,7 @@ class Ledger:
         StatusChange.objects.bulk_create(self._changes)
 
 
-def open_ledger(monitor_ids: Collection[int]) -> Ledger:
+def lock_batch(monitor_ids: Collection[int]) -> StateBatch:
     """Lock the states, in id order, so that two batches never wait for each other crosswise."""
     with connection.cursor() as cursor:
         cursor.execute(_LOCK, [list(monitor_ids)])
@@ -195,17 +195,17 @@ def open_ledger(monitor_ids: Collection[int]) -> Ledger:
         # as it was before we waited for a PATCH that held them.
         cursor.execute(_SETTINGS, [list(states)])
         settings = {row[0]: Settings(*row) for row in cursor.fetchall()}
-    return Ledger(states, settings)
+    return StateBatch(states, settings)
 
 
-def _status_change(reading: Reading, change: Change) -> StatusChange:
+def _status_change(record: CheckRecord, change: Change) -> StatusChange:
     return StatusChange(
-        monitor_id=reading.monitor_id,
+        monitor_id=record.monitor_id,
         at=change.at,
         before=change.before,
         after=change.after,
-        claim=reading.claim,
+        claim=record.claim,
         failing_since=change.failing_since,
-        reason_code=reading.outcome.reason_code,
-        detail=reading.outcome.detail,
+        reason_code=record.outcome.reason_code,
+        detail=record.outcome.detail,
     )

@@ -8,23 +8,23 @@ from typing import Any
 import pytest
 
 from core.errors import ValidationFailed
-from monitors.drafts import Draft, Header, complete, patch
+from monitors.configuration import Header, MonitorConfig, complete, patch
 
 URL = "https://shop.example/health"
 
 
-def new(given: dict[str, Any] | None = None, *, floor_sec: int = 60) -> Draft:
+def new(given: dict[str, Any] | None = None, *, floor_sec: int = 60) -> MonitorConfig:
     return complete(
         {"url": URL} | (given or {}), floor_sec=floor_sec, permits_host=lambda host: host != "10.0.0.1"
     )
 
 
-def changed(stored: Draft, given: dict[str, Any]) -> Draft:
+def changed(stored: MonitorConfig, given: dict[str, Any]) -> MonitorConfig:
     return patch(stored, given, floor_sec=60, permits_host=lambda _: True)
 
 
 def test_defaults_of_the_specification() -> None:
-    assert new() == Draft(
+    assert new() == MonitorConfig(
         interval_sec=60,
         name="Untitled",
         url=URL,
@@ -82,8 +82,8 @@ JSON_RULE = {"type": "json_field", "path": "status"}
     ],
 )
 def test_method_of_each_kind(given: dict[str, Any], method: str) -> None:
-    draft = new(given)
-    assert (draft.type, draft.method) == (given["type"], method)
+    config = new(given)
+    assert (config.type, config.method) == (given["type"], method)
 
 
 @pytest.mark.parametrize(
@@ -177,12 +177,12 @@ def test_refused(given: dict[str, Any], field: str) -> None:
 
 
 def test_host_header_and_equals_may_be_set() -> None:
-    draft = new(
+    config = new(
         header("Host", "other.example")
         | {"content_rules": [{"type": "json_field", "path": "a.b", "equals": ""}]}
     )
-    assert draft.request_headers[0].name == "Host"
-    assert draft.content_rules[0].equals == ""
+    assert config.request_headers[0].name == "Host"
+    assert config.content_rules[0].equals == ""
 
 
 def test_patch_keeps_header_values_by_name_whatever_the_case() -> None:
@@ -206,8 +206,8 @@ def test_removing_the_rules_does_not_turn_get_back_into_head() -> None:
 
 
 def test_values_of_headers_stay_out_of_the_repr() -> None:
-    draft = replace(new(), request_headers=(Header("X-Key", "hunter2"),))
-    assert "hunter2" not in repr(draft)
+    config = replace(new(), request_headers=(Header("X-Key", "hunter2"),))
+    assert "hunter2" not in repr(config)
 
 
 STORED: dict[str, Any] = {

@@ -15,16 +15,18 @@ from typing import Any
 from django.conf import settings
 from django.db import connection, transaction
 
+from checks.selectors import daily_latency
 from core.bulk import array
 from core.db import try_hold
 from monitors.models import DailyUptime, MaintenanceSpan, Monitor, UptimeProgress
-from monitors.selectors import gaps_since, last_tick, left_out_since, standing_of, turns_since
-from monitors.uptime import Span, Standing, Tally, Turn, by_outage, tally
+from monitors.selectors import gaps_since, last_tick, left_out_since, status_interval_of, transitions_since
+from monitors.uptime.intervals import Span, StatusInterval, Tally, Transition, by_outage, tally, utc_days
 
 DAY = timedelta(days=1)
 WRITTEN_ANEW = 2
 """Days. No change is noted later than that: a result of an old claim is dropped, and a claim lasts minutes."""
 BACKFILL = 90
+MAX_DAYS = 90
 MONITORS_AT_ONCE = 1_000
 LOCK = "daily uptime"
 LEFT_OUT_LOCK = "maintenance left out"
@@ -54,6 +56,17 @@ _READ = """
      WHERE monitor_id = ANY (%(ids)s) AND day >= %(start)s AND day < %(end)s
      GROUP BY monitor_id
 """
+
+
+@dataclass(frozen=True, slots=True)
+class Day:
+    """A day of UTC. `uptime` in percent, None with nothing observed; `down_sec` of the observed time."""
+
+    date: date
+    uptime: float | None
+    down_sec: int
+    incidents: int
+    avg_latency_ms: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +100,7 @@ def daily_uptimes(monitors: Sequence[Monitor], *, days: int, now: datetime) -> d
     start = today - timedelta(days=days - 1)
     until = max(min(_written_until() or start, today), start)
     ids = [monitor.pk for monitor in monitors]
-    until, turns = _outages_since(until, ids, earliest=start)
+    until, transitions = _outages_since(until, ids, earliest=start)
     live = [_span(until + timedelta(days=n), now) for n in range((today - until).days + 1)]
     gaps, left_out = gaps_since(live[0].start), left_out_since(live[0].start, ids)
     known: dict[int, tuple[list[int], list[int], list[int]]] = {}
@@ -95,13 +108,13 @@ def daily_uptimes(monitors: Sequence[Monitor], *, days: int, now: datetime) -> d
         cursor.execute(_READ, {"ids": ids, "start": start, "end": until})
         for monitor_id, *columns in cursor.fetchall():
             known[monitor_id] = (columns[0], columns[1], columns[2])
-    still: dict[Standing, list[Tally]] = {}  # most monitors had no turn today, and stand alike
+    still: dict[StatusInterval, list[Tally]] = {}  # most monitors had no transition today, and stand alike
     found: dict[int, History] = {}
     for monitor in monitors:
-        standing = standing_of(monitor)
-        if monitor.pk in turns or monitor.pk in left_out:
+        standing = status_interval_of(monitor)
+        if monitor.pk in transitions or monitor.pk in left_out:
             silent = [*gaps, *left_out.get(monitor.pk, ())]
-            latest = tally(live, turns.get(monitor.pk, ()), standing, silent)
+            latest = tally(live, transitions.get(monitor.pk, ()), standing, silent)
         else:
             if standing not in still:
                 still[standing] = tally(live, (), standing, gaps)
@@ -116,17 +129,41 @@ def daily_uptimes(monitors: Sequence[Monitor], *, days: int, now: datetime) -> d
     return found
 
 
-def _outages_since(day: date, ids: Sequence[int], *, earliest: date) -> tuple[date, dict[int, list[Turn]]]:
-    """Return the turns since `day`, or since an earlier day on which one of these outages began, and that day.
+def daily_uptime(monitor: Monitor, *, days: int, now: datetime) -> list[Day]:
+    """Return the last `days` days of UTC, oldest first, in five queries: outages from their first failed check on,
+    maintenance left out.
+    """
+    windows = utc_days(days, now=now)
+    start = windows[0].start
+    latencies = daily_latency(monitor.pk, since=start)
+    transitions = by_outage(transitions_since(start, [monitor.pk])[monitor.pk])
+    left_out = left_out_since(start, [monitor.pk])[monitor.pk]
+    tallies = tally(windows, transitions, status_interval_of(monitor), [*gaps_since(start), *left_out])
+    return [
+        Day(
+            date=window.start.date(),
+            uptime=tallied.percent,
+            down_sec=round(tallied.down.total_seconds()),
+            incidents=tallied.incidents,
+            avg_latency_ms=latencies.get(window.start.date()),
+        )
+        for window, tallied in zip(windows, tallies, strict=True)
+    ]
+
+
+def _outages_since(
+    day: date, ids: Sequence[int], *, earliest: date
+) -> tuple[date, dict[int, list[Transition]]]:
+    """Return the transitions since `day`, or since an earlier day on which one of these outages began, and that day.
 
     What began earlier was confirmed earlier too, and is in the rows that were written since.
     """
-    turns = turns_since(_start(day), ids)
-    began = min((found[0].began or found[0].at for found in turns.values()), default=_start(day))
+    transitions = transitions_since(_start(day), ids)
+    began = min((found[0].began or found[0].at for found in transitions.values()), default=_start(day))
     if _day_of(began) < day and day > earliest:
         day = max(_day_of(began), earliest)
-        turns = turns_since(_start(day), ids)
-    return day, {pk: by_outage(found) for pk, found in turns.items()}
+        transitions = transitions_since(_start(day), ids)
+    return day, {pk: by_outage(found) for pk, found in transitions.items()}
 
 
 def _spread(offsets: Sequence[int], values: Sequence[int], length: int) -> Sequence[int]:
@@ -156,7 +193,7 @@ def write_days(now: datetime) -> int:
         with transaction.atomic():
             if not try_hold(LOCK):
                 return 0
-            # Before the turns: a change between the two then shows as a turn, and not as having been so all along.
+            # Before the transitions: a change between the two reads then shows as a transition.
             monitors = list(
                 Monitor.objects.filter(pk__gt=last_id)
                 .select_related("state")
@@ -214,13 +251,13 @@ def forget_old_days(now: datetime) -> int:
 def _write(monitors: Sequence[Monitor], days: Sequence[Span]) -> None:
     ids, start = [monitor.pk for monitor in monitors], _day_of(days[0].start)
     backfill = _day_of(days[-1].end) - timedelta(days=BACKFILL)
-    first, turns = _outages_since(start, ids, earliest=min(start, backfill))
+    first, transitions = _outages_since(start, ids, earliest=min(start, backfill))
     spans = [*(_span(first + timedelta(days=n), days[0].start) for n in range((start - first).days)), *days]
     gaps, left_out = gaps_since(spans[0].start), left_out_since(spans[0].start, ids)
     rows: list[tuple[Any, ...]] = []
     for monitor in monitors:
         silent = [*gaps, *left_out.get(monitor.pk, ())]
-        tallies = tally(spans, turns.get(monitor.pk, ()), standing_of(monitor), silent)
+        tallies = tally(spans, transitions.get(monitor.pk, ()), status_interval_of(monitor), silent)
         rows += [
             (monitor.pk, span.start.date(), one.observed // _MS, one.down // _MS, one.incidents)
             for span, one in zip(spans, tallies, strict=True)

@@ -1,0 +1,58 @@
+"""The one write path of probes' results: many at once, one transaction, each moving its monitor at most once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime
+
+from django.db import transaction
+
+from checks.results import stored_claims
+from monitors.recording import fast_path
+from monitors.recording.batch import CheckRecord, lock_batch
+from monitors.state import next_slot
+
+
+def record(records: Sequence[CheckRecord], *, now: datetime) -> None:
+    """Store what probes found and move the states by it.
+
+    Dropped: records of deleted and paused monitors. Kept for history only (decision 34): those older
+    than the last applied, and those of an older configuration. Recording a record twice changes nothing.
+    """
+    times = Counter(each.monitor_id for each in records)
+    with transaction.atomic():
+        fast_path.lock_states(list(times))
+        rest = [each for each in records if times[each.monitor_id] > 1]
+        rest += fast_path.record_unchanged([each for each in records if times[each.monitor_id] == 1], now=now)
+        if rest:
+            _move(rest, now=now)
+
+
+def _move(records: Sequence[CheckRecord], *, now: datetime) -> None:
+    batch = lock_batch({each.monitor_id for each in records})
+    # Stored already: what a lease's end or an edit has overtaken, or what was delivered twice.
+    known = stored_claims(
+        [
+            (each.monitor_id, each.claim, each.outcome)
+            for each in records
+            if (state := batch.states.get(each.monitor_id)) is not None
+            and (state.claim != each.claim or state.claimed_at is None)
+        ]
+    )
+    for each in sorted(records, key=lambda each: (each.monitor_id, each.claim)):
+        state, settings = batch.states.get(each.monitor_id), batch.settings.get(each.monitor_id)
+        if state is None or settings is None or not settings.enabled:
+            continue
+        if (each.monitor_id, each.claim) in known:
+            continue
+        known.add((each.monitor_id, each.claim))
+        batch.keep(each)
+        if each.config_version == settings.config_version and each.claim > state.applied_claim:
+            batch.apply(each)
+        if state.claim == each.claim and state.claimed_at is not None and state.slot_at is not None:
+            # The claim is done with, also where its configuration is not the present one any more.
+            state.next_due_at = next_slot(state.slot_at, interval_sec=settings.interval_sec, now=now)
+            state.claimed_at = None
+            batch.move(state)
+    batch.write()
