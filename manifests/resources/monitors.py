@@ -13,7 +13,7 @@ from manifests.parsing import Item
 from manifests.resources.base import Kind, Names, Writing, WrongError, kept, without
 from manifests.secrets import Secret
 from monitors import configuration
-from monitors.configuration import DEFAULT_METHODS, MonitorConfig, Header, MonitorType
+from monitors.configuration import DEFAULT_METHODS, Header, MonitorConfig, MonitorType
 from monitors.models import Monitor
 from monitors.services import permits_host
 from projects import access
