@@ -143,7 +143,6 @@ INSTALLED_APPS = [
     "statuspages",
     "devserver",
     "manifests",
-    "privacy",
     "dashboard",
     "accounts.web",
     "rest_framework",
@@ -371,7 +370,6 @@ LOGGING = {
             "incidents",
             "alerts",
             "statuspages",
-            "privacy",
             "dashboard",
         )
     }

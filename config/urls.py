@@ -13,6 +13,7 @@ import connectors.views
 import core.api.converters  # noqa: F401  (registers <id:…>)
 import projects.views
 import tokens.schema  # noqa: F401  (drf-spectacular finds extensions once they are imported; workers have no use for it)
+from accounts.web.export import AccountExport
 from config.docs import docs
 from config.health import healthz, readyz
 from config.health_page import health
@@ -61,7 +62,7 @@ urlpatterns = [
     path("v1/", include("alerts.urls")),
     path("v1/", include("incidents.urls")),
     path("v1/", include("statuspages.urls")),
-    path("v1/", include("privacy.urls")),
+    path("v1/account/export", AccountExport.as_view()),
     re_path(r"^v1(/.*)?$", UnknownRoute.as_view()),
 ]
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 import psycopg
 from django.db import connection
+from django.db.models import Model, QuerySet
+
+M = TypeVar("M", bound=Model)
 
 
 def release_connection() -> None:
@@ -46,3 +50,24 @@ def try_hold(name: str) -> bool:
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_try_advisory_xact_lock(hashtextextended(%s, 0))", [name])
         return bool(cursor.fetchone()[0])
+
+
+CHUNK_ROWS = 500
+
+
+def chunks(queryset: QuerySet[M]) -> Iterator[list[M]]:
+    """Iterate a large queryset in primary-key chunks, releasing the connection in between.
+
+    Rows that are added meanwhile may be missing.
+    """
+    last: int = 0
+    while rows := list(queryset.filter(pk__gt=last).order_by("pk")[:CHUNK_ROWS]):
+        last = rows[-1].pk
+        release_outside_transaction()
+        yield rows
+
+
+def release_outside_transaction() -> None:
+    """Give the connection back to the pool: the reader of a download may be slow. Do nothing in a transaction."""
+    if not connection.in_atomic_block:
+        connection.close()

@@ -43,26 +43,6 @@ class SessionCreatedSerializer(serializers.Serializer[Any]):
     user = SessionUserSerializer()
 
 
-class PlanSerializer(serializers.Serializer[Any]):
-    name = serializers.CharField()
-    min_interval_sec = serializers.IntegerField()
-    monitor_limit = serializers.IntegerField(allow_null=True, help_text="null: no limit.")
-
-
-class UsageSerializer(serializers.Serializer[Any]):
-    # Over the relation that monitors, a higher floor, hang on User.
-    monitors = serializers.IntegerField(
-        source="monitors.count", help_text="Monitors that count against the plan."
-    )
-
-
-class AccountSerializer(serializers.Serializer[Any]):
-    id = serializers.CharField(source="public_id")
-    email = serializers.EmailField()
-    plan = PlanSerializer()
-    usage = UsageSerializer(source="*")
-
-
 class AccountPatchSerializer(StrictSerializer):
     current_password = TextField(max_length=1024, style={"input_type": "password"})
     password = TextField(max_length=1024, style={"input_type": "password"})

@@ -13,6 +13,7 @@ from rest_framework.response import Response
 from rest_framework.throttling import BaseThrottle
 from rest_framework.views import APIView
 
+from accounts.serializers import AccountSerializer
 from core.api.pagination import Page, page_parameters
 from core.api.schema import ErrorSerializer
 from core.api.views import OK, OkSerializer, body_of
@@ -27,7 +28,6 @@ from tokens import services
 from tokens.serializers import (
     AccountDeletionSerializer,
     AccountPatchSerializer,
-    AccountSerializer,
     SessionCreatedSerializer,
     SessionInputSerializer,
     SessionSerializer,

@@ -20,8 +20,10 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 import accounts.services
 import projects.log
 import tokens.services
+from accounts.export import NOT_INCLUDED
 from accounts.models import Plan, User
 from accounts.web import signing_up
+from accounts.web.export import download
 from accounts.web.social.backends import BACKENDS
 from accounts.web.social.views import linked_providers
 from accounts.web.web_sessions import end_web_session, end_web_sessions, list_web_sessions
@@ -29,8 +31,6 @@ from core.clock import utc_now
 from core.forms import ServiceForm
 from dashboard.pages import PageRequest, page
 from dashboard.security_log import shown_log
-from privacy.sections import NOT_INCLUDED
-from privacy.views import download
 
 
 @require_GET

@@ -14,14 +14,14 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from pytest_django.fixtures import Settings
 
-import privacy.bites
+import core.db
+from accounts import export
 from accounts.models import User
 from audit.models import Entry
 from connectors.models import Connector
 from core.clock import utc_now
 from core.crypto import sealed_columns, unseal
 from monitors.models import DailyUptime
-from privacy import export, sections
 from tests.api.client import Api
 from tests.makers import (
     PASSWORD,
@@ -52,7 +52,7 @@ def exported(user: User) -> dict[str, Any]:
 
 
 def test_everything_of_an_account(ada: User, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(privacy.bites, "BITE", 1)
+    monkeypatch.setattr(core.db, "CHUNK_ROWS", 1)
     api = Api(Api().post("/v1/sessions", _credentials(ada)).json["token"])
     answer = api.get(PATH)
     assert answer.headers["Content-Disposition"].startswith('attachment; filename="pulsekeeper-account-2')
@@ -60,7 +60,7 @@ def test_everything_of_an_account(ada: User, monkeypatch: pytest.MonkeyPatch) ->
     assert (found["account"]["email"], found["complete"]) == (EMAIL, True)
     assert [row["type"] for row in found["account"]["second_factors"]] == ["totp", "recovery_codes"]
     assert found["account"]["social_accounts"][0]["id"] == NEEDLE
-    names = list(sections.lists(ada, now=utc_now()))
+    names = list(export.all_sections(ada, now=utc_now()))
     empty = [name for name in names if not found[name]]
     assert empty == ["browsers"], "there is something in each list, but for a browser that nobody used"
     for name, path in (

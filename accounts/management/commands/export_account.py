@@ -5,11 +5,11 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
+from accounts.export import export
 from accounts.models import User
 from core.clock import utc_now
 from core.commands import OurCommand
 from core.files import replaced
-from privacy.export import export
 
 
 class Command(OurCommand):

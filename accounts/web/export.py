@@ -1,4 +1,4 @@
-"""The export of an account over the API."""
+"""The download of an account's data."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
+from accounts.export import export, file_name
 from accounts.models import User
 from core.api.schema import ErrorSerializer
 from core.clock import utc_now
 from core.throttles import CallerThrottle, ExportThrottle
-from privacy.export import export, file_name
 from projects.access import caller_of
 
 
 def download(user: User) -> StreamingHttpResponse:
-    """The file, sent while it is read."""
+    """Return the file, sent while the rows are read."""
     now = utc_now()
     pieces = (piece.encode() for piece in export(user, now=now))
     response = StreamingHttpResponse(pieces, content_type="application/json")

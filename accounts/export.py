@@ -1,0 +1,143 @@
+"""The account's data as one JSON file, written while it is read: it may be larger than the memory.
+
+Each app with data of accounts has a module `account_export` with a function `sections`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
+from importlib import import_module
+from itertools import chain
+from typing import Any
+
+from allauth.account.models import EmailAddress
+from allauth.mfa.models import Authenticator
+from django.apps import apps
+from django.db.models import QuerySet
+from django.utils.module_loading import module_has_submodule
+from rest_framework.serializers import BaseSerializer
+
+import audit.services
+from accounts.models import SocialAccount, User
+from accounts.serializers import AccountSerializer
+from accounts.services import addresses_of
+from audit.actions import Action
+from core.clock import to_ms
+from core.db import chunks
+
+FORMAT = 1
+CHUNK = 64 * 1024
+
+Rows = Iterable[Any]
+Sections = dict[str, Callable[[], Rows]]
+"""Each list of the export by its name. Its rows are read when it is called, chunk by chunk."""
+
+NOT_INCLUDED = {
+    "credentials": "Passwords and tokens are stored as digests, second factors are encrypted: none can be shown.",
+    "secrets": "Values of request headers, addresses and secrets of alert channels, passwords of status pages and "
+    "tokens of connectors are encrypted or digested and never shown: a file with them would grant access.",
+    "checks": "There are too many single checks and hourly roll-ups; GET /v1/monitors/<id>/checks returns them while "
+    "they are kept. Every change of status and every day's uptime is included.",
+    "subscribers": "The addresses of a status page's subscribers are theirs. What the page's owner sees is included.",
+    "projects_of_others": "The data in projects of others is theirs, except for what you did and wrote there.",
+}
+
+
+def export(user: User, *, now: datetime) -> Iterator[str]:
+    """Return pieces of a JSON object of about CHUNK characters each; record the export in the audit log first.
+
+    The last member is `"complete": true`: a file without it was cut off.
+    """
+    audit.services.record(
+        Action.ACCOUNT_EXPORTED, actor=user, target_id=user.public_id, target_name=user.email
+    )
+    return _in_chunks(_pieces(user, now=now))
+
+
+def file_name(now: datetime) -> str:
+    return f"pulsekeeper-account-{now:%Y-%m-%d}.json"
+
+
+def all_sections(user: User, *, now: datetime) -> Sections:
+    """Return the lists of all apps, in the order of INSTALLED_APPS."""
+    found: Sections = {}
+    for app in apps.get_app_configs():
+        if module_has_submodule(app.module, "account_export"):
+            found |= import_module(f"{app.name}.account_export").sections(user, now=now)
+    return found
+
+
+def rows_of(queryset: QuerySet[Any], serialize: Callable[[Any], Any]) -> Rows:
+    return chain.from_iterable(map(serialize, rows) for rows in chunks(queryset))
+
+
+def serialized(
+    queryset: QuerySet[Any], serializer: type[BaseSerializer[Any]], *, context: dict[str, Any] | None = None
+) -> Rows:
+    return chain.from_iterable(
+        serializer(rows, many=True, context=context or {}).data for rows in chunks(queryset)
+    )
+
+
+def optional_ms(moment: datetime | None) -> int | None:
+    return None if moment is None else to_ms(moment)
+
+
+def _account(user: User) -> dict[str, Any]:
+    factors = Authenticator.objects.filter(user=user).order_by("pk")
+    return AccountSerializer(user).data | {
+        "created_at": to_ms(user.created_at),
+        "last_sign_in_at": optional_ms(user.last_login),
+        "has_password": user.has_usable_password(),
+        "is_staff": user.is_staff,
+        "addresses": list(EmailAddress.objects.filter(user=user).order_by("pk").values("email", "verified")),
+        "former_addresses": addresses_of(user)[1:],
+        "second_factors": [
+            {
+                "type": row.type,
+                "created_at": to_ms(row.created_at),
+                "last_used_at": optional_ms(row.last_used_at),
+            }
+            for row in factors
+        ],
+        "social_accounts": [
+            {"provider": row.provider, "id": row.uid, "created_at": to_ms(row.created_at)}
+            for row in SocialAccount.objects.filter(user=user).order_by("pk")
+        ],
+    }
+
+
+def _pieces(user: User, *, now: datetime) -> Iterator[str]:
+    head = {
+        "format": FORMAT,
+        "exported_at": to_ms(now),
+        "not_included": NOT_INCLUDED,
+        "account": _account(user),
+    }
+    yield _json(head)[:-1]
+    for name, rows in all_sections(user, now=now).items():
+        yield f",\n{_json(name)}: ["
+        separator = "\n"
+        for row in rows():
+            yield separator + _json(row)
+            separator = ",\n"
+        yield "]"
+    yield ',\n"complete": true}\n'
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _in_chunks(pieces: Iterator[str]) -> Iterator[str]:
+    waiting, size = [], 0
+    for piece in pieces:
+        waiting.append(piece)
+        size += len(piece)
+        if size >= CHUNK:
+            yield "".join(waiting)
+            waiting, size = [], 0
+    if waiting:
+        yield "".join(waiting)

@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from django.db.models import Q, QuerySet
+
+import projects.log
+from accounts.export import Sections, rows_of
+from accounts.models import User
+from core.clock import to_ms
+from core.db import chunks
+from projects.access import Caller
+from projects.models import Membership, Role
+from projects.serializers import AuditEntrySerializer, MemberSerializer
+
+
+def sections(user: User, *, now: datetime) -> Sections:
+    own_projects = Membership.objects.filter(user=user, role=Role.OWNER).values("project")
+    return {
+        "memberships": lambda: rows_of(_members(Q(user=user)), _membership),
+        "members_of_own_projects": lambda: rows_of(
+            _members(Q(project__in=own_projects)),
+            lambda member: {"project_id": member.project.public_id, **MemberSerializer(member).data},
+        ),
+        "audit_log": lambda: (
+            entry
+            for rows in chunks(projects.log.of_account(Caller(user)))
+            for entry in AuditEntrySerializer(projects.log.seen_by(user, rows), many=True).data
+        ),
+    }
+
+
+def _members(condition: Q) -> QuerySet[Membership]:
+    return Membership.objects.filter(condition).select_related("project", "user")
+
+
+def _membership(member: Membership) -> dict[str, Any]:
+    return {
+        "project_id": member.project.public_id,
+        "project": member.project.name,
+        "role": member.role,
+        "since": to_ms(member.created_at),
+    }
