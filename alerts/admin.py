@@ -92,15 +92,15 @@ class DeliveryAdmin(ReadOnlyAdmin[Delivery]):
         )  # fmt: skip
 
     def sections(self, request: HttpRequest, row: Delivery) -> Sequence[Section]:
-        """Of the facts only what tells them apart: they hold a heartbeat's id, and what a site answered."""
+        """Of the payload only what tells them apart: they hold a heartbeat's id, and what a site answered."""
         items = row.items.select_related("incident").order_by("pk")[:MOST_ITEMS]
         return (
             Section(
                 "What it tells of",
-                ("At", "News", "Monitor", "Incident", "Reason"),
+                ("At", "EventType", "Monitor", "Incident", "Reason"),
                 [
-                    (item.at, item.facts.get("news"), item.facts.get("monitor"),
-                     item.incident.public_id if item.incident else None, item.facts.get("reason_code"))
+                    (item.at, item.payload.get("event_type"), item.payload.get("monitor"),
+                     item.incident.public_id if item.incident else None, item.payload.get("reason_code"))
                     for item in items
                 ],
             ),

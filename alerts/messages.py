@@ -11,7 +11,7 @@ from typing import Any
 
 from django.template.loader import render_to_string
 
-from alerts.facts import Facts, News
+from alerts.events import EventType, Payload
 from alerts.wording import (
     BODY_CHARS,
     DETAIL_CHARS,
@@ -49,14 +49,14 @@ class Level(StrEnum):
 class Message:
     """One message in all the forms in which a channel may want it.
 
-    `payload` is the JSON object of webhooks, `short` one or two lines for chat services, and `thread` the same for
+    `webhook_body` is the JSON object of webhooks, `short` one or two lines for chat services, and `thread` the same for
     all messages that belong together.
     """
 
     subject: str
     text: str
     html: str
-    payload: dict[str, Any]
+    webhook_body: dict[str, Any]
     short: str
     thread: str
     level: Level
@@ -64,60 +64,60 @@ class Message:
 
 # In the order in which a group lists them. RFC 5256 leaves a leading [tag] out when it threads by subject.
 _TAGS = {
-    News.DOWN: "DOWN",
-    News.STILL_DOWN: "STILL DOWN",
-    News.REMINDER: "REMINDER",
-    News.ACKNOWLEDGED: "ACKNOWLEDGED",
-    News.FLAPPING: "FLAPPING",
-    News.SLOW: "SLOW",
-    News.CERTIFICATE: "EXPIRES SOON",
-    News.DOMAIN: "EXPIRES SOON",
-    News.PAUSED: "PAUSED",
-    News.DELETED: "DELETED",
-    News.RECOVERED: "RECOVERED",
-    News.SETTLED: "SETTLED",
-    News.TEST: "TEST",
+    EventType.DOWN: "DOWN",
+    EventType.STILL_DOWN: "STILL DOWN",
+    EventType.REMINDER: "REMINDER",
+    EventType.ACKNOWLEDGED: "ACKNOWLEDGED",
+    EventType.FLAPPING: "FLAPPING",
+    EventType.SLOW: "SLOW",
+    EventType.CERTIFICATE: "EXPIRES SOON",
+    EventType.DOMAIN: "EXPIRES SOON",
+    EventType.PAUSED: "PAUSED",
+    EventType.DELETED: "DELETED",
+    EventType.RECOVERED: "RECOVERED",
+    EventType.SETTLED: "SETTLED",
+    EventType.TEST: "TEST",
 }
-_DOWN = frozenset({News.DOWN, News.STILL_DOWN, News.REMINDER})
-_OVER = frozenset({News.RECOVERED, News.PAUSED, News.DELETED, News.SETTLED})
-_EXPIRY = {News.CERTIFICATE: "certificate", News.DOMAIN: "domain"}
+_DOWN = frozenset({EventType.DOWN, EventType.STILL_DOWN, EventType.REMINDER})
+_OVER = frozenset({EventType.RECOVERED, EventType.PAUSED, EventType.DELETED, EventType.SETTLED})
+_EXPIRY = {EventType.CERTIFICATE: "certificate", EventType.DOMAIN: "domain"}
 
 _SENTENCES = {
-    News.DOWN: "{name} is down.",
-    News.STILL_DOWN: "{name} is still down.",
-    News.REMINDER: "{name} is still down, and nobody has acknowledged it.",
-    News.ACKNOWLEDGED: "{by} has acknowledged that {name} is down.",
-    News.RECOVERED: "{name} is up again.",
-    News.PAUSED: "{name} was paused while it was down.",
-    News.DELETED: "{name} was deleted while it was down.",
-    News.FLAPPING: "{name} is down again: it goes up and down all the time. You hear of it when it settles.",
-    News.SETTLED: "{name} has settled and is up.",
-    News.SLOW: "{name} answers, but slowly.",
-    News.CERTIFICATE: "The certificate of {name} {expires}.",
-    News.DOMAIN: "The domain registration of {name} {expires}.",
-    News.TEST: "This is a test. Alerts to this channel arrive.",
+    EventType.DOWN: "{name} is down.",
+    EventType.STILL_DOWN: "{name} is still down.",
+    EventType.REMINDER: "{name} is still down, and nobody has acknowledged it.",
+    EventType.ACKNOWLEDGED: "{by} has acknowledged that {name} is down.",
+    EventType.RECOVERED: "{name} is up again.",
+    EventType.PAUSED: "{name} was paused while it was down.",
+    EventType.DELETED: "{name} was deleted while it was down.",
+    EventType.FLAPPING: "{name} is down again: it goes up and down all the time. You hear of it when it settles.",
+    EventType.SETTLED: "{name} has settled and is up.",
+    EventType.SLOW: "{name} answers, but slowly.",
+    EventType.CERTIFICATE: "The certificate of {name} {expires}.",
+    EventType.DOMAIN: "The domain registration of {name} {expires}.",
+    EventType.TEST: "This is a test. Alerts to this channel arrive.",
 }
 
 # Of one, and of several.
 _NOUNS = {
-    News.CERTIFICATE: ("certificate", "certificates"),
-    News.DOMAIN: ("domain", "domains"),
-    News.TEST: ("test message", "test messages"),
+    EventType.CERTIFICATE: ("certificate", "certificates"),
+    EventType.DOMAIN: ("domain", "domains"),
+    EventType.TEST: ("test message", "test messages"),
 }
 _VERBS = {
-    News.DOWN: ("is down", "are down"),
-    News.STILL_DOWN: ("is still down", "are still down"),
-    News.REMINDER: ("is still down", "are still down"),
-    News.ACKNOWLEDGED: ("is acknowledged", "are acknowledged"),
-    News.FLAPPING: ("is flapping", "are flapping"),
-    News.SLOW: ("is slow", "are slow"),
-    News.CERTIFICATE: ("expires soon", "expire soon"),
-    News.DOMAIN: ("expires soon", "expire soon"),
-    News.PAUSED: ("was paused", "were paused"),
-    News.DELETED: ("was deleted", "were deleted"),
-    News.RECOVERED: ("recovered", "recovered"),
-    News.SETTLED: ("settled", "settled"),
-    News.TEST: ("arrived", "arrived"),
+    EventType.DOWN: ("is down", "are down"),
+    EventType.STILL_DOWN: ("is still down", "are still down"),
+    EventType.REMINDER: ("is still down", "are still down"),
+    EventType.ACKNOWLEDGED: ("is acknowledged", "are acknowledged"),
+    EventType.FLAPPING: ("is flapping", "are flapping"),
+    EventType.SLOW: ("is slow", "are slow"),
+    EventType.CERTIFICATE: ("expires soon", "expire soon"),
+    EventType.DOMAIN: ("expires soon", "expire soon"),
+    EventType.PAUSED: ("was paused", "were paused"),
+    EventType.DELETED: ("was deleted", "were deleted"),
+    EventType.RECOVERED: ("recovered", "recovered"),
+    EventType.SETTLED: ("settled", "settled"),
+    EventType.TEST: ("arrived", "arrived"),
 }
 
 REASONS: dict[str, str] = {
@@ -135,7 +135,7 @@ REASONS: dict[str, str] = {
 }
 
 
-def render(items: Sequence[Facts], *, key: str, base_url: str, now: datetime) -> Message:
+def render(items: Sequence[Payload], *, key: str, base_url: str, now: datetime) -> Message:
     """`items` in the order in which they happened, one at least. `key` is the delivery's."""
     latest = _latest(items)
     if len(latest) == 1:
@@ -146,127 +146,133 @@ def render(items: Sequence[Facts], *, key: str, base_url: str, now: datetime) ->
         group = _Group(latest, base_url=base_url, now=now)
         subject, text, html, short = group.subject, group.text, group.html, group.short
         thread, level = key, group.level
-    payload = _payload(items, key=key, subject=subject, base_url=base_url, now=now)
-    return Message(subject, text, html, payload, short, thread, level)
+    webhook_body = _webhook_body(items, key=key, subject=subject, base_url=base_url, now=now)
+    return Message(subject, text, html, webhook_body, short, thread, level)
 
 
-def _latest(items: Sequence[Facts]) -> list[Facts]:
+def _latest(items: Sequence[Payload]) -> list[Payload]:
     """The last of what is told of each thing, gravest first: who is up again does not read that he was down."""
     last = {
-        (i.monitor_id or i.incident_id or i.news, _EXPIRY.get(i.news, i.news is News.SLOW)): i for i in items
+        (
+            i.monitor_id or i.incident_id or i.event_type,
+            _EXPIRY.get(i.event_type, i.event_type is EventType.SLOW),
+        ): i
+        for i in items
     }
     order = list(_TAGS)
-    return sorted(last.values(), key=lambda i: order.index(i.news))
+    return sorted(last.values(), key=lambda i: order.index(i.event_type))
 
 
-def _name(facts: Facts) -> str:
-    name = _url(facts) if facts.monitor == facts.url else facts.monitor
-    return one_line(name, limit=NAME_CHARS) or ("Pulsekeeper" if facts.news is News.TEST else "A monitor")
+def _name(payload: Payload) -> str:
+    name = _url(payload) if payload.monitor == payload.url else payload.monitor
+    return one_line(name, limit=NAME_CHARS) or (
+        "Pulsekeeper" if payload.event_type is EventType.TEST else "A monitor"
+    )
 
 
-def _url(facts: Facts) -> str:
+def _url(payload: Payload) -> str:
     """The monitor's address, without the values of its query: a message is read by more people than a monitor."""
-    return one_line(shown_url(facts.url, _NO_SECRETS), limit=_URL_CHARS)
+    return one_line(shown_url(payload.url, _NO_SECRETS), limit=_URL_CHARS)
 
 
-def _link(facts: Facts, base_url: str) -> str:
-    if facts.incident_id is not None:
-        return f"{base_url}/incidents/{facts.incident_id}"
-    return base_url if facts.monitor_id is None else f"{base_url}/monitors/{facts.monitor_id}"
+def _link(payload: Payload, base_url: str) -> str:
+    if payload.incident_id is not None:
+        return f"{base_url}/incidents/{payload.incident_id}"
+    return base_url if payload.monitor_id is None else f"{base_url}/monitors/{payload.monitor_id}"
 
 
-def _level(news: Iterable[News]) -> Level:
+def _level(news: Iterable[EventType]) -> Level:
     told = set(news)
     if told & _DOWN:
         return Level.FAILURE
-    if told == {News.TEST}:
+    if told == {EventType.TEST}:
         return Level.INFO
     return Level.SUCCESS if told <= _OVER else Level.WARNING
 
 
-def _tag(facts: Facts, now: datetime) -> str:
-    over = facts.expires_at is not None and moment(facts.expires_at) <= now
-    return "EXPIRED" if over and facts.news in _EXPIRY else _TAGS[facts.news]
+def _tag(payload: Payload, now: datetime) -> str:
+    over = payload.expires_at is not None and moment(payload.expires_at) <= now
+    return "EXPIRED" if over and payload.event_type in _EXPIRY else _TAGS[payload.event_type]
 
 
-def _expires(facts: Facts, now: datetime) -> str:
-    if facts.expires_at is None:
+def _expires(payload: Payload, now: datetime) -> str:
+    if payload.expires_at is None:
         return "expires soon"
-    at = moment(facts.expires_at)
+    at = moment(payload.expires_at)
     return f"expires in {duration(at - now)}" if at > now else f"expired {duration(now - at)} ago"
 
 
-def _sentence(facts: Facts, now: datetime) -> str:
-    by = one_line(facts.by or "", limit=NAME_CHARS) or "Somebody"
-    return _SENTENCES[facts.news].format(name=_name(facts), expires=_expires(facts, now), by=by)
+def _sentence(payload: Payload, now: datetime) -> str:
+    by = one_line(payload.by or "", limit=NAME_CHARS) or "Somebody"
+    return _SENTENCES[payload.event_type].format(name=_name(payload), expires=_expires(payload, now), by=by)
 
 
-def _when(facts: Facts, now: datetime) -> list[tuple[str, str]]:
+def _when(payload: Payload, now: datetime) -> list[tuple[str, str]]:
     """Label and value: since when, until when, and how long."""
-    if facts.news in _EXPIRY:
-        return [("Expires", written(moment(facts.expires_at)))] if facts.expires_at is not None else []
-    if facts.started_at is None:
-        return [("At", written(moment(facts.at)))]
-    started = moment(facts.started_at)
-    if facts.news not in _OVER:
+    if payload.event_type in _EXPIRY:
+        return [("Expires", written(moment(payload.expires_at)))] if payload.expires_at is not None else []
+    if payload.started_at is None:
+        return [("At", written(moment(payload.at)))]
+    started = moment(payload.started_at)
+    if payload.event_type not in _OVER:
         return [("Since", f"{written(started)} ({duration(now - started)})")]
-    ended = moment(facts.at if facts.resolved_at is None else facts.resolved_at)
+    ended = moment(payload.at if payload.resolved_at is None else payload.resolved_at)
     return [("Since", written(started)), ("Until", f"{written(ended)} ({duration(ended - started)})")]
 
 
-def _why(facts: Facts) -> list[tuple[str, str]]:
+def _why(payload: Payload) -> list[tuple[str, str]]:
     rows = []
-    if facts.reason_code:
-        rows.append(("Reason", REASONS.get(facts.reason_code, one_line(facts.reason_code, limit=40))))
-    if facts.detail:
-        rows.append(("Detail", one_line(facts.detail, limit=DETAIL_CHARS)))
+    if payload.reason_code:
+        rows.append(("Reason", REASONS.get(payload.reason_code, one_line(payload.reason_code, limit=40))))
+    if payload.detail:
+        rows.append(("Detail", one_line(payload.detail, limit=DETAIL_CHARS)))
     return rows
 
 
-def _seen(facts: Facts) -> list[tuple[str, str]]:
+def _seen(payload: Payload) -> list[tuple[str, str]]:
     """What the failing check saw; nothing of it once that is over."""
-    if facts.news in _OVER:
+    if payload.event_type in _OVER:
         return []
     labels = {"status_line": "Answer", "address": "From", "tls_issuer": "Issuer"}
     return [
-        (label, one_line(str(facts.evidence[name]), limit=DETAIL_CHARS))
+        (label, one_line(str(payload.evidence[name]), limit=DETAIL_CHARS))
         for name, label in labels.items()
-        if facts.evidence.get(name)
+        if payload.evidence.get(name)
     ]
 
 
 class _Single:
-    def __init__(self, facts: Facts, *, base_url: str, now: datetime) -> None:
-        self._facts, self._now = facts, now
-        self._link = _link(facts, base_url)
-        body = "" if facts.news in _OVER else facts.evidence.get("body") or ""
+    def __init__(self, payload: Payload, *, base_url: str, now: datetime) -> None:
+        self._facts, self._now = payload, now
+        self._link = _link(payload, base_url)
+        body = "" if payload.event_type in _OVER else payload.evidence.get("body") or ""
         self._body = unlinked(several_lines(str(body), limit=BODY_CHARS))
 
     @property
     def thread(self) -> str:
-        facts = self._facts
-        about = facts.incident_id or facts.monitor_id or "test"
-        return f"{about}.{_EXPIRY[facts.news]}" if facts.news in _EXPIRY else about
+        payload = self._facts
+        about = payload.incident_id or payload.monitor_id or "test"
+        return f"{about}.{_EXPIRY[payload.event_type]}" if payload.event_type in _EXPIRY else about
 
     @property
     def level(self) -> Level:
-        return _level([self._facts.news])
+        return _level([self._facts.event_type])
 
     @property
     def subject(self) -> str:
-        about = _EXPIRY.get(self._facts.news)
+        about = _EXPIRY.get(self._facts.event_type)
         return f"[{_tag(self._facts, self._now)}] {_name(self._facts)}{f': {about}' if about else ''}"
 
     @property
     def _rows(self) -> list[tuple[str, str]]:
-        facts = self._facts
+        payload = self._facts
         rows = [
             (label, unlinked(value))
-            for label, value in [*_when(facts, self._now), *_why(facts), *_seen(facts)]
+            for label, value in [*_when(payload, self._now), *_why(payload), *_seen(payload)]
             if value
         ]
-        if facts.url:  # the one address of theirs that is shown as it is: who repairs it has to open it
-            rows.append(("Address", _url(facts)))
+        if payload.url:  # the one address of theirs that is shown as it is: who repairs it has to open it
+            rows.append(("Address", _url(payload)))
         return rows
 
     @property
@@ -307,34 +313,36 @@ class _Single:
 
     @property
     def short(self) -> str:
-        facts = self._facts
-        said = [_sentence(facts, self._now)]
-        if facts.detail and facts.news not in _OVER:
-            said.append(one_line(facts.detail, limit=DETAIL_CHARS))
-        elif facts.reason_code in REASONS and facts.news not in _OVER:
-            said.append(f"{REASONS[facts.reason_code]}.")
-        elif facts.started_at is not None and facts.news in _OVER:
-            ended = moment(facts.at if facts.resolved_at is None else facts.resolved_at)
-            said.append(f"It was down for {duration(ended - moment(facts.started_at))}.")
+        payload = self._facts
+        said = [_sentence(payload, self._now)]
+        if payload.detail and payload.event_type not in _OVER:
+            said.append(one_line(payload.detail, limit=DETAIL_CHARS))
+        elif payload.reason_code in REASONS and payload.event_type not in _OVER:
+            said.append(f"{REASONS[payload.reason_code]}.")
+        elif payload.started_at is not None and payload.event_type in _OVER:
+            ended = moment(payload.at if payload.resolved_at is None else payload.resolved_at)
+            said.append(f"It was down for {duration(ended - moment(payload.started_at))}.")
         return f"{uncalling(' '.join(said))}\n{self._link}"
 
 
 class _Group:
     """Of things that are told of once each, gravest first."""
 
-    def __init__(self, items: Sequence[Facts], *, base_url: str, now: datetime) -> None:
+    def __init__(self, items: Sequence[Payload], *, base_url: str, now: datetime) -> None:
         self._items, self._now = items, now
         self._base_url = base_url
         self._link = f"{base_url}/incidents"
 
     @property
     def level(self) -> Level:
-        return _level(item.news for item in self._items)
+        return _level(item.event_type for item in self._items)
 
     @property
     def _counts(self) -> str:
         """`12 monitors are down, 3 recovered`."""
-        counted = Counter(News.STILL_DOWN if i.news is News.REMINDER else i.news for i in self._items)
+        counted = Counter(
+            EventType.STILL_DOWN if i.event_type is EventType.REMINDER else i.event_type for i in self._items
+        )
         parts = []
         of_monitors = ("monitor", "monitors")
         for news, number in counted.items():
@@ -362,18 +370,18 @@ class _Group:
             for item in self._items[:MOST_NAMED]
         ]
 
-    def _about(self, item: Facts) -> str:
-        if item.news in _EXPIRY:
-            return f"{_EXPIRY[item.news]} {_expires(item, self._now)}"
+    def _about(self, item: Payload) -> str:
+        if item.event_type in _EXPIRY:
+            return f"{_EXPIRY[item.event_type]} {_expires(item, self._now)}"
         said = []
-        if item.started_at is not None and item.news in _OVER:
+        if item.started_at is not None and item.event_type in _OVER:
             ended = moment(item.at if item.resolved_at is None else item.resolved_at)
             said.append(f"was down for {duration(ended - moment(item.started_at))}")
         elif item.started_at is not None:
             started = moment(item.started_at)
             today = started.date() == self._now.date()
             said.append(f"since {f'{started:%H:%M:%S} UTC' if today else written(started)}")
-        if item.detail and item.news not in _OVER:
+        if item.detail and item.event_type not in _OVER:
             said.append(one_line(item.detail, limit=120))
         return ": ".join(said)
 
@@ -401,7 +409,7 @@ class _Group:
                 "lines": [
                     {
                         "tag": tag,
-                        "level": _level([item.news]).value,
+                        "level": _level([item.event_type]).value,
                         "name": name,
                         "about": about,
                         "link": link,
@@ -425,8 +433,8 @@ def _indented(text: str) -> str:
     return "\n".join(f"    {line}" for line in text.split("\n"))
 
 
-def _payload(
-    items: Sequence[Facts], *, key: str, subject: str, base_url: str, now: datetime
+def _webhook_body(
+    items: Sequence[Payload], *, key: str, subject: str, base_url: str, now: datetime
 ) -> dict[str, Any]:
     head: dict[str, Any] = {"id": key, "version": 1}
     if len(items) == 1:
@@ -441,25 +449,25 @@ def _payload(
     }
 
 
-def _item(facts: Facts, *, base_url: str, now: datetime) -> dict[str, Any]:
+def _item(payload: Payload, *, base_url: str, now: datetime) -> dict[str, Any]:
     return {
-        "event": facts.news.value,
-        "at": facts.at,
-        "text": _sentence(facts, now),
+        "event": payload.event_type.value,
+        "at": payload.at,
+        "text": _sentence(payload, now),
         "monitor": None
-        if facts.monitor_id is None
-        else {"id": facts.monitor_id, "name": facts.monitor, "type": facts.type, "url": facts.url},
-        "project": facts.project,
+        if payload.monitor_id is None
+        else {"id": payload.monitor_id, "name": payload.monitor, "type": payload.type, "url": payload.url},
+        "project": payload.project,
         "incident": None
-        if facts.incident_id is None
+        if payload.incident_id is None
         else {
-            "id": facts.incident_id,
-            "started_at": facts.started_at,
-            "resolved_at": facts.resolved_at,
-            "reason_code": facts.reason_code,
-            "detail": facts.detail,
+            "id": payload.incident_id,
+            "started_at": payload.started_at,
+            "resolved_at": payload.resolved_at,
+            "reason_code": payload.reason_code,
+            "detail": payload.detail,
         },
-        "detail": facts.detail,
-        "expires_at": facts.expires_at,
-        "link": _link(facts, base_url),
+        "detail": payload.detail,
+        "expires_at": payload.expires_at,
+        "link": _link(payload, base_url),
     }

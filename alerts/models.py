@@ -139,7 +139,7 @@ class Delivery(models.Model):
 class DeliveryItem(models.Model):
     """One piece of news in a message. `source` names what it is of; each channel is told of it once.
 
-    `facts` are all that a message says, as they were then: what they are of may be gone when it is sent.
+    `payload` are all that a message says, as they were then: what they are of may be gone when it is sent.
     """
 
     delivery = models.ForeignKey(Delivery, on_delete=models.CASCADE, related_name="items")
@@ -148,7 +148,7 @@ class DeliveryItem(models.Model):
     incident = models.ForeignKey(
         Incident, null=True, on_delete=models.SET_NULL, related_name="delivery_items"
     )
-    facts: Any = models.JSONField()
+    payload: Any = models.JSONField()
     at = models.DateTimeField()
 
     class Meta:

@@ -1,4 +1,4 @@
-"""News becomes messages: rows, written in the transaction of what they tell of, and sent afterwards.
+"""EventType becomes messages: rows, written in the transaction of what they tell of, and sent afterwards.
 
 Storms: where more comes to one channel than a person can read, what follows is gathered into one message with a list.
 It is held until nothing new has come for QUIET, but no longer than MOST_HOLD. A service that opens one alert for each
@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from django.db import connection
 from django.db.models import Count
 
-from alerts.facts import Facts, News
+from alerts.events import EventType, Payload
 from alerts.models import Delivery, DeliveryItem
 from alerts.transports import native
 from incidents.models import Incident
@@ -33,18 +33,18 @@ State = Delivery.State
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class OutboxItem:
     """One piece of news and the channels it goes to. `source` names it for ever: no channel is told of it twice."""
 
     source: str
-    facts: Facts
+    payload: Payload
     channel_ids: Iterable[int]
     incident: Incident | None = None
 
 
-def put(pieces: Sequence[Piece], *, now: datetime) -> None:
+def put(pieces: Sequence[OutboxItem], *, now: datetime) -> None:
     """Inside the transaction that makes the news, and under its lock: nobody else adds messages meanwhile."""
-    by_channel: dict[int, list[Piece]] = defaultdict(list)
+    by_channel: dict[int, list[OutboxItem]] = defaultdict(list)
     for piece in pieces:
         for channel_id in piece.channel_ids:
             by_channel[channel_id].append(piece)
@@ -61,7 +61,7 @@ def put(pieces: Sequence[Piece], *, now: datetime) -> None:
     }
     recent = dict(
         Delivery.objects.filter(channel__in=by_channel, created_at__gt=now - STORM_WINDOW)
-        .exclude(items__facts__news=News.TEST)
+        .exclude(items__payload__event_type=EventType.TEST)
         .values_list("channel")
         .annotate(Count("pk"))
     )
@@ -107,12 +107,12 @@ def _message(
     )
 
 
-def _item(delivery: Delivery, piece: Piece, now: datetime) -> DeliveryItem:
+def _item(delivery: Delivery, piece: OutboxItem, now: datetime) -> DeliveryItem:
     return DeliveryItem(
         delivery=delivery,
         channel_id=delivery.channel_id,
         source=piece.source,
         incident=piece.incident,
-        facts=piece.facts.as_json(),
+        payload=piece.payload.as_json(),
         at=now,
     )

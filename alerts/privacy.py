@@ -8,7 +8,7 @@ from alerts.models import DeliveryItem
 
 
 def forget_person(user: User) -> None:
-    items = list(DeliveryItem.objects.filter(facts__by__in=addresses_of(user)))
+    items = list(DeliveryItem.objects.filter(payload__by__in=addresses_of(user)))
     for item in items:
-        item.facts["by"] = GONE
-    DeliveryItem.objects.bulk_update(items, ["facts"], batch_size=500)
+        item.payload["by"] = GONE
+    DeliveryItem.objects.bulk_update(items, ["payload"], batch_size=500)

@@ -8,8 +8,8 @@ from datetime import datetime
 
 from django.db import connection, transaction
 
-from alerts.bulletin import Bulletin, Silences, subscribed
-from alerts.facts import News
+from alerts.batch import NotificationBatch, Silences, subscribed
+from alerts.events import EventType
 from alerts.models import Topic
 from alerts.routing import routes_of
 from core.db import hold
@@ -47,11 +47,11 @@ def remind(now: datetime) -> None:
             .order_by("pk")
         )
         silences = Silences.of([one.monitor for one in incidents], now)
-        bulletin = Bulletin(now)
+        batch = NotificationBatch(now)
         for incident in incidents:
             if silences.reason(incident.monitor) is None:
-                bulletin.say(incident, News.REMINDER, channel_ids=overdue[incident.pk])
-        bulletin.publish()
+                batch.say(incident, EventType.REMINDER, channel_ids=overdue[incident.pk])
+        batch.publish()
 
 
 def _overdue(monitors: Mapping[int, int | None], now: datetime) -> dict[int, list[int]]:

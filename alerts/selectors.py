@@ -59,5 +59,5 @@ def get_delivery(channel: AlertChannel, public_id: str) -> Delivery:
 
 
 def _with_items(channel: AlertChannel) -> QuerySet[Delivery]:
-    items = DeliveryItem.objects.only("delivery_id", "facts").order_by("pk")
+    items = DeliveryItem.objects.only("delivery_id", "payload").order_by("pk")
     return Delivery.objects.filter(channel=channel).prefetch_related(Prefetch("items", items))

@@ -16,7 +16,7 @@ from django.conf import settings
 from django.db import DatabaseError
 
 from alerts import messages, metrics, sending, transports
-from alerts.facts import Facts
+from alerts.events import Payload
 from alerts.models import AlertChannel
 from alerts.transports import Outcome
 from core.clock import utc_now
@@ -90,7 +90,7 @@ def send_next(*, healthy_only: bool = False) -> bool:
     return True
 
 
-def _try(channel: AlertChannel, items: Sequence[Facts], key: str) -> Outcome:
+def _try(channel: AlertChannel, items: Sequence[Payload], key: str) -> Outcome:
     now = utc_now()
     try:
         message = messages.render(items, key=key, base_url=settings.BASE_URL, now=now)

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from django.db import connection, transaction
 from django.db.models import F, Q
 
-from alerts.facts import Facts
+from alerts.events import Payload
 from alerts.models import AlertChannel, Delivery, DeliveryItem
 from incidents.models import Incident, IncidentEvent
 from incidents.timeline import bulk_note, event
@@ -128,7 +128,7 @@ def due(now: datetime, *, most: int) -> int:
     return waiting[:most].count()
 
 
-def load(claimed: Try) -> tuple[AlertChannel | None, list[Facts]]:
+def load(claimed: Try) -> tuple[AlertChannel | None, list[Payload]]:
     """Return the channel and the items of a claimed message. No channel: it was deleted or must not be used any more.
 
     Routes were evaluated when the items were written. For a personal channel, delete items that its owner can no longer
@@ -145,13 +145,13 @@ def load(claimed: Try) -> tuple[AlertChannel | None, list[Facts]]:
         if foreign and not items:
             Delivery.objects.filter(pk=claimed.delivery_id, attempts=claimed.number).delete()
             channel = None
-    return channel, [Facts.from_json(item.facts) for item in items]
+    return channel, [Payload.from_json(item.payload) for item in items]
 
 
 def _foreign(items: Sequence[DeliveryItem], owner: Caller) -> set[int]:
     """Return the keys of items whose incident (or monitor, if there is no incident) the owner cannot read."""
     of_incident = {item.pk: item.incident_id for item in items if item.incident_id is not None}
-    of_monitor = {item.pk: item.facts["monitor_id"] for item in items if item.incident_id is None}
+    of_monitor = {item.pk: item.payload["monitor_id"] for item in items if item.incident_id is None}
     incidents = access.accessible(owner, Incident.objects.filter(pk__in=of_incident.values()))
     monitors = access.accessible(
         owner, Monitor.objects.filter(public_id__in=filter(None, of_monitor.values()))
@@ -192,7 +192,9 @@ def finish(
     return State(delivery.state)
 
 
-def log_test(channel_id: int, facts: Facts, *, key: str, delivered: bool, detail: str, now: datetime) -> None:
+def log_test(
+    channel_id: int, payload: Payload, *, key: str, delivered: bool, detail: str, now: datetime
+) -> None:
     """Add a test to the channel's log, unless the channel is gone. It is over: nothing claims or replays it."""
     with transaction.atomic():
         if not AlertChannel.objects.select_for_update(no_key=True).filter(pk=channel_id).exists():
@@ -212,7 +214,7 @@ def log_test(channel_id: int, facts: Facts, *, key: str, delivered: bool, detail
             delivery=delivery,
             channel_id=channel_id,
             source=f"test:{key}",
-            facts=facts.as_json(),
+            payload=payload.as_json(),
             at=now,
         )
 

@@ -8,7 +8,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from alerts.defaults import TOPICS
-from alerts.facts import News
+from alerts.events import EventType
 from alerts.models import AlertChannel, Delivery, Topic
 from alerts.transports.base import Setting
 from alerts.transports.kinds import SETTINGS
@@ -30,7 +30,7 @@ def _help(setting: Setting) -> str:
 
 
 class ChannelInputSerializer(StrictSerializer):
-    """The body of create. What goes together is judged by `alerts.channels`, on the whole."""
+    """The body of create. What goes together is judged by `alerts.services`, on the whole."""
 
     kind = ChoiceField(choices=AlertChannel.Kind.values)
     name = TextField(
@@ -132,16 +132,16 @@ class ChannelTestSerializer(serializers.Serializer[Any]):
 
 
 class DeliveryItemSerializer(serializers.Serializer[Any]):
-    """`facts` are all that is read: the rows they are of may be gone."""
+    """`payload` are all that is read: the rows they are of may be gone."""
 
-    news = serializers.ChoiceField(source="facts.news", choices=[n.value for n in News])
-    incident_id = serializers.CharField(source="facts.incident_id", allow_null=True)
-    monitor_id = serializers.CharField(source="facts.monitor_id", allow_null=True)
+    news = serializers.ChoiceField(source="payload.event_type", choices=[n.value for n in EventType])
+    incident_id = serializers.CharField(source="payload.incident_id", allow_null=True)
+    monitor_id = serializers.CharField(source="payload.monitor_id", allow_null=True)
     at = serializers.SerializerMethodField()
 
     @extend_schema_field({"type": "integer", "format": "int64"})
     def get_at(self, item: Any) -> int:
-        at: int = item.facts["at"]
+        at: int = item.payload["at"]
         return at
 
 

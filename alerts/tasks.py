@@ -9,8 +9,8 @@ from typing import Any
 from celery import shared_task
 from django.conf import settings
 
-from alerts import announcing, messages, reminding, sending, transports
-from alerts.facts import Facts, News
+from alerts import messages, notify, reminding, sending, transports
+from alerts.events import EventType, Payload
 from alerts.models import AlertChannel
 from alerts.sender import THREADS, sender, tests
 from alerts.testing import PATIENCE_SEC
@@ -25,11 +25,11 @@ from incidents import consuming, windows
 def tick() -> None:
     """From status changes to messages on their way. Any number at once: one at a time does the first part."""
     now = utc_now()
-    while consuming.consume(now, slow=partial(announcing.tell_slow, now=now)) == consuming.BATCH:
+    while consuming.consume(now, slow=partial(notify.notify_slow, now=now)) == consuming.BATCH:
         pass
     consuming.close_deleted(now)
-    announcing.announce(now)
-    announcing.tell_expiries(now)
+    notify.notify_incidents(now)
+    notify.notify_expiries(now)
     sender().wake(sending.due(now, most=THREADS))
 
 
@@ -74,11 +74,11 @@ def _test(channel_id: int) -> dict[str, Any]:
         }
     kind, config = channel.kind, channel.config
     now, key = utc_now(), delivery_id()
-    facts = Facts(news=News.TEST, at=to_ms(now))
-    message = messages.render([facts], key=key, base_url=settings.BASE_URL, now=now)
+    payload = Payload(event_type=EventType.TEST, at=to_ms(now))
+    message = messages.render([payload], key=key, base_url=settings.BASE_URL, now=now)
     release_connection()
     outcome = transports.send(kind, config, message, key=key, now=now)
     sending.log_test(
-        channel_id, facts, key=key, delivered=outcome.delivered, detail=outcome.detail, now=utc_now()
+        channel_id, payload, key=key, delivered=outcome.delivered, detail=outcome.detail, now=utc_now()
     )
     return {"delivered": outcome.delivered, "detail": outcome.detail}

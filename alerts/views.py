@@ -14,7 +14,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from alerts import channels, confirmation, deliveries, selectors, testing
+from alerts import confirmation, deliveries, selectors, services, testing
 from alerts.models import AlertChannel, Delivery
 from alerts.serializers import (
     ChannelInputSerializer,
@@ -74,7 +74,7 @@ class ChannelList(APIView):
         now = utc_now()
 
         def make() -> Made:
-            channel, secret = channels.create_channel(caller, given, now=now)
+            channel, secret = services.create_channel(caller, given, now=now)
             return Made(channel.public_id, _shown(channel, secret))
 
         return Response(idempotency.once(request, caller, make, now=now).answer, status=201)
@@ -99,7 +99,7 @@ class ChannelDetail(APIView):
         caller = caller_of(request)
         selectors.get_channel(caller, channel_id)  # not found goes before what is wrong with the body
         given = body_of(request, ChannelPatchSerializer)
-        return Response(_shown(channels.update_channel(caller, channel_id, given, now=utc_now())))
+        return Response(_shown(services.update_channel(caller, channel_id, given, now=utc_now())))
 
     @extend_schema(
         operation_id="delete_alert_channel",
@@ -108,7 +108,7 @@ class ChannelDetail(APIView):
         responses={200: OkSerializer},
     )
     def delete(self, request: Request, channel_id: str) -> Response:
-        channels.delete_channel(caller_of(request), channel_id)
+        services.delete_channel(caller_of(request), channel_id)
         return Response(OK)
 
 

@@ -124,8 +124,8 @@ STATEMENTS = (
     ),
     (
         """
-        INSERT INTO alerts_deliveryitem (delivery_id, channel_id, source, facts, at)
-        SELECT id, channel_id, 'd' || id, '{"news": "down", "monitor": "Shop"}', now() FROM alerts_delivery
+        INSERT INTO alerts_deliveryitem (delivery_id, channel_id, source, payload, at)
+        SELECT id, channel_id, 'd' || id, '{"event_type": "down", "monitor": "Shop"}', now() FROM alerts_delivery
         """,
         1,
     ),

@@ -59,8 +59,8 @@ import django; django.setup()
 import gzip, json, time
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
-from statuspages import places, rendering
-place = places.find("bench")
+from statuspages import lookup, rendering
+place = lookup.find("bench")
 links = rendering.Links.of(place, on_domain=False)
 found = {}
 for name in ("page", "json", "atom"):

@@ -12,7 +12,7 @@ from typing import Any
 
 from django.conf import settings
 
-from alerts.facts import News
+from alerts.events import EventType
 from alerts.models import AlertChannel, Delivery, Topic
 from audit.actions import Action
 from audit.models import Entry
@@ -39,7 +39,7 @@ MEMBER_STATUSES = ["active", "invited"]
 CHANNEL_KINDS = AlertChannel.Kind.values
 CHANNEL_SCOPES = AlertChannel.Scope.values
 ALERT_TOPICS = Topic.values
-ALERT_NEWS = [news.value for news in News]
+ALERT_NEWS = [news.value for news in EventType]
 DELIVERY_STATES = Delivery.State.values
 INCIDENT_STATUSES = ["open", "resolved"]
 RESOLUTIONS = Incident.Resolution.values

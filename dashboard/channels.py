@@ -12,12 +12,12 @@ from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST
 
-from alerts import channels, deliveries, selectors, testing
+from alerts import deliveries, selectors, services, testing
 from alerts.models import AlertChannel, Delivery
 from alerts.transports import native
+from alerts.transports.apprise_services import BY_SCHEME, SERVICES
 from alerts.transports.base import ChannelKind
 from alerts.transports.kinds import APPRISE, EMAIL, KINDS
-from alerts.transports.services import BY_SCHEME, SERVICES
 from core import mail
 from core.clock import EPOCH, MAX_MS, utc_now
 from core.errors import ApiError, NotFound
@@ -165,7 +165,7 @@ def edit(request: PageRequest, channel_id: str) -> HttpResponse:
             given = form.given()
             if "address" in given:
                 limits.count(request, "invite")
-            return channels.update_channel(caller, channel_id, given, now=utc_now())
+            return services.update_channel(caller, channel_id, given, now=utc_now())
 
         if form.attempt(save) is not None:
             messages.success(request, "The channel is saved.")
@@ -177,7 +177,7 @@ def edit(request: PageRequest, channel_id: str) -> HttpResponse:
 @require_POST
 @page
 def delete(request: PageRequest, channel_id: str) -> HttpResponse:
-    channels.delete_channel(request.caller, channel_id)
+    services.delete_channel(request.caller, channel_id)
     messages.success(request, "The channel is deleted.")
     return redirect("alert_channels")
 
@@ -210,7 +210,7 @@ def ask_again(request: PageRequest, channel_id: str) -> HttpResponse:
     selectors.get_channel(request.caller, channel_id)
     try:
         limits.count(request, "invite")
-        channel = channels.ask_again(request.caller, channel_id, now=utc_now())
+        channel = services.ask_again(request.caller, channel_id, now=utc_now())
     except NotFound:
         raise
     except ApiError as error:
@@ -243,7 +243,7 @@ def _create(request: PageRequest, form: NewChannelForm) -> Made:
         limits.count(request, "invite")
 
     def make() -> Made:
-        channel, secret = channels.create_channel(request.caller, given, now=now)
+        channel, secret = services.create_channel(request.caller, given, now=now)
         return Made(channel.public_id, {"secret": secret})
 
     return form.make_once(request, request.caller, make, now=now)
@@ -285,7 +285,7 @@ def _chosen_kind(request: PageRequest) -> tuple[ChannelKind, dict[str, str]] | N
     if service is None:
         return None
     # Here, not above: it is large, and asked for only where somebody sets up such a channel.
-    from alerts.transports.apprise_way import form_of
+    from alerts.transports.apprise_plugins import form_of
 
     example, about = form_of(service, scheme)
     return APPRISE, {"name": service.name, "example": example, "page": about}

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from alerts.facts import Facts, News
+from alerts.events import EventType, Payload
 from alerts.models import Delivery
 
 MOST_SHOWN = 3
@@ -19,19 +19,19 @@ STATE_NAMES = {
     Delivery.State.FAILED: "Failed",
 }
 _SAID = {
-    News.DOWN: "is down",
-    News.STILL_DOWN: "is still down",
-    News.REMINDER: "is still down (reminder)",
-    News.ACKNOWLEDGED: "is acknowledged",
-    News.RECOVERED: "has recovered",
-    News.PAUSED: "was paused",
-    News.DELETED: "was deleted",
-    News.FLAPPING: "is flapping",
-    News.SETTLED: "has settled",
-    News.SLOW: "is slow",
-    News.CERTIFICATE: "has a certificate that ends soon",
-    News.DOMAIN: "has a domain that ends soon",
-    News.TEST: "message",
+    EventType.DOWN: "is down",
+    EventType.STILL_DOWN: "is still down",
+    EventType.REMINDER: "is still down (reminder)",
+    EventType.ACKNOWLEDGED: "is acknowledged",
+    EventType.RECOVERED: "has recovered",
+    EventType.PAUSED: "was paused",
+    EventType.DELETED: "was deleted",
+    EventType.FLAPPING: "is flapping",
+    EventType.SETTLED: "has settled",
+    EventType.SLOW: "is slow",
+    EventType.CERTIFICATE: "has a certificate that ends soon",
+    EventType.DOMAIN: "has a domain that ends soon",
+    EventType.TEST: "message",
 }
 
 
@@ -65,11 +65,11 @@ class ShownDelivery:
 
     def items(self) -> Iterator[ShownItem]:
         for item in self.delivery.items.all()[:MOST_SHOWN]:
-            facts = Facts.from_json(item.facts)
-            path = f"/incidents/{facts.incident_id}" if facts.incident_id else ""
-            if not path and facts.monitor_id:
-                path = f"/monitors/{facts.monitor_id}"
-            yield ShownItem(facts.monitor or facts.monitor_id or "Test", _SAID[facts.news], path)
+            payload = Payload.from_json(item.payload)
+            path = f"/incidents/{payload.incident_id}" if payload.incident_id else ""
+            if not path and payload.monitor_id:
+                path = f"/monitors/{payload.monitor_id}"
+            yield ShownItem(payload.monitor or payload.monitor_id or "Test", _SAID[payload.event_type], path)
 
     @property
     def more(self) -> int:

@@ -16,8 +16,8 @@ from dashboard import limits
 from dashboard.pages import PageRequest, page
 from dashboard.status_page_forms import EditPageForm, LogoForm, NewPageForm, NoteForm, UpdateForm
 from statuspages import notes, pages, selectors
+from statuspages.lookup import page_url
 from statuspages.models import StatusPage
-from statuspages.places import page_url
 
 SECTION = "status-pages"
 NOTES = 20

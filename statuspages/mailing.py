@@ -31,8 +31,8 @@ from core.crypto import unseal
 from core.db import release_connection
 from projects.mail import one_line
 from statuspages.links import confirm_url, unsubscribe_url
+from statuspages.lookup import page_url
 from statuspages.models import PageMail
-from statuspages.places import page_url
 
 logger = logging.getLogger(__name__)
 

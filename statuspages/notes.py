@@ -11,8 +11,8 @@ from django.db import transaction
 from core.errors import NoteResolved, ValidationFailed
 from incidents.models import Incident
 from projects.access import Caller
-from statuspages import news
-from statuspages.holding import changed, hold
+from statuspages import events
+from statuspages.locks import changed, hold
 from statuspages.models import NoteUpdate, PageNote, StatusPage
 from statuspages.selectors import get_note, showable
 
@@ -60,7 +60,7 @@ def _update(page: StatusPage, note: PageNote, given: Mapping[str, Any], *, now: 
         note.resolved_at = now
         note.save(update_fields=["resolved_at"])
     changed(page)
-    news.tell_update(page, note, update)
+    events.add_update_event(page, note, update)
 
 
 def _incident(page: StatusPage, incident_id: str | None) -> Incident | None:

@@ -23,9 +23,9 @@ from projects.access import Caller
 from projects.models import Project
 from projects.places import place
 from statuspages import colours, logos, names
-from statuspages.holding import changed, forget_on_commit, hold
+from statuspages.locks import changed, forget_on_commit, hold
+from statuspages.lookup import own_hosts
 from statuspages.models import PageGroup, PageLogo, PageMonitor, StatusPage
-from statuspages.places import own_hosts
 from statuspages.selectors import get_page
 
 MAX_PAGES = 50

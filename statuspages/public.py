@@ -23,11 +23,11 @@ from core.addresses import client_network
 from core.clock import utc_now
 from core.errors import NotFound, ValidationFailed
 from core.throttles import seconds_to_wait
-from statuspages import caching, places, rendering, subscribing
+from statuspages import caching, lookup, rendering, subscriptions
 from statuspages.badges import draw
 from statuspages.caching import Brief, Rendered
+from statuspages.lookup import Place
 from statuspages.models import StatusPage
-from statuspages.places import Place
 from statuspages.rendering import HTML, Links
 
 # A policy without a nonce: the same bytes for all. Nothing is inline.
@@ -105,11 +105,11 @@ def _answer(request: HttpRequest) -> HttpResponse | None:
 
 def _is_page_domain(host: str) -> bool:
     domains = settings.STATUS_PAGE_DOMAINS
-    return bool(domains and host) and host not in places.own_hosts() and validate_host(host, domains)
+    return bool(domains and host) and host not in lookup.own_hosts() and validate_host(host, domains)
 
 
 def _page(request: HttpRequest, address: str, rest: str, *, on_domain: bool) -> HttpResponse:
-    place = _places.get(address, lambda: places.find(address))
+    place = _places.get(address, lambda: lookup.find(address))
     if place is None:
         raise NotFound
     visit = Visit(request, place, Links.of(place, on_domain=on_domain), on_domain)
@@ -236,7 +236,7 @@ def _subscribe(visit: Visit) -> HttpResponse:
     if (wait := _wait(counted)) is not None:
         return _too_many(wait)
     try:
-        subscribing.subscribe(place.page_id, email, now=utc_now())
+        subscriptions.subscribe(place.page_id, email, now=utc_now())
     except ValidationFailed as error:
         reason = (error.reason or "").removeprefix("email: ")
         body = rendering.message(
@@ -261,16 +261,16 @@ def _link(request: HttpRequest, to: str, token: str) -> HttpResponse:
     if wait is not None:
         return _too_many(wait)
     if request.method == "POST" and to == "unsubscribe":
-        subscribing.unsubscribe(token)
+        subscriptions.unsubscribe(token)
         return _text(
             rendering.message("You are unsubscribed", "This address is forgotten, and gets no more mail.")
         )
     if request.method not in {*_READ, "POST"}:
         return _not_allowed("GET, HEAD, POST")
     try:
-        subscriber = subscribing.find(token, to=to)
+        subscriber = subscriptions.find(token, to=to)
         if request.method == "POST":
-            subscribing.confirm(token, now=utc_now())
+            subscriptions.confirm(token, now=utc_now())
     except NotFound:
         return _text(
             rendering.message(
@@ -279,7 +279,7 @@ def _link(request: HttpRequest, to: str, token: str) -> HttpResponse:
             status=404,
         )
     name = subscriber.page.name
-    back = places.page_url(subscriber.page, subscriber.page.custom_domain)
+    back = lookup.page_url(subscriber.page, subscriber.page.custom_domain)
     if request.method == "POST":
         text = f"You will be told by e-mail what happens at {name}. Each mail has a link to stop it."
         return _text(rendering.message("You are subscribed", text, back=back))

@@ -22,8 +22,8 @@ from core.errors import NotFound
 from core.templatetags.pulsekeeper import icon, percent
 from statuspages import bars, colours
 from statuspages.content import Happening, Shown, content_of, month_of, months
+from statuspages.lookup import Place
 from statuspages.models import PageLogo, StatusPage
-from statuspages.places import Place
 
 HTML, JSON, ATOM, CSS = (
     "text/html; charset=utf-8",

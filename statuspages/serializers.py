@@ -11,9 +11,9 @@ from rest_framework import serializers
 
 from core.api.fields import BoolField, ChoiceField, EpochMsField, StrictSerializer, TextField
 from statuspages.logos import MAX_BYTES
+from statuspages.lookup import page_url
 from statuspages.models import Badge, NoteUpdate, PageNote, StatusPage
 from statuspages.pages import MAX_MONITORS
-from statuspages.places import page_url
 
 MAX_TEXT = 5_000
 MAX_GROUPS = 100

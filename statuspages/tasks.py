@@ -5,15 +5,15 @@ from __future__ import annotations
 from celery import shared_task
 
 from core.clock import utc_now
-from statuspages import mailing, news, subscribing
+from statuspages import events, mailing, subscriptions
 
 
 @shared_task(name="statuspages.tasks.tick")
 def tick() -> None:
     """Turn news into mails and send them, in a thread of their own: Celery's threads never wait for a mail server."""
     now = utc_now()
-    news.tell_outages(now)
-    news.address(now)
+    events.add_outage_events(now)
+    events.address(now)
     if mailing.is_due(now):
         mailing.start_sending()
 
@@ -22,5 +22,5 @@ def tick() -> None:
 def sweep() -> None:
     """Forget addresses whose owners never agreed, and news of long ago."""
     now = utc_now()
-    subscribing.forget_unconfirmed(now)
-    news.forget_old(now)
+    subscriptions.forget_unconfirmed(now)
+    events.forget_old(now)

@@ -17,7 +17,7 @@ from projects import idempotency
 from projects.access import caller_of
 from projects.idempotency import Made
 from projects.schema import IDEMPOTENCY_KEY
-from statuspages import badges, notes, pages, selectors, subscribing
+from statuspages import badges, notes, pages, selectors, subscriptions
 from statuspages.serializers import (
     MAX_ENCODED,
     BadgeSerializer,
@@ -231,7 +231,7 @@ class SubscriberDetail(APIView):
         responses={200: OkSerializer},
     )
     def delete(self, request: Request, page_id: str, subscriber_id: str) -> Response:
-        subscribing.remove_subscriber(caller_of(request), page_id, subscriber_id)
+        subscriptions.remove_subscriber(caller_of(request), page_id, subscriber_id)
         return Response(OK)
 
 

@@ -17,9 +17,9 @@ from django.db import connection
 
 from accounts.models import Plan, User
 from accounts.services import create_account
-from alerts.channels import create_channel
-from alerts.facts import Facts, News
+from alerts.events import EventType, Payload
 from alerts.models import AlertChannel, Delivery, DeliveryItem
+from alerts.services import create_channel
 from checks.partitions import SERIES, make, parts
 from checks.spec import CheckOutcome, ReasonCode, Verdict
 from connectors.models import Connector
@@ -109,12 +109,16 @@ def make_delivery(
         last_error="The receiver answered with status 503." if state == Delivery.State.DEAD else None,
         done_at=at + timedelta(hours=24) if done else None,
     )
-    facts = Facts(news=News.DOWN, at=to_ms(at))
+    payload = Payload(event_type=EventType.DOWN, at=to_ms(at))
     if monitor is not None:
-        facts = replace(facts, monitor_id=monitor.public_id, monitor=monitor.name)
+        payload = replace(payload, monitor_id=monitor.public_id, monitor=monitor.name)
     DeliveryItem.objects.bulk_create(
         DeliveryItem(
-            delivery=delivery, channel=channel, source=f"test {next(_numbers)}", facts=facts.as_json(), at=at
+            delivery=delivery,
+            channel=channel,
+            source=f"test {next(_numbers)}",
+            payload=payload.as_json(),
+            at=at,
         )
         for _ in range(items)
     )

@@ -66,7 +66,7 @@ class Migration(migrations.Migration):
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('source', models.CharField(max_length=40)),
-                ('facts', models.JSONField()),
+                ('payload', models.JSONField()),
                 ('at', models.DateTimeField()),
                 ('channel', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='alerts.alertchannel')),
                 ('delivery', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='items', to='alerts.delivery')),

@@ -28,12 +28,12 @@ def send(kind: str, config: Mapping[str, str], message: Message, *, key: str, no
         from alerts.transports import webhook
 
         return webhook.send(config["url"], message, secret=config["secret"], key=key, now=now)
-    from alerts.transports import apprise_way
+    from alerts.transports import apprise_plugins
     from alerts.transports.kinds import APPRISE, KINDS
 
     if kind == APPRISE.name:
-        return apprise_way.send(config["url"], message)
+        return apprise_plugins.send(config["url"], message)
     service = KINDS.get(kind)
     if isinstance(service, NativeService):
-        return apprise_way.send(service.address(config), message, service=service)
+        return apprise_plugins.send(service.address(config), message, service=service)
     raise ValueError(f"{kind!r} is no kind of channel")

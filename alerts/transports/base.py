@@ -78,7 +78,7 @@ class ChannelKind:
 class NativeService(ChannelKind):
     """A chat or on-call service with a form of its own, sent to through a plugin of Apprise.
 
-    `scheme` names the plugin in `alerts.transports.services`, and `address` makes its URL of a Config. With
+    `scheme` names the plugin in `alerts.transports.apprise_services`, and `address` makes its URL of a Config. With
     `one_alert_each` news is never gathered: the service opens one alert for each incident and has to close it.
     """
 

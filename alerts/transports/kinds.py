@@ -26,16 +26,16 @@ def _webhook_url(url: str) -> str:
 
 def _apprise_url(url: str) -> str:
     # Imported here and below: it is large, and needed only where such a channel is set up.
-    from alerts.transports import apprise_way
+    from alerts.transports import apprise_plugins
 
-    apprise_way.check_url(url)
+    apprise_plugins.check_url(url)
     return url
 
 
 def _apprise_hint(config: Config) -> str:
-    from alerts.transports import apprise_way
+    from alerts.transports import apprise_plugins
 
-    return apprise_way.hint(config["url"])
+    return apprise_plugins.hint(config["url"])
 
 
 EMAIL = ChannelKind(

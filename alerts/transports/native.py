@@ -1,7 +1,7 @@
 """Services that are set up with what they themselves show: a webhook address, or keys. One definition for each.
 
-Messages go through the plugins of Apprise (`apprise_way`); what is accepted here is what those plugins can use, so that
-no channel is stored that nothing can be sent to. Other forms of these services, such as Slack's bot tokens, are
+Messages go through the plugins of Apprise (`apprise_plugins`); what is accepted here is what those plugins can use, so
+that no channel is stored that nothing can be sent to. Other forms of these services, such as Slack's bot tokens, are
 channels of kind `apprise`.
 """
 

@@ -13,7 +13,7 @@ from django.conf import settings
 
 from alerts.messages import Message
 from alerts.transports.base import Outcome
-from alerts.transports.wording import answered, failure
+from alerts.transports.http_errors import answered, failure
 from checks.guard import guard
 from checks.probes.trust import find_trust_store
 from core.egress import EgressGuard
@@ -30,7 +30,7 @@ def sign(body: bytes, *, secret: str, timestamp: int) -> str:
 
 
 def send(url: str, message: Message, *, secret: str, key: str, now: datetime) -> Outcome:
-    body = json.dumps(message.payload, separators=(",", ":")).encode()
+    body = json.dumps(message.webhook_body, separators=(",", ":")).encode()
     timestamp = int(now.timestamp())
     headers = {
         "Content-Type": "application/json",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, ClassVar
 
-from alerts import channels, selectors
+from alerts import selectors, services
 from alerts.defaults import TOPICS
 from alerts.models import AlertChannel, Topic
 from alerts.transports.base import Setting
@@ -121,18 +121,18 @@ class Channels(Single):
     def create(self, making: Making, shape: Shape) -> None:
         given = self._given(making, shape, set(shape) - {"enabled"})
         given = {name: value for name, value in given.items() if value is not None}
-        channel, _ = channels.create_channel(making.account.caller, given, now=making.now)
+        channel, _ = services.create_channel(making.account.caller, given, now=making.now)
         if not shape["enabled"]:
-            channels.update_channel(
+            services.update_channel(
                 making.account.caller, channel.public_id, {"enabled": False}, now=making.now
             )
 
     def update(self, making: Making, present: Present, shape: Shape, changed: set[str]) -> None:
         given = self._given(making, shape, changed)
-        channels.update_channel(making.account.caller, present.id, given, now=making.now)
+        services.update_channel(making.account.caller, present.id, given, now=making.now)
 
     def delete(self, making: Making, present: Present) -> None:
-        channels.delete_channel(making.account.caller, present.id)
+        services.delete_channel(making.account.caller, present.id)
 
     def _given(self, making: Making, shape: Shape, names: set[str]) -> dict[str, Any]:
         """The body of the API that sets these fields."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import django
 
-from alerts.facts import Facts, News
+from alerts.events import EventType, Payload
 from alerts.messages import Message, render
 
 FOLDER = Path(__file__).parents[2] / "docs" / "samples" / "alerts"
@@ -24,8 +24,8 @@ def at(hour: int, minute: int, second: int = 0, *, day: int = 21) -> int:
     return int(datetime(2026, 11, day, hour, minute, second, tzinfo=UTC).timestamp() * 1000)
 
 
-DOWN = Facts(
-    News.DOWN,
+DOWN = Payload(
+    EventType.DOWN,
     at(3, 16, 45),
     monitor_id="mon_5f0a7Qm3xVb2LkTz8RwYcE",
     monitor="Shop checkout",
@@ -44,21 +44,21 @@ DOWN = Facts(
         "body": "<!doctype html>\n<title>503</title>\n<h1>No server is available to handle this request.</h1>\n",
     },
 )
-RECOVERED = replace(DOWN, news=News.RECOVERED, at=at(3, 16, 40), resolved_at=at(3, 16, 40))
+RECOVERED = replace(DOWN, event_type=EventType.RECOVERED, at=at(3, 16, 40), resolved_at=at(3, 16, 40))
 
 
-def other(number: int, name: str, facts: Facts = DOWN, **changes: Any) -> Facts:
+def other(number: int, name: str, payload: Payload = DOWN, **changes: Any) -> Payload:
     changes = {"monitor_id": f"mon_{number:022d}", "incident_id": f"inc_{number:022d}"} | changes
-    return replace(facts, monitor=name, url=f"https://{number}.shop.example/", **changes)
+    return replace(payload, monitor=name, url=f"https://{number}.shop.example/", **changes)
 
 
 TIMEOUT: dict[str, Any] = {
     "reason_code": "timeout",
     "detail": "No answer within 10 s: the connection stood, and nothing came.",
 }
-SAMPLES: dict[str, list[Facts]] = {
+SAMPLES: dict[str, list[Payload]] = {
     "down": [DOWN],
-    "reminder": [replace(DOWN, news=News.REMINDER, started_at=at(21, 11, 30, day=19))],
+    "reminder": [replace(DOWN, event_type=EventType.REMINDER, started_at=at(21, 11, 30, day=19))],
     "recovered": [RECOVERED],
     "grouped": [
         DOWN,
@@ -77,14 +77,14 @@ SAMPLES: dict[str, list[Facts]] = {
         other(
             6,
             "Status page",
-            replace(DOWN, news=News.SLOW, started_at=None, reason_code=None),
+            replace(DOWN, event_type=EventType.SLOW, started_at=None, reason_code=None),
             incident_id=None,
             detail="It took 4200 ms; from 2000 ms on it is slow.",
         ),
     ],
     "expiry": [
-        Facts(
-            News.CERTIFICATE,
+        Payload(
+            EventType.CERTIFICATE,
             at(3, 16, 0),
             monitor_id=DOWN.monitor_id,
             monitor=DOWN.monitor,
@@ -106,7 +106,7 @@ def files(name: str) -> dict[str, str]:
     return {
         f"{name}.txt": f"Subject: {message.subject}\n\n{message.text}\n---- to a chat service ----\n{message.short}\n",
         f"{name}.html": message.html,
-        f"{name}.json": json.dumps(message.payload, indent=2) + "\n",
+        f"{name}.json": json.dumps(message.webhook_body, indent=2) + "\n",
     }
 
 

@@ -23,8 +23,8 @@ import pytest
 from pytest_django import Settings
 
 from alerts.messages import render
-from alerts.transports import Outcome, apprise_way, send
-from alerts.transports.services import BY_SCHEME, SERVICES, Service
+from alerts.transports import Outcome, apprise_plugins, send
+from alerts.transports.apprise_services import BY_SCHEME, SERVICES, Service
 from tests.alerts import documents, samples
 from tests.alerts.samples import BASE_URL, DOWN, NOW, RECOVERED
 from tests.processes.up import free_port
@@ -125,7 +125,7 @@ def test_no_private_address_by_number(settings: Settings, host: str) -> None:
     settings.ALLOWED_PRIVATE_NETWORKS = ()
     for url, _ in OWN:
         with pytest.raises(ValueError, match=r"private or reserved|That is no URL"):
-            apprise_way.check_url(url.format(host=host))
+            apprise_plugins.check_url(url.format(host=host))
     assert deliver(f"ntfys://{host}/topic").retry is False
 
 
@@ -163,7 +163,7 @@ def test_no_private_address_by_number(settings: Settings, host: str) -> None:
     ],
 )
 def test_a_scheme_outside_the_list_is_refused(url: str) -> None:
-    for refused in (lambda: apprise_way.check_url(url), lambda: apprise_way.hint(url)):
+    for refused in (lambda: apprise_plugins.check_url(url), lambda: apprise_plugins.hint(url)):
         with pytest.raises(ValueError, match="The URL must begin with the scheme of one of the services"):
             refused()
     assert deliver(url).delivered is False
@@ -194,31 +194,31 @@ BAD = {
 
 @pytest.mark.parametrize("url", GOOD)
 def test_a_good_url(url: str) -> None:
-    apprise_way.check_url(url)
-    assert apprise_way.hint(url).endswith(f"({url.partition(':')[0].lower()}://)")
-    assert not any(part in apprise_way.hint(url) for part in url.partition("://")[2].split("/") if part)
+    apprise_plugins.check_url(url)
+    assert apprise_plugins.hint(url).endswith(f"({url.partition(':')[0].lower()}://)")
+    assert not any(part in apprise_plugins.hint(url) for part in url.partition("://")[2].split("/") if part)
 
 
 @pytest.mark.parametrize(("url", "said"), BAD.items(), ids=range(len(BAD)))
 def test_a_bad_url(url: str, said: str) -> None:
     with pytest.raises(ValueError) as caught:  # noqa: PT011
-        apprise_way.check_url(url)
+        apprise_plugins.check_url(url)
     assert said in str(caught.value)
     assert deliver(url) == Outcome(delivered=False, detail=str(caught.value), retry=False)
 
 
 def test_a_template_is_never_opened(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not even where the option were not refused by its name."""
-    monkeypatch.setattr(apprise_way, "_refuse_options", lambda _: None)
+    monkeypatch.setattr(apprise_plugins, "_refuse_options", lambda _: None)
     with pytest.raises(ValueError, match="That is no URL of Slack"):
-        apprise_way.check_url(f"{SLACK}/?template=/etc/hostname")
+        apprise_plugins.check_url(f"{SLACK}/?template=/etc/hostname")
 
 
 def test_an_on_call_service_opens_and_closes_one_alert(targets: TargetServer, trusting: Certificates) -> None:
     site = serve(targets, trusting, [answer(200, b"{}")])
     url = f"goalerts://127.0.0.1:{site.port}/a1b2c3d4-e5f6-4a7b-8c9d-0e1f2a3b4c5d"
-    for facts in (DOWN, RECOVERED):
-        message = render([facts], key="dlv_1", base_url=BASE_URL, now=NOW)
+    for payload in (DOWN, RECOVERED):
+        message = render([payload], key="dlv_1", base_url=BASE_URL, now=NOW)
         assert send("apprise", {"url": url}, message, key="dlv_1", now=NOW).delivered
     down, recovered = (json.loads(request.body) for request in site.seen)
     assert down["dedup"] == recovered["dedup"] == DOWN.incident_id
@@ -284,7 +284,7 @@ def test_a_receiver_gone_wrong_is_one_bounded_request(
     script: Script,
     said: str,
 ) -> None:
-    monkeypatch.setattr(apprise_way, "TOTAL_SEC", 1)
+    monkeypatch.setattr(apprise_plugins, "TOTAL_SEC", 1)
     site = serve(targets, trusting, script)
     start = time.monotonic()
     outcome = deliver(f"gotifys://127.0.0.1:{site.port}/Aa1-4f6a0c81b2.x?retry=5&wait=9")
@@ -318,7 +318,7 @@ def test_certificates_are_verified(targets: TargetServer, trusting: Certificates
 
 def test_nothing_is_sent_outside_of_a_try() -> None:
     with pytest.raises(RuntimeError):
-        apprise_way.REQUESTS.post("https://example.com/")
+        apprise_plugins.REQUESTS.post("https://example.com/")
 
 
 def test_nothing_secret_is_logged(
@@ -381,7 +381,7 @@ HARMLESS_OF_APPRISE = {
 
 
 def sources(service: Service) -> Iterator[tuple[str, ast.Module]]:
-    plugin = apprise_way.load(service)
+    plugin = apprise_plugins.load(service)
     name = f"apprise.plugins.{service.module}"
     assert plugin.__module__.startswith(name)
     for loaded, module in list(sys.modules.items()):
@@ -405,9 +405,9 @@ def test_a_plugin_can_reach_nothing_but_our_stand_in(service: Service) -> None:
         module = sys.modules[name]
         for inner, value in vars(module).items():
             if inner == "requests":
-                assert value is apprise_way.REQUESTS
+                assert value is apprise_plugins.REQUESTS
             if inner == "AppriseAttachment":
-                assert value is apprise_way.NoAttachments
+                assert value is apprise_plugins.NoAttachments
             if isinstance(value, types.ModuleType):
                 assert value.__name__.partition(".")[0] in HARMLESS | {"apprise", "cryptography"}, value
                 assert "requests" not in value.__name__, value
@@ -442,9 +442,9 @@ def test_no_plugin_uses_more_of_os(service: Service) -> None:
 
 @pytest.mark.parametrize("service", SERVICES, ids=lambda service: service.module)
 def test_a_service_is_what_the_list_says(service: Service) -> None:
-    plugin = apprise_way.load(service)
+    plugin = apprise_plugins.load(service)
     assert str(plugin.service_name) == service.name
-    assert set(apprise_way._schemes(plugin)) == set(service.schemes)
+    assert set(apprise_plugins._schemes(plugin)) == set(service.schemes)
     assert any("{host}" in template for template in plugin.templates) == service.own_host
     known = set(plugin.template_args) | set(plugin.template_tokens)
     assert set(service.defaults) <= known | {"external_id", "thirdparty"}
@@ -459,8 +459,8 @@ def test_the_registry_of_all_plugins_is_never_loaded() -> None:
     script = """
 import sys, django
 django.setup()
-from alerts.transports import apprise_way
-apprise_way.check_url(sys.argv[1])
+from alerts.transports import apprise_plugins
+apprise_plugins.check_url(sys.argv[1])
 loaded = {name.split(".")[2] for name in sys.modules if name.startswith("apprise.plugins.")}
 assert loaded == {"base", "slack"}, loaded
 """
@@ -474,7 +474,7 @@ django.setup()
 import alerts.transports, config.celery
 assert "smtplib" not in sys.modules
 import config.urls
-ways = {"apprise", "alerts.transports.email", "alerts.transports.webhook", "alerts.transports.apprise_way"}
+ways = {"apprise", "alerts.transports.email", "alerts.transports.webhook", "alerts.transports.apprise_plugins"}
 assert not ways & set(sys.modules), ways & set(sys.modules)
 """)
 
@@ -494,7 +494,7 @@ def run(script: str, *arguments: str) -> None:
 
 
 def test_nothing_is_written_to_disk() -> None:
-    plugin: Any = apprise_way._plugin(SLACK, thread="")
+    plugin: Any = apprise_plugins._plugin(SLACK, thread="")
     plugin.store.set("key", "value")
     assert plugin.store.mode == "memory"
     assert plugin.store.flush(force=True) is not None
@@ -535,6 +535,6 @@ def test_odd_urls_are_refused_or_taken(recwarn: pytest.WarningsRecorder) -> None
     for scheme in BY_SCHEME:
         for odd in ODD:
             with contextlib.suppress(ValueError):
-                apprise_way.check_url(f"{scheme}://{odd}")
+                apprise_plugins.check_url(f"{scheme}://{odd}")
     gc.collect()  # 0.2 s, and so once
     assert not recwarn.list

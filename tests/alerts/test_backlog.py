@@ -8,14 +8,14 @@ import pytest
 from django.db import connection
 
 from accounts.models import User
-from alerts import announcing
+from alerts import notify
 from alerts.backlog import oldest_alert
 from alerts.models import AlertChannel, Delivery
 from alerts.sending import LEASE, MOST_OF_OWNER, Try, claim, finish
 from checks.spec import Verdict
 from incidents import consuming
 from monitors.models import Monitor
-from tests.alerts.driving import Drive, at, make_channel
+from tests.alerts.drivers import Drive, at, make_channel
 from tests.makers import make_delivery, make_user
 
 
@@ -65,7 +65,7 @@ def outages(monitor: Monitor, drive: Drive, count: int) -> None:
             moment = at(2000 * number + second)
             drive.check(monitor, verdict, moment)
             consuming.consume(moment, slow=lambda _: None)
-            announcing.announce(moment)
+            notify.notify_incidents(moment)
 
 
 def test_a_dead_webhook_is_no_lag_of_ours(owner: User) -> None:

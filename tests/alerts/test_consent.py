@@ -14,9 +14,9 @@ from django.test import Client
 from accounts.models import User
 from accounts.services import AddressChange, delete_account, record_address
 from accounts.verification import set_address
-from alerts.channels import create_channel
 from alerts.models import AlertChannel, Delivery
 from alerts.sender import send_next
+from alerts.services import create_channel
 from core.clock import utc_now
 from projects.access import Caller
 from projects.members import remove_member
@@ -124,7 +124,10 @@ def test_whoever_left_gets_no_queued_news_of_the_project(project: Project, membe
     channel = AlertChannel.objects.get(owner=member)
     mixed, foreign = (make_delivery(channel, monitor=shared, at=NOON) for _ in range(2))
     mixed.items.create(
-        channel=channel, source="own", at=NOON, facts=make_delivery(channel, monitor=own).items.get().facts
+        channel=channel,
+        source="own",
+        at=NOON,
+        payload=make_delivery(channel, monitor=own).items.get().payload,
     )
     leave(project, member)
     send_all()

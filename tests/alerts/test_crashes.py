@@ -17,16 +17,16 @@ from alerts.models import AlertChannel, Delivery, DeliveryItem
 from checks.spec import Verdict
 from core.clock import utc_now
 from incidents.models import Incident
-from tests.alerts.driving import Drive, make_channel, timeline
+from tests.alerts.drivers import Drive, make_channel, timeline
 from tests.alerts.receiver import Receiver
 from tests.makers import make_user
 
 ROOT = Path(__file__).parents[2]
-# As tests.alerts.dying has them, which is no module to import: it loads the settings for a process of its own.
+# As tests.alerts.dying_worker has them, which is no module to import: it loads the settings for a process of its own.
 STEPS = (
     "consuming",
     "consumed",
-    "announcing",
+    "put",
     "announced",
     "claimed",
     "loaded",
@@ -40,7 +40,7 @@ def work(*step: str) -> int:
     given = urlsplit(os.environ["DATABASE_URL"])
     address = given._replace(path=f"/{connection.settings_dict['NAME']}").geturl()
     return subprocess.run(
-        [sys.executable, "-m", "tests.alerts.dying", *step],
+        [sys.executable, "-m", "tests.alerts.dying_worker", *step],
         cwd=ROOT,
         env={**os.environ, "DATABASE_URL": address},
         check=False,

@@ -8,9 +8,9 @@ import pytest
 from django.db import transaction
 
 from alerts import outbox, sending
-from alerts.channels import delete_channel
-from alerts.facts import Facts, News
+from alerts.events import EventType, Payload
 from alerts.models import AlertChannel, Delivery
+from alerts.services import delete_channel
 from core.clock import to_ms
 from projects.access import Caller
 from tests.makers import NOON, at_once, make_channel, make_delivery, make_user
@@ -28,9 +28,9 @@ def test_deleted_while_news_comes_and_messages_are_sent() -> None:
         channel_ids = [going.pk, staying.pk]
 
         def put(number: int, turn: int = turn, channel_ids: list[int] = channel_ids) -> None:
-            facts = Facts(news=News.DOWN, at=to_ms(NOON))
+            payload = Payload(event_type=EventType.DOWN, at=to_ms(NOON))
             with transaction.atomic():
-                outbox.put([outbox.Piece(f"news {turn} {number}", facts, channel_ids)], now=NOON)
+                outbox.put([outbox.OutboxItem(f"news {turn} {number}", payload, channel_ids)], now=NOON)
 
         finishes = [
             partial(sending.finish, one, delivered=n > 0, detail="x", retry=True, now=NOON)

@@ -57,8 +57,8 @@ def test_a_message_arrives_as_text_and_html(inbox: Inbox, name: str) -> None:
 
 
 def test_the_mails_of_an_incident_are_a_thread(inbox: Inbox) -> None:
-    for number, facts in enumerate((DOWN, DOWN, RECOVERED)):
-        message = render([facts], key=f"dlv_{number}", base_url=BASE_URL, now=NOW)
+    for number, payload in enumerate((DOWN, DOWN, RECOVERED)):
+        message = render([payload], key=f"dlv_{number}", base_url=BASE_URL, now=NOW)
         assert deliver(message, key=f"dlv_{number}").delivered
     ids = [mail["Message-ID"] for mail in inbox.mails]
     assert ids == [f"<dlv_{number}@pulsekeeper.example>" for number in range(3)]

@@ -7,7 +7,7 @@ import re
 import pytest
 from django.test import Client
 
-from alerts.facts import Facts, News
+from alerts.events import EventType, Payload
 from alerts.messages import render
 from core.clock import utc_now
 from core.ids import incident_id, monitor_id
@@ -20,13 +20,13 @@ INCIDENT, MONITOR = incident_id(), monitor_id()
 @pytest.mark.parametrize(
     ("items", "path"),
     [
-        ([Facts(News.DOWN, at=0, monitor="Shop", incident_id=INCIDENT)], f"/incidents/{INCIDENT}"),
-        ([Facts(News.SLOW, at=0, monitor="Shop", monitor_id=MONITOR)], f"/monitors/{MONITOR}"),
-        ([Facts(News.DOWN, at=0, incident_id=incident_id()) for _ in range(3)], "/incidents"),
+        ([Payload(EventType.DOWN, at=0, monitor="Shop", incident_id=INCIDENT)], f"/incidents/{INCIDENT}"),
+        ([Payload(EventType.SLOW, at=0, monitor="Shop", monitor_id=MONITOR)], f"/monitors/{MONITOR}"),
+        ([Payload(EventType.DOWN, at=0, incident_id=incident_id()) for _ in range(3)], "/incidents"),
     ],
     ids=["incident", "monitor", "group"],
 )
-def test_a_link_leads_to_sign_in_first(items: list[Facts], path: str) -> None:
+def test_a_link_leads_to_sign_in_first(items: list[Payload], path: str) -> None:
     text = render(items, key="dlv_1", base_url="http://testserver", now=utc_now()).text
     found = LINK.findall(text)
     assert found

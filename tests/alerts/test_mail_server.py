@@ -13,9 +13,9 @@ from pytest_django.fixtures import Settings
 
 from alerts import tasks
 from alerts.deliveries import replay
-from alerts.facts import Facts, News
+from alerts.events import EventType, Payload
 from alerts.models import AlertChannel, Delivery
-from alerts.outbox import TRIED_FOR, Piece, put
+from alerts.outbox import TRIED_FOR, OutboxItem, put
 from alerts.sender import send_next
 from alerts.sending import claim
 from alerts.testing import ChannelTest
@@ -52,7 +52,7 @@ def own_address() -> AlertChannel:
 
 def tell(channel: AlertChannel, source: str) -> Delivery:
     with transaction.atomic():
-        put([Piece(source, Facts(News.DOWN, at=0, monitor="Shop"), [channel.pk])], now=utc_now())
+        put([OutboxItem(source, Payload(EventType.DOWN, at=0, monitor="Shop"), [channel.pk])], now=utc_now())
     return channel.deliveries.latest("pk")
 
 

@@ -10,7 +10,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from alerts.facts import Facts, News
+from alerts.events import EventType, Payload
 from alerts.messages import MOST_ITEMS, MOST_NAMED, REASONS, Level, Message, render
 from alerts.wording import duration
 from checks.spec import ReasonCode
@@ -22,75 +22,75 @@ INCIDENT = f"{BASE_URL}/incidents/{DOWN.incident_id}"
 MONITOR = f"{BASE_URL}/monitors/{DOWN.monitor_id}"
 
 
-def message(*items: Facts, now: datetime = NOW) -> Message:
+def message(*items: Payload, now: datetime = NOW) -> Message:
     return render(items, key=KEY, base_url=BASE_URL, now=now)
 
 
 SINGLE = [
     (DOWN, "[DOWN] Shop checkout", "Shop checkout is down.", Level.FAILURE),
     (
-        replace(DOWN, news=News.STILL_DOWN),
+        replace(DOWN, event_type=EventType.STILL_DOWN),
         "[STILL DOWN] Shop checkout",
         "Shop checkout is still down.",
         Level.FAILURE,
     ),
     (
-        replace(DOWN, news=News.REMINDER),
+        replace(DOWN, event_type=EventType.REMINDER),
         "[REMINDER] Shop checkout",
         "Shop checkout is still down, and nobody has acknowledged it.",
         Level.FAILURE,
     ),
     (
-        replace(DOWN, news=News.ACKNOWLEDGED, by="Kim"),
+        replace(DOWN, event_type=EventType.ACKNOWLEDGED, by="Kim"),
         "[ACKNOWLEDGED] Shop checkout",
         "Kim has acknowledged that Shop checkout is down.",
         Level.WARNING,
     ),
     (RECOVERED, "[RECOVERED] Shop checkout", "Shop checkout is up again.", Level.SUCCESS),
     (
-        replace(RECOVERED, news=News.PAUSED),
+        replace(RECOVERED, event_type=EventType.PAUSED),
         "[PAUSED] Shop checkout",
         "Shop checkout was paused while it was down.",
         Level.SUCCESS,
     ),
     (
-        replace(RECOVERED, news=News.DELETED),
+        replace(RECOVERED, event_type=EventType.DELETED),
         "[DELETED] Shop checkout",
         "Shop checkout was deleted while it was down.",
         Level.SUCCESS,
     ),
     (
-        replace(DOWN, news=News.FLAPPING),
+        replace(DOWN, event_type=EventType.FLAPPING),
         "[FLAPPING] Shop checkout",
         "Shop checkout is down again: it goes up and down all the time. You hear of it when it settles.",
         Level.WARNING,
     ),
     (
-        replace(RECOVERED, news=News.SETTLED),
+        replace(RECOVERED, event_type=EventType.SETTLED),
         "[SETTLED] Shop checkout",
         "Shop checkout has settled and is up.",
         Level.SUCCESS,
     ),
     (
-        replace(DOWN, news=News.SLOW),
+        replace(DOWN, event_type=EventType.SLOW),
         "[SLOW] Shop checkout",
         "Shop checkout answers, but slowly.",
         Level.WARNING,
     ),
     (
-        replace(DOWN, news=News.CERTIFICATE, expires_at=at(3, 16, 47, day=28)),
+        replace(DOWN, event_type=EventType.CERTIFICATE, expires_at=at(3, 16, 47, day=28)),
         "[EXPIRES SOON] Shop checkout: certificate",
         "The certificate of Shop checkout expires in 7 days.",
         Level.WARNING,
     ),
     (
-        replace(DOWN, news=News.DOMAIN, expires_at=at(1, 16, 47)),
+        replace(DOWN, event_type=EventType.DOMAIN, expires_at=at(1, 16, 47)),
         "[EXPIRED] Shop checkout: domain",
         "The domain registration of Shop checkout expired 2 hours ago.",
         Level.WARNING,
     ),
     (
-        Facts(News.TEST, at(3, 16, 47)),
+        Payload(EventType.TEST, at(3, 16, 47)),
         "[TEST] Pulsekeeper",
         "This is a test. Alerts to this channel arrive.",
         Level.INFO,
@@ -99,37 +99,39 @@ SINGLE = [
 
 
 def test_the_table_has_every_kind_of_news() -> None:
-    assert {facts.news for facts, *_ in SINGLE} == set(News)
+    assert {payload.event_type for payload, *_ in SINGLE} == set(EventType)
     assert set(REASONS) == set(ReasonCode)
 
 
-@pytest.mark.parametrize(("facts", "subject", "headline", "level"), SINGLE, ids=lambda v: str(v)[:20])
-def test_a_message_of_one(facts: Facts, subject: str, headline: str, level: Level) -> None:
-    made = message(facts)
+@pytest.mark.parametrize(("payload", "subject", "headline", "level"), SINGLE, ids=lambda v: str(v)[:20])
+def test_a_message_of_one(payload: Payload, subject: str, headline: str, level: Level) -> None:
+    made = message(payload)
     assert (made.subject, made.level) == (subject, level)
     assert made.text.startswith(f"{headline}\n\n")
     assert f">{headline}</h1>" in made.html
     assert made.short.startswith(headline)
-    assert made.payload["event"] == facts.news
-    link = INCIDENT if facts.incident_id else BASE_URL
-    assert made.payload["link"] == link
+    assert made.webhook_body["event"] == payload.event_type
+    link = INCIDENT if payload.incident_id else BASE_URL
+    assert made.webhook_body["link"] == link
     assert made.text.endswith(f"\n\n{link}\n")
     assert made.short.endswith(f"\n{link}")
     assert f'href="{link}"' in made.html
     assert len(made.short.splitlines()) == 2
 
 
-@pytest.mark.parametrize("facts", [facts for facts, *_ in SINGLE if facts.monitor_id], ids=lambda f: f.news)
-def test_a_group_names_each(facts: Facts) -> None:
-    made = message(facts, replace(facts, monitor_id="mon_2", incident_id="inc_2", monitor="Blog"))
-    tag = message(facts).subject.partition("]")[0] + "]"
+@pytest.mark.parametrize(
+    "payload", [payload for payload, *_ in SINGLE if payload.monitor_id], ids=lambda f: f.event_type
+)
+def test_a_group_names_each(payload: Payload) -> None:
+    made = message(payload, replace(payload, monitor_id="mon_2", incident_id="inc_2", monitor="Blog"))
+    tag = message(payload).subject.partition("]")[0] + "]"
     assert made.subject.startswith(f"{tag} 2 ")
-    assert made.level == message(facts).level
+    assert made.level == message(payload).level
     assert made.thread == KEY
     for text in (made.text, made.html, made.short):
         assert "Shop checkout" in text
         assert "Blog" in text
-    assert [item["event"] for item in made.payload["items"]] == [facts.news, facts.news]
+    assert [item["event"] for item in made.webhook_body["items"]] == [payload.event_type, payload.event_type]
 
 
 def test_what_when_why_and_where_to_look() -> None:
@@ -156,7 +158,7 @@ def test_who_is_up_again_does_not_read_that_it_was_down() -> None:
     both = message(DOWN, RECOVERED)
     assert both.subject == "[RECOVERED] Shop checkout"
     assert both.thread == DOWN.incident_id
-    assert [item["event"] for item in both.payload["items"]] == ["down", "recovered"]
+    assert [item["event"] for item in both.webhook_body["items"]] == ["down", "recovered"]
 
 
 def test_a_group_counts_and_lists_the_gravest_first() -> None:
@@ -171,23 +173,23 @@ def test_a_group_counts_and_lists_the_gravest_first() -> None:
 @pytest.mark.parametrize(
     ("news", "expected"),
     [
-        ([News.DOWN] * 12 + [News.RECOVERED] * 3, "[DOWN] 12 monitors are down, 3 recovered"),
-        ([News.DOWN, News.RECOVERED, News.RECOVERED], "[DOWN] 1 monitor is down, 2 recovered"),
-        ([News.RECOVERED] * 2, "[RECOVERED] 2 monitors recovered"),
-        ([News.STILL_DOWN, News.REMINDER], "[STILL DOWN] 2 monitors are still down"),
+        ([EventType.DOWN] * 12 + [EventType.RECOVERED] * 3, "[DOWN] 12 monitors are down, 3 recovered"),
+        ([EventType.DOWN, EventType.RECOVERED, EventType.RECOVERED], "[DOWN] 1 monitor is down, 2 recovered"),
+        ([EventType.RECOVERED] * 2, "[RECOVERED] 2 monitors recovered"),
+        ([EventType.STILL_DOWN, EventType.REMINDER], "[STILL DOWN] 2 monitors are still down"),
         (
-            [News.CERTIFICATE, News.DOMAIN, News.DOMAIN],
+            [EventType.CERTIFICATE, EventType.DOMAIN, EventType.DOMAIN],
             "[EXPIRES SOON] 1 certificate expires soon, 2 domains expire soon",
         ),
         (
-            [News.CERTIFICATE, News.RECOVERED],
+            [EventType.CERTIFICATE, EventType.RECOVERED],
             "[EXPIRES SOON] 1 certificate expires soon, 1 monitor recovered",
         ),
     ],
 )
-def test_counts(news: list[News], expected: str) -> None:
+def test_counts(news: list[EventType], expected: str) -> None:
     items = [
-        replace(RECOVERED, news=what, monitor_id=f"mon_{n}", incident_id=f"inc_{n}")
+        replace(RECOVERED, event_type=what, monitor_id=f"mon_{n}", incident_id=f"inc_{n}")
         for n, what in enumerate(news)
     ]
     assert message(*items).subject == expected
@@ -202,19 +204,19 @@ def test_a_large_group_is_counted_and_not_listed() -> None:
     for text in (made.text, made.html):
         assert len(re.findall(r"Name \d+\.", text)) == MOST_NAMED
         assert f"and {600 - MOST_NAMED} more" in text
-    assert len(made.payload["items"]) == MOST_ITEMS
-    assert made.payload["left_out"] == 600 - MOST_ITEMS
+    assert len(made.webhook_body["items"]) == MOST_ITEMS
+    assert made.webhook_body["left_out"] == 600 - MOST_ITEMS
     assert len(made.short) < 400
 
 
 def test_messages_of_one_incident_are_a_thread() -> None:
-    assert {message(facts).thread for facts, *_ in SINGLE[:8]} == {DOWN.incident_id}
-    expiry = replace(DOWN, news=News.CERTIFICATE, incident_id=None)
+    assert {message(payload).thread for payload, *_ in SINGLE[:8]} == {DOWN.incident_id}
+    expiry = replace(DOWN, event_type=EventType.CERTIFICATE, incident_id=None)
     assert message(expiry).thread == message(expiry, now=NOW + timedelta(days=7)).thread != DOWN.monitor_id
 
 
 def test_the_payload() -> None:
-    payload = message(DOWN).payload
+    payload = message(DOWN).webhook_body
     assert json.loads(json.dumps(payload)) == payload
     assert payload["id"] == KEY
     assert payload["version"] == 1
@@ -292,11 +294,11 @@ HOSTILE = {
 @pytest.mark.parametrize("grouped", [False, True])
 def test_hostile_names_and_details(hostile: str, grouped: bool) -> None:
     evidence = {"status_line": hostile, "address": hostile, "tls_issuer": hostile, "body": hostile}
-    facts = replace(DOWN, monitor=hostile, detail=hostile, evidence=evidence, reason_code=hostile)
+    payload = replace(DOWN, monitor=hostile, detail=hostile, evidence=evidence, reason_code=hostile)
     x = "x" if hostile != HOSTILE["empty"] else ""
     harmless = replace(DOWN, monitor="Shop", detail=x, evidence=dict.fromkeys(evidence, x), reason_code=x)
     others = [replace(harmless, monitor_id="mon_2", incident_id="inc_2")] if grouped else []
-    made = message(facts, *others)
+    made = message(payload, *others)
     plain = message(harmless, *others)
 
     assert len(made.subject) <= 120
@@ -314,7 +316,7 @@ def test_hostile_names_and_details(hostile: str, grouped: bool) -> None:
     # The page has the elements and links that it has for a harmless name.
     assert Tags(made.html).names == Tags(plain.html).names
     assert Tags(made.html).links == Tags(plain.html).links
-    assert json.loads(json.dumps(made.payload)) == made.payload
+    assert json.loads(json.dumps(made.webhook_body)) == made.webhook_body
 
 
 def test_a_monitor_without_a_name_and_secrets_in_its_address() -> None:
@@ -343,5 +345,5 @@ def test_nothing_else_is_among_the_samples() -> None:
 
 
 def test_facts_survive_being_stored() -> None:
-    assert Facts.from_json(json.loads(json.dumps(DOWN.as_json()))) == DOWN
+    assert Payload.from_json(json.loads(json.dumps(DOWN.as_json()))) == DOWN
     assert datetime.fromtimestamp(DOWN.at / 1000, UTC) < NOW

@@ -9,10 +9,10 @@ import pytest
 from django.db import transaction
 
 from accounts.models import User
-from alerts import announcing, sending
-from alerts.facts import Facts, News
+from alerts import notify, sending
+from alerts.events import EventType, Payload
 from alerts.models import AlertChannel, Delivery
-from alerts.outbox import QUIET, TRIED_FOR, Piece, put
+from alerts.outbox import QUIET, TRIED_FOR, OutboxItem, put
 from alerts.sending import (
     FIRST_RETRY,
     JITTER,
@@ -28,7 +28,7 @@ from alerts.sending import (
 from checks.spec import Verdict
 from incidents import consuming
 from incidents.models import Incident
-from tests.alerts.driving import Drive, at, make_channel, timeline
+from tests.alerts.drivers import Drive, at, make_channel, timeline
 from tests.makers import at_once, make_user
 
 DOWN, UP = Verdict.DOWN, Verdict.UP
@@ -43,7 +43,7 @@ def owner(db: None) -> User:
 
 def tell(channel: AlertChannel, source: str, moment: datetime) -> None:
     with transaction.atomic():
-        put([Piece(source, Facts(News.DOWN, at=0, monitor=source), [channel.pk])], now=moment)
+        put([OutboxItem(source, Payload(EventType.DOWN, at=0, monitor=source), [channel.pk])], now=moment)
 
 
 def waiting(channel: AlertChannel, count: int = 1) -> list[Delivery]:
@@ -164,7 +164,7 @@ def outage(drive: Drive, owner: User) -> Incident:
     for second, verdict in ((60, DOWN), (120, UP)):
         drive.check(monitor, verdict, at(second))
         consuming.consume(at(second), slow=lambda _: None)
-        announcing.announce(at(second))
+        notify.notify_incidents(at(second))
     return Incident.objects.get(monitor=monitor)
 
 
@@ -188,7 +188,7 @@ def test_the_next_outage_does_not_overtake_either(owner: User) -> None:
     for second, verdict in ((60, DOWN), (700, UP), (1400, DOWN)):
         drive.check(monitor, verdict, at(second))
         consuming.consume(at(second), slow=lambda _: None)
-        announcing.announce(at(second))
+        notify.notify_incidents(at(second))
     down, recovered, again = Delivery.objects.order_by("pk")
     tried(claimed(at(1400)), at(1400), delivered=True)
     attempt = claimed(at(1401))

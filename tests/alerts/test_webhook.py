@@ -43,7 +43,7 @@ def test_a_receiver_that_checks_as_documented(targets: TargetServer) -> None:
     assert request.header("content-type") == "application/json"
     assert request.header("pulsekeeper-delivery") == "dlv_1"
     assert request.header("pulsekeeper-timestamp") == str(int(NOW.timestamp()))
-    assert json.loads(request.body) == samples.rendered("down").payload
+    assert json.loads(request.body) == samples.rendered("down").webhook_body
 
     example: dict[str, Any] = {}
     exec(documented("python"), example)
@@ -64,7 +64,7 @@ def test_a_receiver_that_checks_as_documented(targets: TargetServer) -> None:
 
 
 def test_the_documented_payload_is_the_sample() -> None:
-    assert json.loads(documented("json")) == samples.rendered("down").payload
+    assert json.loads(documented("json")) == samples.rendered("down").webhook_body
 
 
 def test_what_a_receiver_does_and_what_is_made_of_it(targets: TargetServer) -> None:

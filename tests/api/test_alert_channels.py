@@ -14,9 +14,9 @@ from django.db import connection
 from pytest_django.fixtures import Settings
 
 from accounts.models import User
-from alerts import channels, testing
-from alerts.channels import create_channel, delete_channel, update_channel
+from alerts import services, testing
 from alerts.models import AlertChannel
+from alerts.services import create_channel, delete_channel, update_channel
 from config.celery import app
 from core.clock import to_ms, utc_now
 from core.errors import ApiError, ChannelLimit, ValidationFailed
@@ -309,7 +309,7 @@ def test_a_projects_channel(user: User) -> None:
 
 
 def test_one_may_have_so_many(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(channels, "MAX_CHANNELS", 3)
+    monkeypatch.setattr(services, "MAX_CHANNELS", 3)
     friend = make_user()
     project = make_project(user, member=friend)
     member = Api.signed_in(friend)
@@ -323,7 +323,7 @@ def test_one_may_have_so_many(user: User, monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.django_db(transaction=True)
 def test_the_cap_holds_when_many_are_made_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(channels, "MAX_CHANNELS", 4)
+    monkeypatch.setattr(services, "MAX_CHANNELS", 4)
     user = make_user()
     made = at_once(*[lambda: make_channel(user) for _ in range(6)])
     assert sum(isinstance(outcome, ChannelLimit) for outcome in made) == 3

@@ -10,7 +10,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from accounts.models import User
-from alerts import channels
+from alerts import services
 from alerts.models import AlertChannel
 from checks.models import CheckResult
 from checks.spec import Verdict
@@ -167,7 +167,7 @@ def test_every_list_is_counted() -> None:
 def test_as_many_queries_for_thirty_rows_as_for_one(
     api: Api, user: User, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(channels, "MAX_CHANNELS", 100)
+    monkeypatch.setattr(services, "MAX_CHANNELS", 100)
     monkeypatch.setattr(pages, "MAX_PAGES", 100)
     template, most, fill = LISTS[name]
     project = make_project(user)

@@ -16,8 +16,8 @@ from PIL import Image, ImageDraw
 
 from accounts.models import User
 from accounts.services import create_account
-from alerts.channels import create_channel
 from alerts.models import Delivery
+from alerts.services import create_channel
 from audit.actions import Action
 from audit.models import Entry
 from checks.evidence import Evidence

@@ -26,7 +26,7 @@ from monitors.scheduling import tick
 from projects.access import Caller
 from statuspages import public
 from statuspages.badges import give_badge
-from statuspages.places import Place
+from statuspages.lookup import Place
 from tests.makers import PASSWORD, empty_broker, make_monitor, make_user
 from tests.statuspages.making import look, make_page
 

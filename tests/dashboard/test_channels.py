@@ -16,9 +16,9 @@ from pytest_django.fixtures import Settings
 
 from accounts.models import User
 from alerts.models import AlertChannel, Delivery
+from alerts.transports.apprise_services import BY_SCHEME, SERVICES
 from alerts.transports.kinds import KINDS
 from alerts.transports.native import SERVICES as NATIVE
-from alerts.transports.services import BY_SCHEME, SERVICES
 from core.throttles import seconds_to_wait
 from dashboard.channels import PAGE
 from tests.makers import (

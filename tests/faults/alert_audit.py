@@ -13,8 +13,8 @@ from datetime import datetime
 
 from django.db.models import Q
 
-from alerts.bulletin import TOPICS
-from alerts.facts import News
+from alerts.batch import TOPICS
+from alerts.events import EventType
 from alerts.models import Delivery, DeliveryItem, Topic
 from incidents.models import Incident
 from monitors.models import StatusChange
@@ -47,10 +47,10 @@ class AlertItem:
     call: int
     key: str
     item: int
-    news: News
+    event_type: EventType
 
     def __str__(self) -> str:
-        return f"{self.news} as item {self.item} of {self.key}"
+        return f"{self.event_type} as item {self.item} of {self.key}"
 
 
 def audit_alerts(audit: Audit, fleet: Sequence[MonitoredPart], received: Sequence[ReceivedAlert]) -> int:
@@ -58,9 +58,9 @@ def audit_alerts(audit: Audit, fleet: Sequence[MonitoredPart], received: Sequenc
     items_by_alert: dict[tuple[str, str | None, Topic], list[AlertItem]] = defaultdict(list)
     for number, each in enumerate(received):
         if each.accepted:
-            for index, (news, incident_id) in enumerate(_items(each.call)):
-                place = each.call.path, incident_id, TOPICS[news]
-                items_by_alert[place].append(AlertItem(number, each.call.key, index, news))
+            for index, (event_type, incident_id) in enumerate(_items(each.call)):
+                place = each.call.path, incident_id, TOPICS[event_type]
+                items_by_alert[place].append(AlertItem(number, each.call.key, index, event_type))
     arrived = len(items_by_alert)
     by_monitor = {watched.monitor_id: watched for watched in fleet}
     incidents: dict[int, list[Incident]] = defaultdict(list)
@@ -89,17 +89,17 @@ def audit_alerts(audit: Audit, fleet: Sequence[MonitoredPart], received: Sequenc
     return arrived
 
 
-def _items(call: Call) -> Iterator[tuple[News, str | None]]:
-    """Yield the items of a message, as (news, incident)."""
+def _items(call: Call) -> Iterator[tuple[EventType, str | None]]:
+    """Yield the items of a message, as (event_type, incident)."""
     payload = call.json
     if payload.get("left_out"):
         # The payload has only the number of items that did not fit. The database has the items.
         stored = DeliveryItem.objects.filter(delivery__public_id=call.key).order_by("pk")
-        for facts in stored.values_list("facts", flat=True):
-            yield News(facts["news"]), facts["incident_id"]
+        for stored_payload in stored.values_list("payload", flat=True):
+            yield EventType(stored_payload["event_type"]), stored_payload["incident_id"]
         return
     for item in payload.get("items", [payload]):
-        yield News(item["event"]), item["incident"] and item["incident"]["id"]
+        yield EventType(item["event"]), item["incident"] and item["incident"]["id"]
 
 
 def _outages() -> dict[int, list[Outage]]:
@@ -166,7 +166,7 @@ def _check_arrived(
                 f"{channel} got several alerts about the {what} of {incident}: {', '.join(map(str, items))}"
             )
             audit.report("double_alerts", watched, at, text)
-        if len({each.news for each in items}) > 1:
+        if len({each.event_type for each in items}) > 1:
             audit.report("double_alerts", watched, at, f"{channel} got different events: {items}")
     if downs and overs and (overs[0].call, overs[0].item) < (downs[0].call, downs[0].item):
         assert incident.resolved_at is not None

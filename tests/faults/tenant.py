@@ -12,8 +12,8 @@ from datetime import timedelta
 
 from accounts.models import Plan
 from accounts.services import create_account
-from alerts.channels import create_channel
 from alerts.models import AlertChannel, Topic
+from alerts.services import create_channel
 from core.clock import utc_now
 from monitors.models import Monitor, MonitorState
 from monitors.services import create_monitor

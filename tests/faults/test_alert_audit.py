@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from alerts import announcing, messages, sending
+from alerts import messages, notify, sending
 from alerts.models import Delivery
 from checks.spec import Verdict
 from incidents import consuming
 from incidents.models import Incident
 from monitors.models import Monitor, StatusChange
-from tests.alerts.driving import Drive, at
+from tests.alerts.drivers import Drive, at
 from tests.alerts.receiver import Call
 from tests.faults.alert_audit import audit_alerts, unfinished
 from tests.faults.consumer import ReceivedAlert
@@ -44,11 +44,11 @@ def deliver(seconds: float) -> list[ReceivedAlert]:
     """Send all due messages; the receiver accepts them."""
     accepted = []
     while (claimed := sending.claim(at(seconds))) is not None:
-        channel, facts = sending.load(claimed)
+        channel, payload = sending.load(claimed)
         assert channel is not None
-        message = messages.render(facts, key=claimed.key, base_url="https://p.example", now=at(seconds))
+        message = messages.render(payload, key=claimed.key, base_url="https://p.example", now=at(seconds))
         path = channel.config["url"].removeprefix("http://127.0.0.1:9")
-        call = Call(path, claimed.key, {}, json.dumps(message.payload).encode())
+        call = Call(path, claimed.key, {}, json.dumps(message.webhook_body).encode())
         accepted.append(ReceivedAlert(at(seconds).timestamp(), call, 200))
         sending.finish(claimed, delivered=True, detail="200", retry=True, now=at(seconds))
     return accepted
@@ -75,7 +75,7 @@ def run(db: None) -> Run:
 
 def consume(seconds: float) -> None:
     consuming.consume(at(seconds), slow=lambda _: None)
-    announcing.announce(at(seconds))
+    notify.notify_incidents(at(seconds))
 
 
 def test_a_clean_run_has_no_violations(run: Run) -> None:
@@ -90,9 +90,9 @@ def test_a_repetition_with_the_same_key_is_no_violation(run: Run) -> None:
     assert run.audit() == dict.fromkeys(VIOLATIONS, 0)
 
 
-def item_of(run: Run, news: str) -> int:
-    """Return the number of the first message about `news`."""
-    return next(n for n, each in enumerate(run.received) if each.call.json["event"] == news)
+def item_of(run: Run, event_type: str) -> int:
+    """Return the number of the first message about `event_type`."""
+    return next(n for n, each in enumerate(run.received) if each.call.json["event"] == event_type)
 
 
 def lose_a_message(run: Run) -> None:

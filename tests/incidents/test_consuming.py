@@ -20,7 +20,7 @@ from monitors.recording import record
 from monitors.recording.batch import CheckRecord
 from monitors.services import delete_monitor, update_monitor
 from projects.access import Caller
-from tests.alerts.driving import Drive, at, timeline
+from tests.alerts.drivers import Drive, at, timeline
 from tests.makers import at_once, make_project, make_user
 
 DOWN, UP, SLOW = Verdict.DOWN, Verdict.UP, Verdict.SLOW

@@ -19,7 +19,7 @@ from monitors.models import Monitor
 from monitors.selectors import get_monitor
 from monitors.uptime.daily import daily_uptime
 from projects.access import Caller
-from tests.alerts.driving import Drive, make_channel
+from tests.alerts.drivers import Drive, make_channel
 from tests.makers import make_user, minutes
 from tests.statuspages.making import look, make_page
 
@@ -74,7 +74,7 @@ def test_all_that_show_an_outage_agree(client: Client, settings: Settings) -> No
     public = look(f"/status/{page.slug}.json").json()
     zulu = iso.replace("+00:00", "Z")
     assert public["groups"][0]["monitors"][0]["since"] == public["incidents"][0]["started_at"] == zulu
-    assert drive.facts[-1].started_at == to_ms(began)
+    assert drive.payload[-1].started_at == to_ms(began)
 
     for minute in (FIRST_PASS, RECOVERED):
         drive.check(monitor, Verdict.UP, at(minute))
@@ -92,10 +92,10 @@ def test_all_that_show_an_outage_agree(client: Client, settings: Settings) -> No
         assert words in text_of(client.get(path)), path
     assert f"down {words}" in unescape(own_bar(client, monitor))
     assert words in text_of(look(f"/status/{page.slug}"))
-    message = render(drive.facts[-1:], key="k", base_url="https://pulsekeeper.example", now=at(17))
+    message = render(drive.payload[-1:], key="k", base_url="https://pulsekeeper.example", now=at(17))
     assert f"({words})" in message.text
     assert f"It was down for {words}." in message.short
-    told = message.payload["incident"]
+    told = message.webhook_body["incident"]
     assert (told["started_at"], told["resolved_at"]) == (to_ms(began), to_ms(began + lasted))
 
 

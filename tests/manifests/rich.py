@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from accounts.models import User
-from alerts.channels import update_channel
+from alerts.services import update_channel
 from core.clock import utc_now
 from incidents.windows import create_window
 from monitors.services import update_monitor

@@ -10,7 +10,7 @@ from django.core import mail
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-import alerts.channels
+import alerts.services
 from alerts.models import AlertChannel
 from core.clock import utc_now
 from incidents.models import MaintenanceWindow
@@ -368,7 +368,7 @@ def test_nothing_that_is_told_moves_a_terminals_cursor() -> None:
 
 
 def test_limits_of_others_are_said_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(alerts.channels, "MAX_CHANNELS", 3)
+    monkeypatch.setattr(alerts.services, "MAX_CHANNELS", 3)
     channels = "".join(
         f"  - {{name: C{n}, kind: webhook, url: 'https://example.com/{n}'}}\n" for n in range(3)
     )

@@ -11,8 +11,8 @@ import pytest
 from django.db import OperationalError, connection, transaction
 
 from accounts.models import Plan, User
-from alerts.channels import delete_channel
 from alerts.models import AlertChannel
+from alerts.services import delete_channel
 from core.clock import utc_now
 from manifests.changes import Report
 from monitors.models import Monitor, MonitorState

@@ -69,8 +69,8 @@ def live(ada: User, friend: User) -> Any:
     resolve(caller, theirs.public_id, now=now)
     told = make_delivery(make_channel(friend))
     item = DeliveryItem.objects.get(delivery=told)
-    item.facts["by"] = EMAIL
-    item.save(update_fields=["facts"])
+    item.payload["by"] = EMAIL
+    item.save(update_fields=["payload"])
     assert Api.with_token(ada, shared).post("/v1/monitors", {"type": "heartbeat"}).status == 201
     add_member(caller, shared.public_id, email="guest@example.com", role="member", now=now)
     add_member(Caller(friend), make_project(friend).public_id, email=EMAIL, role="member", now=now)

@@ -17,7 +17,7 @@ from accounts.models import User
 from core.clock import utc_now
 from monitors.models import Monitor
 from projects.access import Caller
-from statuspages import public, subscribing
+from statuspages import public, subscriptions
 from statuspages.models import StatusPage, Subscriber
 from statuspages.pages import create_page
 
@@ -39,7 +39,7 @@ def make_page(owner: User, monitors: Sequence[Monitor], **given: Any) -> StatusP
 def make_subscriber(page: StatusPage, *, email: str | None = None, now: datetime | None = None) -> Subscriber:
     """One who agreed."""
     now = now or utc_now()
-    subscribing.subscribe(page.pk, email or f"reader{next(_numbers)}@example.com", now=now)
+    subscriptions.subscribe(page.pk, email or f"reader{next(_numbers)}@example.com", now=now)
     made = Subscriber.objects.filter(page=page).latest("pk")
     made.mails.all().delete()
     Subscriber.objects.filter(pk=made.pk).update(confirmed_at=now)

@@ -20,7 +20,7 @@ from core.clock import utc_now
 from incidents.models import Incident
 from monitors.models import Monitor
 from projects.access import Caller
-from statuspages import links, mailing, news, subscribing
+from statuspages import events, links, mailing, subscriptions
 from statuspages.models import PageEvent, PageMail, StatusPage, Subscriber
 from statuspages.notes import add_update, write_note
 from statuspages.pages import update_page
@@ -70,8 +70,8 @@ def link_in(mail: EmailMessage) -> str:
 
 def tick() -> int:
     now = utc_now()
-    news.tell_outages(now)
-    news.address(now)
+    events.add_outage_events(now)
+    events.address(now)
     return mailing.send_due()
 
 
@@ -128,12 +128,12 @@ def test_nobody_can_tell_who_is_subscribed(page: StatusPage, inbox: Inbox) -> No
 
 
 def test_asking_again_and_again_sends_one_question(page: StatusPage, inbox: Inbox) -> None:
-    at_once(*[lambda: subscribing.subscribe(page.pk, "reader@example.com", now=utc_now())] * 4)
+    at_once(*[lambda: subscriptions.subscribe(page.pk, "reader@example.com", now=utc_now())] * 4)
     tick()
     subscribe(page, "reader@example.com")
     tick()
     assert len(inbox.mails) == 1
-    Subscriber.objects.update(created_at=utc_now() - subscribing.ASKED_AGAIN)
+    Subscriber.objects.update(created_at=utc_now() - subscriptions.ASKED_AGAIN)
     subscribe(page, "reader@example.com")
     tick()
     assert len(inbox.mails) == 2
@@ -166,7 +166,7 @@ def test_the_address_is_stored_nowhere_in_the_open(page: StatusPage) -> None:
 
 
 def test_a_link_of_another_kind_or_subscriber_does_nothing(page: StatusPage) -> None:
-    subscribing.subscribe(page.pk, "reader@example.com", now=utc_now())
+    subscriptions.subscribe(page.pk, "reader@example.com", now=utc_now())
     waiting = Subscriber.objects.get()
     stop = links.unsubscribe_url(waiting).partition("/unsubscribe/")[2]
     other = f"{make_subscriber(page).public_id}-{stop.rpartition('-')[2]}"
@@ -178,11 +178,11 @@ def test_a_link_of_another_kind_or_subscriber_does_nothing(page: StatusPage) -> 
 
 def test_who_does_not_agree_within_a_day_is_forgotten(page: StatusPage) -> None:
     make_subscriber(page)
-    subscribing.subscribe(page.pk, "reader@example.com", now=utc_now())
+    subscriptions.subscribe(page.pk, "reader@example.com", now=utc_now())
     url = links.confirm_url(Subscriber.objects.get(confirmed_at=None))
-    Subscriber.objects.filter(confirmed_at=None).update(created_at=utc_now() - subscribing.LIFETIME)
+    Subscriber.objects.filter(confirmed_at=None).update(created_at=utc_now() - subscriptions.LIFETIME)
     assert Client().post(url.removeprefix("http://localhost:8000")).status_code == 404
-    subscribing.forget_unconfirmed(utc_now())
+    subscriptions.forget_unconfirmed(utc_now())
     assert Subscriber.objects.filter(confirmed_at=None).count() == 0
     assert Subscriber.objects.count() == 1
 
@@ -231,7 +231,7 @@ class TestCrashes:
     ) -> None:
         make_subscriber(page)
         write_note(Caller(user), page.public_id, NOTE, now=utc_now())
-        news.address(utc_now())
+        events.address(utc_now())
         assert len(mailing.claim(utc_now())) == 1  # and dies
         assert mailing.send_due() == 0
         PageMail.objects.update(leased_until=utc_now())
@@ -250,7 +250,7 @@ class TestCrashes:
         with monkeypatch.context() as patched:
             patched.setattr(PageEvent, "save", die)  # after the mails are written, before the event is marked
             with pytest.raises(SystemExit):
-                news.address(utc_now())
+                events.address(utc_now())
         assert PageMail.objects.count() == 0
         tick()
         assert len(inbox.mails) == len(readers)
@@ -259,7 +259,7 @@ class TestCrashes:
         for _ in range(20):
             make_subscriber(page)
         write_note(Caller(user), page.public_id, NOTE, now=utc_now())
-        at_once(*[lambda: news.address(utc_now())] * 3)
+        at_once(*[lambda: events.address(utc_now())] * 3)
 
         def work() -> None:
             while claimed := mailing.claim(utc_now()):
@@ -311,7 +311,7 @@ def test_ten_thousand_are_addressed_by_one_statement(user: User, page: StatusPag
     )
     write_note(Caller(user), page.public_id, NOTE, now=now)
     with CaptureQueriesContext(connection) as captured:
-        assert news.address(now) == 1
+        assert events.address(now) == 1
     assert len(captured) <= 8
     assert PageMail.objects.count() == 10_000
     assert len(mailing.claim(now)) == mailing.BATCH
@@ -324,7 +324,7 @@ def test_a_small_page_does_not_wait_for_a_large_one(user: User, page: StatusPage
     last = make_subscriber(small)
     for one in (page, small):
         write_note(Caller(user), one.public_id, NOTE, now=utc_now())
-    news.address(utc_now())
+    events.address(utc_now())
     claimed = {one.mail_id for one in mailing.claim(utc_now())}
     assert PageMail.objects.get(subscriber=last).pk in claimed
 
@@ -339,7 +339,7 @@ def test_an_account_with_many_pages_gets_no_more_turns_than_one_with_a_single_pa
         make_subscriber(page)
     for page in (*many, single):
         write_note(Caller(page.owner), page.public_id, NOTE, now=utc_now())
-    while news.address(utc_now()):
+    while events.address(utc_now()):
         pass
     claimed = {one.mail_id for one in mailing.claim(utc_now())}
     theirs = PageMail.objects.filter(subscriber__page=single)

@@ -8,9 +8,9 @@ from datetime import datetime, timedelta
 
 from django.db.models import Q
 
-from alerts.facts import Facts, News
+from alerts.events import EventType, Payload
 from alerts.models import AlertChannel, Topic
-from alerts.outbox import Piece, put
+from alerts.outbox import OutboxItem, put
 from alerts.routing import Routes, routes_of
 from core.clock import to_ms
 from incidents import flapping, windows
@@ -24,29 +24,29 @@ LOOK_AGAIN = timedelta(seconds=15)
 Quiet = Incident.Quiet
 
 TOPICS = {
-    News.DOWN: Topic.DOWN,
-    News.STILL_DOWN: Topic.DOWN,
-    News.FLAPPING: Topic.DOWN,
-    News.ACKNOWLEDGED: Topic.DOWN,
-    News.RECOVERED: Topic.RECOVERED,
-    News.PAUSED: Topic.RECOVERED,
-    News.DELETED: Topic.RECOVERED,
-    News.SETTLED: Topic.RECOVERED,
-    News.SLOW: Topic.SLOW,
-    News.CERTIFICATE: Topic.EXPIRY,
-    News.DOMAIN: Topic.EXPIRY,
-    News.REMINDER: Topic.REMINDER,
+    EventType.DOWN: Topic.DOWN,
+    EventType.STILL_DOWN: Topic.DOWN,
+    EventType.FLAPPING: Topic.DOWN,
+    EventType.ACKNOWLEDGED: Topic.DOWN,
+    EventType.RECOVERED: Topic.RECOVERED,
+    EventType.PAUSED: Topic.RECOVERED,
+    EventType.DELETED: Topic.RECOVERED,
+    EventType.SETTLED: Topic.RECOVERED,
+    EventType.SLOW: Topic.SLOW,
+    EventType.CERTIFICATE: Topic.EXPIRY,
+    EventType.DOMAIN: Topic.EXPIRY,
+    EventType.REMINDER: Topic.REMINDER,
 }
 _SAID = {
-    News.DOWN: "that it is down",
-    News.STILL_DOWN: "that it is still down",
-    News.FLAPPING: "that it is flapping; nothing more is said until it has settled",
-    News.ACKNOWLEDGED: "that it was acknowledged",
-    News.RECOVERED: "that it has recovered",
-    News.PAUSED: "that the monitor was paused",
-    News.DELETED: "that the monitor was deleted",
-    News.SETTLED: "that it has settled, and is not down",
-    News.REMINDER: "that it is still down, as a reminder",
+    EventType.DOWN: "that it is down",
+    EventType.STILL_DOWN: "that it is still down",
+    EventType.FLAPPING: "that it is flapping; nothing more is said until it has settled",
+    EventType.ACKNOWLEDGED: "that it was acknowledged",
+    EventType.RECOVERED: "that it has recovered",
+    EventType.PAUSED: "that the monitor was paused",
+    EventType.DELETED: "that the monitor was deleted",
+    EventType.SETTLED: "that it has settled, and is not down",
+    EventType.REMINDER: "that it is still down, as a reminder",
 }
 _UNSAID = {
     Quiet.MUTED: "Nobody is alerted: the monitor is muted.",
@@ -55,17 +55,17 @@ _UNSAID = {
 }
 
 
-def monitor_facts(
+def monitor_payload(
     monitor: Monitor,
-    news: News,
+    event_type: EventType,
     at: datetime,
     *,
     reason_code: str | None = None,
     detail: str | None = None,
     expires_at: int | None = None,
-) -> Facts:
-    return Facts(
-        news=news,
+) -> Payload:
+    return Payload(
+        event_type=event_type,
         at=to_ms(at),
         monitor_id=monitor.public_id,
         monitor=monitor.name or monitor.url or monitor.public_id,
@@ -78,11 +78,13 @@ def monitor_facts(
     )
 
 
-def incident_facts(incident: Incident, news: News, at: datetime, *, by: str | None = None) -> Facts:
+def incident_payload(
+    incident: Incident, event_type: EventType, at: datetime, *, by: str | None = None
+) -> Payload:
     """Of an incident with a monitor, or whose monitor is gone."""
     monitor = incident.monitor
-    return Facts(
-        news=news,
+    return Payload(
+        event_type=event_type,
         at=to_ms(at),
         monitor_id=incident.monitor_public_id,
         monitor=incident.name if monitor is None else monitor.name or monitor.url or monitor.public_id,
@@ -125,14 +127,14 @@ class Silences:
 @dataclass(frozen=True, slots=True)
 class _Said:
     incident: Incident
-    news: News
+    event_type: EventType
     channel_ids: Collection[int] | None
     by: str | None
 
 
 @dataclass(slots=True)
-class Bulletin:
-    """News of incidents as it is put together, and all that is to be written of it."""
+class NotificationBatch:
+    """EventType of incidents as it is put together, and all that is to be written of it."""
 
     now: datetime
     said: list[_Said] = field(default_factory=list)
@@ -141,13 +143,13 @@ class Bulletin:
     def say(
         self,
         incident: Incident,
-        news: News,
+        event_type: EventType,
         *,
         channel_ids: Collection[int] | None = None,
         by: str | None = None,
     ) -> None:
         """To these channels, or to all that want to hear of such news; `by` whom it came about."""
-        self.said.append(_Said(incident, news, channel_ids, by))
+        self.said.append(_Said(incident, event_type, channel_ids, by))
 
     def hold_back(self, incident: Incident, reason: Incident.Quiet) -> None:
         incident.look_again_at = self.now + LOOK_AGAIN
@@ -172,13 +174,13 @@ class Bulletin:
             announced = event(
                 one.incident,
                 IncidentEvent.Type.ANNOUNCED,
-                f"{_channels(len(channel_ids))} told {_SAID[one.news]}.",
+                f"{_channels(len(channel_ids))} told {_SAID[one.event_type]}.",
                 at=self.now,
-                data={"news": one.news.value, "channels": len(channel_ids)},
+                data={"news": one.event_type.value, "channels": len(channel_ids)},
             )
             events.append(announced)
-            facts = incident_facts(one.incident, one.news, self.now, by=one.by)
-            pieces.append(Piece(f"event:{announced.public_id}", facts, channel_ids, one.incident))
+            payload = incident_payload(one.incident, one.event_type, self.now, by=one.by)
+            pieces.append(OutboxItem(f"event:{announced.public_id}", payload, channel_ids, one.incident))
         bulk_note(events)
         put(pieces, now=self.now)
 
@@ -195,7 +197,7 @@ def _chooser(incidents: Sequence[Incident]) -> Callable[[_Said], Collection[int]
         monitor_id = one.incident.monitor_id
         if monitor_id is None:
             return told[one.incident.pk]
-        return subscribed(routes, monitor_id, TOPICS[one.news])
+        return subscribed(routes, monitor_id, TOPICS[one.event_type])
 
     return choose
 

@@ -13,10 +13,10 @@ from datetime import datetime, timedelta
 from django.db import transaction
 from django.db.models import Q
 
-from alerts.bulletin import Bulletin, Silences, monitor_facts, subscribed
-from alerts.facts import News
+from alerts.batch import NotificationBatch, Silences, monitor_payload, subscribed
+from alerts.events import EventType
 from alerts.models import Topic
-from alerts.outbox import Piece, put
+from alerts.outbox import OutboxItem, put
 from alerts.routing import routes_of
 from core.clock import to_ms
 from core.db import try_hold
@@ -30,27 +30,27 @@ _INSTANT = timedelta(microseconds=1)
 
 Quiet = Incident.Quiet
 
-_CLOSINGS: dict[str | None, News] = {
-    Incident.Resolution.RECOVERED: News.RECOVERED,
-    Incident.Resolution.PAUSED: News.PAUSED,
-    Incident.Resolution.DELETED: News.DELETED,
+_CLOSINGS: dict[str | None, EventType] = {
+    Incident.Resolution.RECOVERED: EventType.RECOVERED,
+    Incident.Resolution.PAUSED: EventType.PAUSED,
+    Incident.Resolution.DELETED: EventType.DELETED,
 }
 
 
-def announce(now: datetime) -> None:
+def notify_incidents(now: datetime) -> None:
     """Say what is to be said of incidents at `now`; nothing while somebody else does."""
     with transaction.atomic():
         if not try_hold(LOCK):
             return
         after_windows = _still_down_after(now)
         windows.roll_forward(now)
-        _announce_settled(flapping.end_settled(now), now)
-        _announce_due(now)
-        _announce_acknowledged(now)
-        _say_again([one for one in after_windows if one.resolved_at is None], now)
+        _notify_settled(flapping.end_settled(now), now)
+        _notify_due(now)
+        _notify_acknowledged(now)
+        _notify_still_down([one for one in after_windows if one.resolved_at is None], now)
 
 
-def tell_slow(changes: Sequence[StatusChange], *, now: datetime) -> None:
+def notify_slow(changes: Sequence[StatusChange], *, now: datetime) -> None:
     """Of monitors that became slow: of one that wavers once in FLAPPING_MINUTES, and of none while silence is wanted.
 
     Inside the transaction that marks the changes as processed.
@@ -65,10 +65,14 @@ def tell_slow(changes: Sequence[StatusChange], *, now: datetime) -> None:
     routes = routes_of({change.monitor_id for change in told})
     put(
         [
-            Piece(
+            OutboxItem(
                 f"change:{change.pk}",
-                monitor_facts(
-                    change.monitor, News.SLOW, change.at, reason_code=change.reason_code, detail=change.detail
+                monitor_payload(
+                    change.monitor,
+                    EventType.SLOW,
+                    change.at,
+                    reason_code=change.reason_code,
+                    detail=change.detail,
                 ),
                 subscribed(routes, change.monitor_id, Topic.SLOW),
             )
@@ -78,7 +82,7 @@ def tell_slow(changes: Sequence[StatusChange], *, now: datetime) -> None:
     )
 
 
-def tell_expiries(now: datetime) -> None:
+def notify_expiries(now: datetime) -> None:
     """Of certificates and registrations that end soon; of muted monitors and those in a window once that is over."""
     with transaction.atomic():
         if not try_hold(LOCK):
@@ -92,11 +96,11 @@ def tell_expiries(now: datetime) -> None:
         routes = routes_of({warning.monitor_id for warning in told})
         put(
             [
-                Piece(
+                OutboxItem(
                     f"warning:{warning.pk}",
-                    monitor_facts(
+                    monitor_payload(
                         warning.monitor,
-                        News(warning.subject),
+                        EventType(warning.subject),
                         now,
                         expires_at=to_ms(warning.expires_at),
                     ),
@@ -109,7 +113,7 @@ def tell_expiries(now: datetime) -> None:
         ExpiryWarning.objects.filter(pk__in=[warning.pk for warning in told]).update(processed_at=now)
 
 
-def _announce_due(now: datetime) -> None:
+def _notify_due(now: datetime) -> None:
     opening = Q(resolved_at=None, announced_at=None, confirmed_at__isnull=False)
     closing = Q(resolved_at__isnull=False, announced_at__isnull=False, closing_announced_at=None)
     # Over before anybody looked, since it was short or the senders were away. It was an outage all the same.
@@ -124,34 +128,34 @@ def _announce_due(now: datetime) -> None:
     silences = Silences.of([incident.monitor for incident in due], now)
     opened = {one.monitor_id for one in due if one.is_open and one.monitor_id is not None}
     beginning = flapping.begins_to_flap(opened, now=now)
-    bulletin = Bulletin(now)
+    batch = NotificationBatch(now)
     for incident in due:
         reason = silences.reason(incident.monitor)
         if reason is not None:
-            bulletin.hold_back(incident, reason)
+            batch.hold_back(incident, reason)
             continue
         if not incident.is_open:
             if incident.announced_at is None:
-                bulletin.say(incident, News.DOWN)
+                batch.say(incident, EventType.DOWN)
             incident.announced_at, incident.closing_announced_at = incident.announced_at or now, now
-            bulletin.say(incident, _CLOSINGS[incident.resolution])
+            batch.say(incident, _CLOSINGS[incident.resolution])
         elif incident.monitor_id in beginning:
             assert incident.monitor_id is not None
             assert incident.confirmed_at is not None
             flapping.begin(incident.monitor_id, changed_at=incident.confirmed_at, now=now)
             incident.announced_at = now
-            bulletin.say(incident, News.FLAPPING)
+            batch.say(incident, EventType.FLAPPING)
         else:
             incident.announced_at = now
-            bulletin.say(incident, News.STILL_DOWN if incident.quiet else News.DOWN)
+            batch.say(incident, EventType.STILL_DOWN if incident.quiet else EventType.DOWN)
         if incident.acknowledged_at is not None:  # before anybody heard of it: old news
             incident.acknowledgement_announced_at = incident.acknowledgement_announced_at or now
         incident.quiet = incident.look_again_at = None
     _save(due)
-    bulletin.publish()
+    batch.publish()
 
 
-def _announce_acknowledged(now: datetime) -> None:
+def _notify_acknowledged(now: datetime) -> None:
     """Who heard of an outage hears that somebody takes care of it; not afterwards, where silence is wanted now."""
     incidents = list(
         Incident.objects.select_for_update(of=["self"])
@@ -165,16 +169,16 @@ def _announce_acknowledged(now: datetime) -> None:
     silences = Silences.of([incident.monitor for incident in incidents], now)
     acknowledged = IncidentEvent.objects.filter(incident__in=incidents, type=IncidentEvent.Type.ACKNOWLEDGED)
     by = {event.incident_id: event.data.get("by") for event in acknowledged}
-    bulletin = Bulletin(now)
+    batch = NotificationBatch(now)
     for incident in incidents:
         incident.acknowledgement_announced_at = now
         if silences.reason(incident.monitor) is None:
-            bulletin.say(incident, News.ACKNOWLEDGED, by=by.get(incident.pk))
+            batch.say(incident, EventType.ACKNOWLEDGED, by=by.get(incident.pk))
     Incident.objects.bulk_update(incidents, ["acknowledgement_announced_at"], batch_size=500)
-    bulletin.publish()
+    batch.publish()
 
 
-def _announce_settled(spells: Sequence[FlappingSpell], now: datetime) -> None:
+def _notify_settled(spells: Sequence[FlappingSpell], now: datetime) -> None:
     """Say how each of them has settled; and no more of what happened to it while it flapped."""
     if not spells:
         return
@@ -187,7 +191,7 @@ def _announce_settled(spells: Sequence[FlappingSpell], now: datetime) -> None:
         .order_by("pk")
     )
     silences = Silences.of(list(monitors.values()), now)
-    bulletin = Bulletin(now)
+    batch = NotificationBatch(now)
     last = {incident.monitor_id: incident for incident in incidents}
     for incident in incidents:
         incident.look_again_at = None
@@ -195,14 +199,14 @@ def _announce_settled(spells: Sequence[FlappingSpell], now: datetime) -> None:
         if incident.is_open:
             if reason is None:
                 incident.announced_at, incident.quiet = now, None
-                bulletin.say(incident, News.STILL_DOWN)
+                batch.say(incident, EventType.STILL_DOWN)
         elif last[incident.monitor_id] is not incident:
             incident.closing_announced_at = now
         elif reason is None:
             incident.closing_announced_at, incident.quiet = now, None
-            bulletin.say(incident, News.SETTLED)
+            batch.say(incident, EventType.SETTLED)
     _save(incidents)
-    bulletin.publish()
+    batch.publish()
 
 
 def _still_down_after(now: datetime) -> list[Incident]:
@@ -227,13 +231,13 @@ def _still_down_after(now: datetime) -> list[Incident]:
     return list(found.values())
 
 
-def _say_again(incidents: Sequence[Incident], now: datetime) -> None:
+def _notify_still_down(incidents: Sequence[Incident], now: datetime) -> None:
     silences = Silences.of([incident.monitor for incident in incidents], now)
-    bulletin = Bulletin(now)
+    batch = NotificationBatch(now)
     for incident in incidents:
         if silences.reason(incident.monitor) is None:
-            bulletin.say(incident, News.STILL_DOWN)
-    bulletin.publish()
+            batch.say(incident, EventType.STILL_DOWN)
+    batch.publish()
 
 
 def _save(incidents: Sequence[Incident]) -> None:

@@ -7,8 +7,8 @@ from django.db import transaction
 from core.errors import NotFound
 from projects import access
 from projects.access import Caller
+from statuspages.lookup import forget
 from statuspages.models import StatusPage
-from statuspages.places import forget
 from statuspages.selectors import get_page
 
 

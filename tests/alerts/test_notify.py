@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from accounts.models import User
-from alerts import announcing
+from alerts import notify
 from alerts.models import AlertChannel, Delivery
 from alerts.outbox import MOST_HOLD, QUIET
 from checks.spec import Verdict
@@ -22,7 +22,7 @@ from monitors.models import Monitor, MonitorState
 from monitors.services import delete_monitor, mute_monitor, update_monitor
 from projects.access import Caller
 from projects.models import Membership
-from tests.alerts.driving import EVERYTHING, Drive, Message, at, make_channel, news, timeline
+from tests.alerts.drivers import EVERYTHING, Drive, Message, at, events, make_channel, timeline
 from tests.makers import NOON, at_once, make_project, make_user
 
 DOWN, UP, SLOW = Verdict.DOWN, Verdict.UP, Verdict.SLOW
@@ -69,7 +69,7 @@ def test_down_and_recovered(owner: User, channel: AlertChannel, drive: Drive) ->
     assert drive.tick(at(61)) == [Message(channel.pk, at(61), (("down", "Shop"),))]
     assert drive.tick(at(62)) == []
     drive.check(monitor, UP, at(300))
-    assert news(drive.tick(at(301))) == ["recovered"]
+    assert events(drive.tick(at(301))) == ["recovered"]
     assert drive.tick(at(302)) == []
     incident = Incident.objects.get()
     assert timeline(incident) == [
@@ -81,7 +81,7 @@ def test_down_and_recovered(owner: User, channel: AlertChannel, drive: Drive) ->
         "announced",
         "alert_sent",
     ]
-    told = drive.facts[0]
+    told = drive.payload[0]
     assert (told.monitor, told.incident_id, told.detail) == ("Shop", incident.public_id, "Answered 500.")
     assert told.started_at == int(at(60).timestamp() * 1000)
 
@@ -91,9 +91,9 @@ def test_what_is_told_too_late_is_told_as_both(owner: User, channel: AlertChanne
     monitor = drive.monitor(owner)
     drive.check(monitor, DOWN, at(60))
     consuming.consume(at(60), slow=lambda _: None)
-    announcing.announce(at(60))
+    notify.notify_incidents(at(60))
     drive.check(monitor, UP, at(61))
-    assert news(drive.tick(at(62))) == ["down", "recovered"]
+    assert events(drive.tick(at(62))) == ["down", "recovered"]
 
 
 def test_what_was_over_before_anybody_looked_is_told_as_both(
@@ -103,7 +103,7 @@ def test_what_was_over_before_anybody_looked_is_told_as_both(
     monitor = drive.monitor(owner)
     drive.check(monitor, DOWN, at(60))
     drive.check(monitor, UP, at(120))
-    assert news(drive.tick(at(900))) == ["down", "recovered"]
+    assert events(drive.tick(at(900))) == ["down", "recovered"]
     assert drive.tick(at(901)) == []
     assert timeline(Incident.objects.get()).count("announced") == 2
 
@@ -129,7 +129,7 @@ def test_a_channel_hears_of_its_topics(owner: User, drive: Drive) -> None:
     drive.check(monitor, UP, at(26 * HOUR))
     drive.tick(at(26 * HOUR))
     names = {channel.pk: topic for topic, channel in channels.items()}
-    heard = {(names[message.channel_id], tuple(message.news)) for message in drive.sent}
+    heard = {(names[message.channel_id], tuple(message.events)) for message in drive.sent}
     assert heard == {
         ("slow", ("slow",)),
         ("down", ("down",)),
@@ -143,8 +143,8 @@ def test_an_acknowledgement_is_told_once(owner: User, channel: AlertChannel, dri
     drive.check(monitor, DOWN, at(60))
     drive.tick(at(61))
     acknowledge(Caller(owner), Incident.objects.get().public_id, now=at(70))
-    assert news(drive.ticks(at(71), at(80), every=1)) == ["acknowledged"]
-    assert drive.facts[-1].by == owner.email
+    assert events(drive.ticks(at(71), at(80), every=1)) == ["acknowledged"]
+    assert drive.payload[-1].by == owner.email
 
 
 def test_an_acknowledgement_of_what_nobody_was_told_of_is_not_told(
@@ -156,7 +156,7 @@ def test_an_acknowledgement_of_what_nobody_was_told_of_is_not_told(
     drive.tick(at(61))
     acknowledge(Caller(owner), Incident.objects.get().public_id, now=at(70))
     assert drive.ticks(at(71), at(200), every=10) == []
-    assert news(drive.ticks(at(900), at(950), every=10)) == ["still_down"]
+    assert events(drive.ticks(at(900), at(950), every=10)) == ["still_down"]
 
 
 def test_pause_and_deletion_are_told_as_ends(owner: User, channel: AlertChannel, drive: Drive) -> None:
@@ -309,7 +309,7 @@ def test_silences(drive: Drive) -> None:
         drive.tick(at(second))
     told: dict[tuple[str, str, bool], list[tuple[str, int]]] = {case: [] for case in TRUTH}
     for message in drive.sent:
-        (said,) = message.news
+        (said,) = message.events
         told[channels[message.channel_id]].append((said, int((message.at - NOON).total_seconds())))
     assert told == TRUTH
 
@@ -350,7 +350,7 @@ def test_a_window_that_is_taken_back_ends_the_silence(
     drive.check(monitor, DOWN, at(100))
     assert drive.tick(at(101)) == []
     made.delete()
-    assert news(drive.ticks(at(102), at(120), every=1)) == ["still_down"]
+    assert events(drive.ticks(at(102), at(120), every=1)) == ["still_down"]
 
 
 def test_a_window_of_chosen_monitors_leaves_the_others(
@@ -372,7 +372,7 @@ def test_a_members_own_window_over_a_project_ends_like_any(owner: User, drive: D
     drive.tick(at(61))
     window(member, 100, 500, monitor)
     drive.ticks(at(110), at(600), every=10)
-    assert [(message.channel_id, message.news) for message in drive.sent] == [
+    assert [(message.channel_id, message.events) for message in drive.sent] == [
         (channel.pk, ["down"]),
         (channel.pk, ["still_down"]),
     ]
@@ -386,9 +386,9 @@ def test_expiry_warnings_wait_for_the_end_of_a_silence(
     window(owner, 50, 900)
     warn_of_expiries(at(100))
     assert drive.tick(at(101)) == []
-    assert news(drive.tick(at(900))) == ["certificate"]
+    assert events(drive.tick(at(900))) == ["certificate"]
     assert drive.tick(at(901)) == []
-    assert drive.facts[0].expires_at == int(at(6 * 24 * HOUR).timestamp() * 1000)
+    assert drive.payload[0].expires_at == int(at(6 * 24 * HOUR).timestamp() * 1000)
 
 
 # Storms, flapping, reminders ----------------------------------------------------------------------------------
@@ -411,8 +411,8 @@ def test_a_storm_is_a_few_messages(owner: User, channel: AlertChannel, drive: Dr
     for incident_id, type_ in IncidentEvent.objects.order_by("pk").values_list("incident", "type"):
         timelines[incident_id].append(type_)
     assert len(timelines) == 500
-    for events in timelines.values():
-        assert events == ["first_failure", "confirmed", "announced", "alert_sent"]
+    for timeline_events in timelines.values():
+        assert timeline_events == ["first_failure", "confirmed", "announced", "alert_sent"]
     drive.checks(monitors, UP, at(600))
     assert len(drive.ticks(at(601), at(700), every=1)) <= 3
     assert not Incident.objects.filter(closing_announced_at=None).exists()
@@ -461,7 +461,7 @@ def test_flapping_at_every_check_for_an_hour(drive: Drive, interval: int) -> Non
         drive.check(monitor, UP if ends is DOWN else DOWN, at(10 * HOUR))
     drive.tick(at(10 * HOUR))
     heard = {
-        ends: news(message for message in drive.sent if message.channel_id == channel)
+        ends: events(message for message in drive.sent if message.channel_id == channel)
         for ends, channel in channels.items()
     }
     assert heard == {
@@ -477,7 +477,7 @@ def test_a_pause_ends_flapping(owner: User, channel: AlertChannel, drive: Drive)
         drive.tick(at(60 * (number + 1)))
     update_monitor(Caller(owner), monitor.public_id, {"enabled": False}, now=at(400))
     drive.ticks(at(401), at(5000), every=60)
-    assert news(drive.sent) == ["down", "recovered", "flapping", "recovered"]
+    assert events(drive.sent) == ["down", "recovered", "flapping", "recovered"]
 
 
 def test_wavering_between_up_and_slow_is_told_once(owner: User, channel: AlertChannel, drive: Drive) -> None:
@@ -485,7 +485,7 @@ def test_wavering_between_up_and_slow_is_told_once(owner: User, channel: AlertCh
     for number in range(1, 60):
         drive.check(monitor, SLOW if number % 2 else UP, at(60 * number))
         drive.tick(at(60 * number))
-    assert news(drive.sent) == ["slow"]
+    assert events(drive.sent) == ["slow"]
 
 
 def test_reminders_until_somebody_acknowledges(owner: User, drive: Drive) -> None:
@@ -507,7 +507,7 @@ def test_reminders_until_somebody_acknowledges(owner: User, drive: Drive) -> Non
         for channel in (often, seldom)
     }
     assert hours == {often: [2, 4, 6, 8, 10], seldom: [5, 10]}
-    assert set(news(drive.sent)) == {"reminder"}
+    assert set(events(drive.sent)) == {"reminder"}
 
 
 def test_no_reminder_under_a_silence(owner: User, channel: AlertChannel, drive: Drive) -> None:
@@ -528,9 +528,9 @@ def test_many_ticks_at_once_tell_each_thing_once() -> None:
     for _ in range(5):
         at_once(
             *[partial(consuming.consume, at(61), slow=lambda _: None)] * 2,
-            *[partial(announcing.announce, at(61))] * 3,
+            *[partial(notify.notify_incidents, at(61))] * 3,
         )
     consuming.consume(at(62), slow=lambda _: None)
-    announcing.announce(at(62))
+    notify.notify_incidents(at(62))
     items = [item for delivery in Delivery.objects.all() for item in delivery.items.all()]
-    assert sorted(item.facts["monitor"] for item in items) == sorted(monitor.name for monitor in monitors)
+    assert sorted(item.payload["monitor"] for item in items) == sorted(monitor.name for monitor in monitors)

@@ -1,4 +1,4 @@
-"""Messages to the services of `alerts.transports.services`, in Apprise's words and over our own sockets.
+"""Messages to the services of `alerts.transports.apprise_services`, in Apprise's words and over our own sockets.
 
 Apprise is a library of 140 plugins that open sockets, read files and run commands as they see fit, and what a URL
 says decides which. So no more of it is used than the modules in our list: each is imported by name, and gets in the
@@ -28,9 +28,9 @@ from apprise.plugins.base import NotifyBase
 from django.conf import settings
 
 from alerts.messages import Message
+from alerts.transports.apprise_services import BY_SCHEME, Service
 from alerts.transports.base import NativeService, Outcome
-from alerts.transports.services import BY_SCHEME, Service
-from alerts.transports.wording import answered, failure
+from alerts.transports.http_errors import answered, failure
 from alerts.wording import uncalling
 from checks.guard import guard
 from checks.probes.trust import find_trust_store

@@ -12,8 +12,8 @@ from typing import Any
 from django.db.models import Model
 
 from accounts.models import User
-from alerts import announcing, reminding, sending
-from alerts.facts import Facts
+from alerts import notify, reminding, sending
+from alerts.events import Payload
 from alerts.models import AlertChannel, Topic
 from checks.spec import Verdict
 from incidents import consuming
@@ -48,15 +48,15 @@ def make_channel(owner: User, *, topics: Iterable[str] = EVERYTHING, **columns: 
 
 @dataclass(frozen=True)
 class Message:
-    """What one channel was sent at one time: (news, name of the monitor) of each of its items."""
+    """What one channel was sent at one time: (event type, name of the monitor) of each of its items."""
 
     channel_id: int
     at: datetime
     items: tuple[tuple[str, str], ...]
 
     @property
-    def news(self) -> list[str]:
-        return [news for news, _ in self.items]
+    def events(self) -> list[str]:
+        return [event_type for event_type, _ in self.items]
 
 
 @dataclass
@@ -64,7 +64,7 @@ class Drive:
     """Checks are recorded, ticks are made, and each message that is due is taken by its receiver at once."""
 
     sent: list[Message] = field(default_factory=list)
-    facts: list[Facts] = field(default_factory=list)
+    payload: list[Payload] = field(default_factory=list)
     _claims: dict[int, int] = field(default_factory=lambda: defaultdict(int))
 
     def monitor(self, owner: User, name: str = "Shop", *, interval_sec: int = 60, **given: Any) -> Monitor:
@@ -102,10 +102,10 @@ class Drive:
 
     def tick(self, moment: datetime) -> list[Message]:
         """One tick of the worker at that time; the messages that it sent."""
-        consuming.consume(moment, slow=partial(announcing.tell_slow, now=moment))
+        consuming.consume(moment, slow=partial(notify.notify_slow, now=moment))
         consuming.close_deleted(moment)
-        announcing.announce(moment)
-        announcing.tell_expiries(moment)
+        notify.notify_incidents(moment)
+        notify.notify_expiries(moment)
         return self.deliver(moment)
 
     def remind(self, moment: datetime) -> list[Message]:
@@ -115,11 +115,11 @@ class Drive:
     def deliver(self, moment: datetime) -> list[Message]:
         sent = []
         while (claimed := sending.claim(moment)) is not None:
-            channel, facts = sending.load(claimed)
+            channel, payload = sending.load(claimed)
             assert channel is not None
             sending.finish(claimed, delivered=True, detail="200", retry=True, now=moment)
-            self.facts += facts
-            items = tuple((one.news.value, one.monitor) for one in facts)
+            self.payload += payload
+            items = tuple((one.event_type.value, one.monitor) for one in payload)
             sent.append(Message(claimed.channel_id, moment, items))
         self.sent += sent
         return sent
@@ -137,9 +137,9 @@ def _columns(row: Model, *without: str) -> dict[str, Any]:
     return {field.attname: getattr(row, field.attname) for field in fields if field.name not in without}
 
 
-def news(messages: Iterable[Message]) -> list[str]:
+def events(messages: Iterable[Message]) -> list[str]:
     """What they told, message by message, in a line each: `down` or `down+down`."""
-    return ["+".join(message.news) for message in messages]
+    return ["+".join(message.events) for message in messages]
 
 
 def timeline(incident: Incident) -> list[str]:

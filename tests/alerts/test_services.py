@@ -17,10 +17,10 @@ import pytest
 from django.db import transaction
 from pytest_django import Settings
 
-from alerts.facts import Facts, News
+from alerts.events import EventType, Payload
 from alerts.messages import render
 from alerts.models import AlertChannel
-from alerts.outbox import Piece, put
+from alerts.outbox import OutboxItem, put
 from alerts.transports import Outcome, send
 from alerts.transports.kinds import KINDS
 from alerts.transports.native import SERVICES
@@ -335,8 +335,8 @@ def test_a_change_keeps_what_is_not_given(api: Api) -> None:
 def test_a_page_is_resolved_when_its_incident_is(api: Api, pose: Pose) -> None:
     channel = stored(api, "pagerduty", {"integration_key": KEY})
     site = pose("events.pagerduty.com", CASES["pagerduty"].answer)
-    for facts in (DOWN, RECOVERED):
-        message = render([facts], key="dlv_1", base_url=BASE_URL, now=NOW)
+    for payload in (DOWN, RECOVERED):
+        message = render([payload], key="dlv_1", base_url=BASE_URL, now=NOW)
         assert send(channel.kind, channel.config, message, key="dlv_1", now=NOW).delivered
     opened, closed = (json.loads(request.body) for request in site.seen)
     assert (opened["event_action"], opened["payload"]["severity"]) == ("trigger", "critical")
@@ -354,7 +354,8 @@ def test_a_storm_is_a_page_for_each_incident() -> None:
     owner = make_user()
     pager, chat = make_channel(owner, kind="pagerduty", integration_key=KEY), make_channel(owner)
     pieces = [
-        Piece(f"outage:{n}", Facts(News.DOWN, at=0, monitor=str(n)), [pager.pk, chat.pk]) for n in range(5)
+        OutboxItem(f"outage:{n}", Payload(EventType.DOWN, at=0, monitor=str(n)), [pager.pk, chat.pk])
+        for n in range(5)
     ]
     with transaction.atomic():
         put(pieces, now=utc_now())

@@ -1,6 +1,6 @@
 """One worker's tick and all that it sends, in a process of its own, which kills itself (-9) right after a step.
 
-    python -m tests.alerts.dying [STEP]
+    python -m tests.alerts.dying_worker [STEP]
 
 Without a step it ends when there is nothing left to do.
 """
@@ -18,7 +18,7 @@ import django
 os.environ["DJANGO_SETTINGS_MODULE"] = "config.settings"
 django.setup()
 
-from alerts import announcing, bulletin, sender, sending, tasks, transports  # noqa: E402
+from alerts import batch, notify, sender, sending, tasks, transports  # noqa: E402
 from alerts.models import Delivery  # noqa: E402
 from incidents import consuming  # noqa: E402
 from tests.processes.waiting import until  # noqa: E402
@@ -27,8 +27,8 @@ from tests.processes.waiting import until  # noqa: E402
 STEPS: dict[str, tuple[Any, str]] = {
     "consuming": (consuming._Book, "write"),
     "consumed": (consuming, "consume"),
-    "announcing": (bulletin, "put"),
-    "announced": (announcing, "announce"),
+    "put": (batch, "put"),
+    "announced": (notify, "notify_incidents"),
     "claimed": (sending, "claim"),
     "loaded": (sending, "load"),
     "sent": (transports, "send"),

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 
-class News(StrEnum):
+class EventType(StrEnum):
     """What happened."""
 
     DOWN = "down"
@@ -26,10 +26,10 @@ class News(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class Payload:
     """Times are epoch milliseconds. `at`: when it happened, `started_at`: since when the outage is, or was."""
 
-    news: News
+    event_type: EventType
     at: int
     monitor_id: str | None = None
     monitor: str = ""  # its name, or its address where it has none
@@ -46,8 +46,8 @@ class Facts:
     by: str | None = None  # who acknowledged it
 
     def as_json(self) -> dict[str, Any]:
-        return asdict(self) | {"news": self.news.value}
+        return asdict(self) | {"event_type": self.event_type.value}
 
     @classmethod
-    def from_json(cls, stored: dict[str, Any]) -> Facts:
-        return cls(**stored | {"news": News(stored["news"])})
+    def from_json(cls, stored: dict[str, Any]) -> Payload:
+        return cls(**stored | {"event_type": EventType(stored["event_type"])})

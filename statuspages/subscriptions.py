@@ -16,7 +16,7 @@ from core.crypto import seal
 from core.errors import NotFound, ValidationFailed
 from projects.access import Caller
 from statuspages import links
-from statuspages.holding import hold
+from statuspages.locks import hold
 from statuspages.models import PageMail, StatusPage, Subscriber
 
 LIFETIME = timedelta(hours=24)

@@ -34,7 +34,7 @@ _ADDRESS = """
 """
 
 
-def tell_update(page: StatusPage, note: PageNote, update: NoteUpdate) -> None:
+def add_update_event(page: StatusPage, note: PageNote, update: NoteUpdate) -> None:
     """In the transaction that writes the update. Of a page that nobody can see nothing is told."""
     if page.published:
         status = NoteUpdate.Status(update.status).label
@@ -48,7 +48,7 @@ def tell_update(page: StatusPage, note: PageNote, update: NoteUpdate) -> None:
         )
 
 
-def tell_outages(now: datetime) -> None:
+def add_outage_events(now: datetime) -> None:
     """Outages that alerts have told of become events of the pages that show their monitors, as do their ends."""
     told = PageEvent.objects.filter(
         page=OuterRef("page"), kind=Kind.DOWN, incident=OuterRef("monitor__incidents")
@@ -80,10 +80,10 @@ def tell_outages(now: datetime) -> None:
         ),
         ignore_conflicts=True,
     )
-    _tell_ends(now)
+    _add_end_events(now)
 
 
-def _tell_ends(now: datetime) -> None:
+def _add_end_events(now: datetime) -> None:
     with transaction.atomic():
         over = list(
             PageEvent.objects.select_for_update(of=["self"], skip_locked=True)
