@@ -23,18 +23,16 @@ from alerts.serializers import (
     ChannelTestSerializer,
     DeliverySerializer,
 )
+from core.api.idempotency import Created, create_once
 from core.api.pagination import Page, cursor_of, limit_of, page_parameters, with_next
 from core.api.query import choice_param
-from core.api.schema import ErrorSerializer
+from core.api.schema import IDEMPOTENCY_KEY, ErrorSerializer
 from core.api.views import OK, OkSerializer, body_of
 from core.clock import EPOCH, MAX_MS, utc_now
 from core.errors import NotFound, ValidationFailed
 from core.throttles import CallerThrottle, ChannelAddressThrottle, ChannelTestThrottle
 from core.waiting import waiting_place
-from projects import idempotency
 from projects.access import caller_of
-from projects.idempotency import Made
-from projects.schema import IDEMPOTENCY_KEY
 
 PAGE = 100
 MICROSECOND = timedelta(microseconds=1)
@@ -73,11 +71,11 @@ class ChannelList(APIView):
         given = body_of(request, ChannelInputSerializer)
         now = utc_now()
 
-        def make() -> Made:
+        def make() -> Created:
             channel, secret = services.create_channel(caller, given, now=now)
-            return Made(channel.public_id, _shown(channel, secret))
+            return Created(channel.public_id, _shown(channel, secret))
 
-        return Response(idempotency.once(request, caller, make, now=now).answer, status=201)
+        return Response(create_once(request, caller, make, now=now).answer, status=201)
 
 
 class ChannelDetail(APIView):

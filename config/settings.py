@@ -305,6 +305,8 @@ REST_FRAMEWORK = {
     "UNAUTHENTICATED_USER": None,
 }
 
+IDEMPOTENCY_STORE = "projects.idempotency.create_once"
+
 SPECTACULAR_SETTINGS = {
     "TITLE": "Pulsekeeper API",
     "DESCRIPTION": "Monitors, projects and tokens of the Pulsekeeper uptime monitoring service.",

@@ -19,6 +19,7 @@ from alerts.transports.apprise_services import BY_SCHEME, SERVICES
 from alerts.transports.base import ChannelKind
 from alerts.transports.kinds import APPRISE, EMAIL, KINDS
 from core import mail
+from core.api.idempotency import Created
 from core.clock import EPOCH, MAX_MS, utc_now
 from core.errors import ApiError, NotFound
 from core.waiting import waiting_place
@@ -26,7 +27,6 @@ from dashboard import limits
 from dashboard.channel_forms import EditChannelForm, NewChannelForm
 from dashboard.deliveries import STATE_NAMES, ShownDelivery
 from dashboard.pages import PageRequest, page
-from projects.idempotency import Made
 
 PAGE = 30
 MICROSECOND = timedelta(microseconds=1)
@@ -237,14 +237,14 @@ def replay(request: PageRequest, channel_id: str, delivery_id: str) -> HttpRespo
     return redirect("alert_channel", channel_id)
 
 
-def _create(request: PageRequest, form: NewChannelForm) -> Made:
+def _create(request: PageRequest, form: NewChannelForm) -> Created:
     given, now = form.given(), utc_now()
     if "address" in given:
         limits.count(request, "invite")
 
-    def make() -> Made:
+    def make() -> Created:
         channel, secret = services.create_channel(request.caller, given, now=now)
-        return Made(channel.public_id, {"secret": secret})
+        return Created(channel.public_id, {"secret": secret})
 
     return form.make_once(request, request.caller, make, now=now)
 
@@ -263,7 +263,7 @@ def _asked(request: PageRequest, channel: AlertChannel, said: str) -> None:
         )
 
 
-def _created(request: PageRequest, made: Made) -> HttpResponse:
+def _created(request: PageRequest, made: Created) -> HttpResponse:
     """The secret of a webhook is told this once; the page of any other channel tells all there is."""
     channel = selectors.get_channel(request.caller, made.object_id)
     secret = (made.answer or {}).get("secret")

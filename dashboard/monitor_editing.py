@@ -12,6 +12,7 @@ from django.shortcuts import redirect, render
 from django_htmx.http import reswap, retarget
 
 from accounts.models import Plan
+from core.api.idempotency import Created
 from core.clock import utc_now
 from core.errors import NoWorker
 from core.ids import random_text
@@ -28,7 +29,6 @@ from monitors.models import Monitor, spec_of
 from monitors.probing import interactive
 from monitors.selectors import get_monitor
 from monitors.serializers import MonitorInputSerializer, MonitorPatchSerializer
-from projects.idempotency import Made
 
 USUAL_INTERVAL_SEC = 60  # to begin with, where the plan would allow less
 SCOPE = "create-and-test"
@@ -62,7 +62,7 @@ def new(request: PageRequest) -> HttpResponse:
         return _test(request, form, source=source)
     if form.is_valid():
 
-        def make() -> Made:
+        def make() -> Created:
             limits.count(request, SCOPE)
             given = validated(MonitorInputSerializer, form.body())
             return form.make_once(
@@ -75,7 +75,7 @@ def new(request: PageRequest) -> HttpResponse:
     return _show(request, form, source=source)
 
 
-def _created(request: PageRequest, form: MonitorForm, made: Made) -> HttpResponse:
+def _created(request: PageRequest, form: MonitorForm, made: Created) -> HttpResponse:
     """On to the monitor at once; its first check is shown there when it is made."""
     if not made.repeated:
         monitor = get_monitor(request.caller, made.object_id)

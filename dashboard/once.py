@@ -11,10 +11,11 @@ from datetime import datetime
 from django import forms
 from django.http import HttpRequest, QueryDict
 
+from core.api.idempotency import HEADER, Created
 from core.forms import ServiceForm
 from core.ids import random_text
 from projects.access import Caller
-from projects.idempotency import HEADER, Made, once_for
+from projects.idempotency import create_once
 
 _NOT_CONTENT = "csrfmiddlewaretoken"  # Django gives another one with each page
 
@@ -29,21 +30,21 @@ class OnceForm(ServiceForm):
     form_key = forms.CharField(max_length=64, widget=forms.HiddenInput, initial=_new_key)
 
     def make_once(
-        self, request: HttpRequest, caller: Caller, make: Callable[[], str | Made], *, now: datetime
-    ) -> Made:
+        self, request: HttpRequest, caller: Caller, make: Callable[[], str | Created], *, now: datetime
+    ) -> Created:
         """What `make` made, which returns its public id, or with it what is told this once: a secret, say. Or what this
         form made when it was sent before."""
 
-        def made() -> Made:
+        def made() -> Created:
             found = make()
-            return found if isinstance(found, Made) else Made(found)
+            return found if isinstance(found, Created) else Created(found)
 
         content = {name: values for name, values in request.POST.lists() if name != _NOT_CONTENT}
-        return once_for(
+        return create_once(
             caller,
             key=f"page {self.cleaned_data['form_key']}",
             content=[request.path, content],
-            make=made,
+            create=made,
             now=now,
         )
 

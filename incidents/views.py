@@ -8,9 +8,10 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from core.api.converters import PUBLIC_ID
+from core.api.idempotency import Created, create_once
 from core.api.pagination import Page, page_parameters
-from core.api.query import choice_param, id_param
-from core.api.schema import ErrorSerializer
+from core.api.query import IdParam, choice_param
+from core.api.schema import IDEMPOTENCY_KEY, ErrorSerializer
 from core.api.views import body_of
 from core.clock import utc_now
 from incidents import selectors, services
@@ -21,10 +22,7 @@ from incidents.serializers import (
     IncidentInputSerializer,
     IncidentSerializer,
 )
-from projects import idempotency
 from projects.access import caller_of
-from projects.idempotency import Made
-from projects.schema import IDEMPOTENCY_KEY
 
 PAGE = 100
 _ID = {"type": "string", "pattern": f"^{PUBLIC_ID}$"}
@@ -46,8 +44,8 @@ class IncidentList(APIView):
         status = choice_param(request, "status", INCIDENT_STATUSES)
         incidents = selectors.list_incidents(
             caller_of(request),
-            monitor_id=id_param(request, "monitor_id"),
-            project_id=id_param(request, "project_id"),
+            monitor_id=IdParam("monitor_id", "").read(request),
+            project_id=IdParam("project_id", "").read(request),
             is_open=None if status is None else status == "open",
         )
         page = Page(request, incidents, newest_first=True, default=PAGE)
@@ -66,11 +64,11 @@ class IncidentList(APIView):
         given = body_of(request, IncidentInputSerializer)
         now = utc_now()
 
-        def make() -> Made:
+        def make() -> Created:
             incident = services.declare(caller, given, now=now)
-            return Made(incident.public_id, IncidentDetailSerializer(incident).data)
+            return Created(incident.public_id, IncidentDetailSerializer(incident).data)
 
-        return Response(idempotency.once(request, caller, make, now=now).answer, status=201)
+        return Response(create_once(request, caller, make, now=now).answer, status=201)
 
 
 class IncidentDetail(APIView):

@@ -7,16 +7,14 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from core.api.idempotency import Created, create_once
 from core.api.pagination import Page, page_parameters
-from core.api.schema import ErrorSerializer
+from core.api.schema import IDEMPOTENCY_KEY, ErrorSerializer
 from core.api.views import OK, OkSerializer, body_of
 from core.clock import utc_now
 from incidents import selectors, windows
 from incidents.serializers import WindowInputSerializer, WindowPatchSerializer, WindowSerializer
-from projects import idempotency
 from projects.access import caller_of
-from projects.idempotency import Made
-from projects.schema import IDEMPOTENCY_KEY
 
 
 class WindowList(APIView):
@@ -43,11 +41,11 @@ class WindowList(APIView):
         given = body_of(request, WindowInputSerializer)
         now = utc_now()
 
-        def make() -> Made:
+        def make() -> Created:
             window = windows.create_window(caller, given, now=now)
-            return Made(window.public_id, WindowSerializer(window, context={"now": now}).data)
+            return Created(window.public_id, WindowSerializer(window, context={"now": now}).data)
 
-        return Response(idempotency.once(request, caller, make, now=now).answer, status=201)
+        return Response(create_once(request, caller, make, now=now).answer, status=201)
 
 
 class WindowDetail(APIView):

@@ -10,8 +10,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from core.api.idempotency import Created, create_once
 from core.api.pagination import Page, page_parameters
-from core.api.schema import ErrorSerializer
+from core.api.schema import IDEMPOTENCY_KEY, ErrorSerializer
 from core.api.views import OK, OkSerializer, body_of
 from core.clock import utc_now
 from core.errors import IdempotencyKeySpent, NotFound
@@ -30,10 +31,7 @@ from monitors.serializers import (
     MuteSerializer,
     shown,
 )
-from projects import idempotency
 from projects.access import Caller, caller_of
-from projects.idempotency import Made
-from projects.schema import IDEMPOTENCY_KEY
 
 
 class MonitorList(APIView):
@@ -68,10 +66,10 @@ class MonitorList(APIView):
     def _create(self, request: Request, caller: Caller, given: dict[str, Any]) -> Response:
         now = utc_now()
 
-        def make() -> Made:
-            return Made(services.create_monitor(caller, given, now=now).public_id)
+        def make() -> Created:
+            return Created(services.create_monitor(caller, given, now=now).public_id)
 
-        made = idempotency.once(request, caller, make, now=now)
+        made = create_once(request, caller, make, now=now)
         try:
             monitor = selectors.get_monitor(caller, made.object_id)
         except NotFound:

@@ -1,28 +1,28 @@
-"""Endpoints of projects, for people with a session."""
+"""Projects, their members and audit logs, and the page of an invitation."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from allauth.account.adapter import get_adapter
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET
-from drf_spectacular.utils import extend_schema
-from rest_framework.request import Request
-from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from accounts.models import User
-from core.api.pagination import Page, page_parameters
-from core.api.schema import ErrorSerializer
-from core.api.views import OK, OkSerializer, body_of
+from audit.actions import Action
+from audit.models import Entry
+from core.api.query import HISTORY, ChoiceParam
+from core.api.viewsets import OkSerializer, ServiceViewSet, operation
 from core.clock import utc_now
 from core.errors import NotFound
-from core.throttles import CallerThrottle, InviteThrottle
-from projects import access, idempotency, members, selectors, services
-from projects.access import caller_of
-from projects.idempotency import Made
-from projects.schema import IDEMPOTENCY_KEY
+from core.throttles import InviteThrottle
+from projects import access, log, members, selectors, services
+from projects.models import Membership, Project
 from projects.serializers import (
+    AuditEntrySerializer,
     ListedProjectSerializer,
     MemberInputSerializer,
     MemberPatchSerializer,
@@ -31,118 +31,106 @@ from projects.serializers import (
     ProjectSerializer,
 )
 
-
-class ProjectList(APIView):
-    @extend_schema(
-        operation_id="list_projects",
-        summary="List projects",
-        parameters=page_parameters(),
-        responses={200: ListedProjectSerializer(many=True), 403: ErrorSerializer},
-    )
-    def get(self, request: Request) -> Response:
-        page = Page(request, selectors.list_projects(caller_of(request)))
-        return page.response(ListedProjectSerializer(page.rows, many=True).data)
-
-    @extend_schema(
-        operation_id="create_project",
-        summary="Create a project",
-        parameters=[IDEMPOTENCY_KEY],
-        request=ProjectInputSerializer,
-        responses={201: ProjectSerializer, 403: ErrorSerializer, 409: ErrorSerializer},
-    )
-    def post(self, request: Request) -> Response:
-        caller = caller_of(request)
-        caller.require_session()
-        given = body_of(request, ProjectInputSerializer)
-        now = utc_now()
-
-        def make() -> Made:
-            project = services.create_project(caller, name=given["name"], now=now)
-            return Made(project.public_id, ProjectSerializer(project).data)
-
-        return Response(idempotency.once(request, caller, make, now=now).answer, status=201)
+ACTION = ChoiceParam("action", "Only such entries.", [action.value for action in Action])
 
 
-class ProjectDetail(APIView):
-    @extend_schema(
-        operation_id="rename_project",
-        summary="Rename a project",
-        request=ProjectInputSerializer,
-        responses={200: OkSerializer, 403: ErrorSerializer},
-    )
-    def patch(self, request: Request, project_id: str) -> Response:
-        caller = caller_of(request)
-        caller.require_session()
-        access.get_project(caller, project_id)
-        services.rename_project(caller, project_id, name=body_of(request, ProjectInputSerializer)["name"])
-        return Response(OK)
+class ProjectViewSet(ServiceViewSet):
+    noun = "project"
+    lookup_url_kwarg = "project_id"
+    serializer_class = ProjectSerializer
+    session_only = True
 
-    @extend_schema(
-        operation_id="delete_project",
-        summary="Delete a project; its monitors are detached",
-        responses={200: OkSerializer, 403: ErrorSerializer},
-    )
-    def delete(self, request: Request, project_id: str) -> Response:
-        services.delete_project(caller_of(request), project_id)
-        return Response(OK)
+    def get_object(self, project_id: str) -> Project:
+        return access.get_project(self.caller, project_id)
 
+    @operation(answer=ListedProjectSerializer)
+    def list(self) -> QuerySet[Project]:
+        """List projects."""
+        return selectors.list_projects(self.caller)
 
-class MemberList(APIView):
-    throttle_classes = (CallerThrottle, InviteThrottle)
+    @operation(body=ProjectInputSerializer)
+    def create(self, data: dict[str, Any]) -> Project:
+        """Create a project."""
+        return services.create_project(self.caller, **data, now=self.now)
 
-    @extend_schema(
-        operation_id="list_members",
-        summary="List the members of a project, and its open invitations",
-        parameters=page_parameters(),
-        responses={200: MemberSerializer(many=True), 403: ErrorSerializer},
-    )
-    def get(self, request: Request, project_id: str) -> Response:
-        page = Page(request, members.list_members(caller_of(request), project_id, now=utc_now()))
-        return page.response(MemberSerializer(page.rows, many=True).data)
+    @operation(id="rename_project", body=ProjectInputSerializer, answer=OkSerializer)
+    def partial_update(self, project_id: str, data: dict[str, Any]) -> None:
+        """Rename a project."""
+        services.rename_project(self.caller, project_id, **data)
 
-    @extend_schema(
-        operation_id="add_member",
-        summary="Add a member to a project",
-        description="An existing account is a member at once. Any other address gets an invitation by e-mail, which "
-        "becomes a membership when an account with that address signs in within 14 days.",
-        request=MemberInputSerializer,
-        responses={201: MemberSerializer, 403: ErrorSerializer},
-    )
-    def post(self, request: Request, project_id: str) -> Response:
-        caller = caller_of(request)
-        caller.require_session()
-        access.get_project(caller, project_id, roles=access.MANAGERS)
-        given = body_of(request, MemberInputSerializer)
-        member = members.add_member(
-            caller, project_id, email=given["email"], role=given["role"], now=utc_now()
-        )
-        return Response(MemberSerializer(member).data, status=201)
+    @operation()
+    def destroy(self, project_id: str) -> None:
+        """Delete a project; its monitors are detached."""
+        services.delete_project(self.caller, project_id)
 
 
-class MemberDetail(APIView):
-    @extend_schema(
-        operation_id="change_member_role",
-        summary="Change the role of a member",
-        request=MemberPatchSerializer,
-        responses={200: MemberSerializer, 403: ErrorSerializer},
-    )
-    def patch(self, request: Request, project_id: str, member_id: str) -> Response:
-        caller, now = caller_of(request), utc_now()
-        caller.require_session()
-        members.get_member(caller, project_id, member_id, now=now)
-        role = body_of(request, MemberPatchSerializer)["role"]
-        member = members.change_role(caller, project_id, member_id, role=role, now=now)
-        return Response(MemberSerializer(member).data)
+class MemberViewSet(ServiceViewSet):
+    noun = "member"
+    lookup_url_kwarg = "member_id"
+    serializer_class = MemberSerializer
+    session_only = True
 
-    @extend_schema(
-        operation_id="remove_member",
-        summary="Remove a member, leave a project, or withdraw an invitation",
-        description="Ends the member's access at once, and revokes the project tokens that the member created.",
-        responses={200: OkSerializer, 403: ErrorSerializer},
-    )
-    def delete(self, request: Request, project_id: str, member_id: str) -> Response:
-        members.remove_member(caller_of(request), project_id, member_id, now=utc_now())
-        return Response(OK)
+    def get_parent(self, project_id: str) -> Project:
+        return access.get_project(self.caller, project_id, roles=access.MANAGERS)
+
+    def get_object(self, project_id: str, member_id: str) -> Membership:
+        return members.get_member(self.caller, project_id, member_id, now=self.now)
+
+    @operation()
+    def list(self, project_id: str) -> QuerySet[Membership]:
+        """List the members of a project, and its open invitations."""
+        return members.list_members(self.caller, project_id, now=self.now)
+
+    @operation(id="add_member", body=MemberInputSerializer, is_idempotent=False, throttles=(InviteThrottle,))
+    def create(self, project_id: str, data: dict[str, Any]) -> Membership:
+        """Add a member to a project.
+
+        An existing account is a member at once. Any other address gets an invitation by e-mail, which becomes a
+        membership when an account with that address signs in within 14 days.
+        """
+        return members.add_member(self.caller, project_id, **data, now=self.now)
+
+    @operation(id="change_member_role", body=MemberPatchSerializer)
+    def partial_update(self, project_id: str, member_id: str, data: dict[str, Any]) -> Membership:
+        """Change the role of a member."""
+        return members.change_role(self.caller, project_id, member_id, **data, now=self.now)
+
+    @operation(id="remove_member")
+    def destroy(self, project_id: str, member_id: str) -> None:
+        """Remove a member, leave a project, or withdraw an invitation.
+
+        Ends the member's access at once, and revokes the project tokens that the member created.
+        """
+        members.remove_member(self.caller, project_id, member_id, now=self.now)
+
+
+class AccountLogViewSet(ServiceViewSet):
+    noun = "account_audit_log"
+    serializer_class = AuditEntrySerializer
+    session_only = True
+
+    def serialize(self, rows: Sequence[Any], serializer: Any = None) -> list[Any]:
+        return super().serialize(log.seen_by(self.caller.user, rows), serializer)
+
+    @operation(id="list_account_audit_log", pages=HISTORY, params=(ACTION,))
+    def list(self, action: str | None) -> QuerySet[Entry]:
+        """List what the account did, and what was done to it, newest first."""
+        return log.of_account(self.caller, action=action)
+
+
+class ProjectLogViewSet(AccountLogViewSet):
+    noun = "project_audit_log"
+
+    def get_parent(self, project_id: str) -> None:
+        """Leave the check of access to `log.of_project`, to save a query."""
+
+    @operation(id="list_project_audit_log", pages=HISTORY, params=(ACTION,))
+    def list(self, action: str | None, project_id: str) -> QuerySet[Entry]:
+        """List what was done to a project, newest first.
+
+        For its owner and admins.
+        """
+        return log.of_project(self.caller, project_id, action=action)
 
 
 @require_GET

@@ -7,16 +7,14 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from core.api.idempotency import Created, create_once
 from core.api.pagination import Page, page_parameters
 from core.api.parsers import JsonParser
-from core.api.schema import ErrorSerializer
+from core.api.schema import IDEMPOTENCY_KEY, ErrorSerializer
 from core.api.views import OK, OkSerializer, body_of
 from core.clock import utc_now
 from core.throttles import CallerThrottle, LogoThrottle
-from projects import idempotency
 from projects.access import caller_of
-from projects.idempotency import Made
-from projects.schema import IDEMPOTENCY_KEY
 from statuspages import badges, notes, pages, selectors, subscriptions
 from statuspages.serializers import (
     MAX_ENCODED,
@@ -72,11 +70,11 @@ class StatusPageList(APIView):
         given = body_of(request, PageInputSerializer)
         now = utc_now()
 
-        def make() -> Made:
+        def make() -> Created:
             page = pages.create_page(caller, given, now=now)
-            return Made(page.public_id, StatusPageSerializer(page).data)
+            return Created(page.public_id, StatusPageSerializer(page).data)
 
-        return Response(idempotency.once(request, caller, make, now=now).answer, status=201)
+        return Response(create_once(request, caller, make, now=now).answer, status=201)
 
 
 class StatusPageDetail(APIView):
@@ -164,11 +162,11 @@ class NoteList(APIView):
         selectors.get_page(caller, page_id)
         given = body_of(request, NoteInputSerializer)
 
-        def make() -> Made:
+        def make() -> Created:
             note = notes.write_note(caller, page_id, given, now=now)
-            return Made(note.public_id, NoteSerializer(note).data)
+            return Created(note.public_id, NoteSerializer(note).data)
 
-        return Response(idempotency.once(request, caller, make, now=now).answer, status=201)
+        return Response(create_once(request, caller, make, now=now).answer, status=201)
 
 
 class NoteDetail(APIView):
@@ -203,11 +201,11 @@ class NoteUpdates(APIView):
         selectors.get_note(selectors.get_page(caller, page_id), note_id)
         given = body_of(request, NoteUpdateInputSerializer)
 
-        def make() -> Made:
+        def make() -> Created:
             note = notes.add_update(caller, page_id, note_id, given, now=now)
-            return Made(note.public_id, NoteSerializer(note).data)
+            return Created(note.public_id, NoteSerializer(note).data)
 
-        return Response(idempotency.once(request, caller, make, now=now).answer, status=201)
+        return Response(create_once(request, caller, make, now=now).answer, status=201)
 
 
 class SubscriberList(APIView):

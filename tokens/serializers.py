@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from rest_framework import serializers
 
 from core.api.fields import EpochMsField, IntField, StrictSerializer, TextField
-from tokens.models import Session
+from core.errors import ProjectRequired
+from tokens.models import ProjectToken, Session
 
 MIN_TTL_SEC, MAX_TTL_SEC = 60, 7_776_000
 
@@ -59,6 +61,11 @@ class TokenInputSerializer(StrictSerializer):
         required=False, min_value=MIN_TTL_SEC, max_value=MAX_TTL_SEC, help_text="Without it: never expires."
     )
 
+    def to_internal_value(self, data: Any) -> Any:
+        if isinstance(data, Mapping) and not data.get("project_id"):
+            raise ProjectRequired
+        return super().to_internal_value(data)
+
 
 class TokenSerializer(serializers.Serializer[Any]):
     id = serializers.CharField(source="public_id")
@@ -70,4 +77,8 @@ class TokenSerializer(serializers.Serializer[Any]):
 
 
 class TokenCreatedSerializer(TokenSerializer):
-    token = serializers.CharField(help_text="The plaintext; shown once.")
+    token = serializers.SerializerMethodField(help_text="The plaintext; shown once.")
+
+    def get_token(self, _token: ProjectToken) -> str:
+        secret: str = self.context["secret"]
+        return secret

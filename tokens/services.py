@@ -156,7 +156,7 @@ def delete_account(caller: Caller, *, password: str) -> None:
 
 
 def create_token(
-    caller: Caller, *, project_id: str, name: str, ttl_seconds: int | None, now: datetime
+    caller: Caller, *, project_id: str, name: str, ttl_seconds: int | None = None, now: datetime
 ) -> tuple[ProjectToken, str]:
     caller.require_session()
     issued = secrets.issue(TOKEN_PREFIX)

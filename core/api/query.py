@@ -1,39 +1,221 @@
-"""Query parameters: whole numbers, choices and ids, refused with 422 where they are anything else (decision 42)."""
+"""Query parameters and pages of lists. Invalid values are refused with 422."""
 
 from __future__ import annotations
 
+import base64
+import binascii
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
 
+from drf_spectacular.utils import OpenApiParameter
 from rest_framework.request import Request
+from rest_framework.response import Response
 
 from core.api.converters import PUBLIC_ID
+from core.clock import EPOCH, MAX_MS, from_ms
 from core.errors import ValidationFailed
+
+MAX_LIMIT = 1000
+MAX_NUMBER = 2**63 - 1
+HISTORY_LIMIT = 100
+"""The default length of a page of something that grows without bounds."""
+_MICROSECOND = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """A query parameter. `read` returns its value, or None if the request does not have it."""
+
+    name: str
+    help: str
+
+    def read(self, request: Request) -> Any:
+        text = request.query_params.get(self.name)
+        return None if text is None else self.parse(text)
+
+    def parse(self, text: str) -> Any:
+        return text
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        return {"type": "string"}
+
+    def describe(self) -> OpenApiParameter:
+        return OpenApiParameter(self.name, self.schema, description=self.help)
+
+
+@dataclass(frozen=True, slots=True)
+class IntParam(Param):
+    """A whole number in ASCII digits: no sign, no blank, no other script."""
+
+    minimum: int
+    maximum: int
+    default: int | None = None
+
+    def read(self, request: Request) -> int | None:
+        number: int | None = Param.read(self, request)
+        return self.default if number is None else number
+
+    def parse(self, text: str) -> int:
+        # int() of endless digits is slow, so they are counted first.
+        is_number = text.isascii() and text.isdigit() and len(text) <= 20
+        if not (is_number and self.minimum <= int(text) <= self.maximum):
+            raise ValidationFailed(
+                f"must be a whole number from {self.minimum} to {self.maximum}.", field=self.name
+            )
+        return int(text)
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        schema: dict[str, Any] = {"type": "integer", "minimum": self.minimum, "maximum": self.maximum}
+        return schema if self.default is None else schema | {"default": self.default}
+
+
+@dataclass(frozen=True, slots=True)
+class TimeParam(Param):
+    """Epoch milliseconds."""
+
+    def parse(self, text: str) -> datetime:
+        return from_ms(IntParam(self.name, "", 0, MAX_MS).parse(text))
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        return {"type": "integer", "format": "int64", "minimum": 0, "maximum": MAX_MS}
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceParam(Param):
+    choices: Collection[str]
+
+    def parse(self, text: str) -> str:
+        if text not in self.choices:
+            raise ValidationFailed(f"must be one of {', '.join(self.choices)}.", field=self.name)
+        return text
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        return {"type": "string", "enum": list(self.choices)}
+
+
+@dataclass(frozen=True, slots=True)
+class IdParam(Param):
+    def parse(self, text: str) -> str:
+        if not re.fullmatch(PUBLIC_ID, text):
+            raise ValidationFailed("is no id.", field=self.name)
+        return text
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        return {"type": "string", "pattern": f"^{PUBLIC_ID}$"}
+
+
+@dataclass(frozen=True, slots=True)
+class Pages:
+    """How a list is divided into pages: bare arrays with `limit`, `cursor` and a `Link: …; rel="next"` header.
+
+    By default in the order of primary keys, so that later rows never shift earlier pages. `fetch` returns a queryset.
+    `default` is the limit if the request gives none; None returns all rows.
+    """
+
+    newest_first: bool = False
+    default: int | None = None
+
+    def parameters(self) -> list[OpenApiParameter]:
+        cursor = OpenApiParameter("cursor", str, description="From the Link header of the page before.")
+        return [self._limit.describe(), cursor]
+
+    def respond(
+        self, request: Request, fetch: Callable[..., Any], serialize: Callable[[Sequence[Any]], Any]
+    ) -> Response:
+        """Raises ValidationFailed for an invalid limit or cursor."""
+        queryset = fetch().order_by("-pk" if self.newest_first else "pk")
+        limit, after = self._limit.read(request), _read_cursor(request, numbers=1)
+        if after is not None:
+            queryset = queryset.filter(**{"pk__lt" if self.newest_first else "pk__gt": after[0]})
+        rows = list(queryset if limit is None else queryset[: limit + 1])
+        return self._respond(request, rows, limit, serialize, lambda row: (row.pk,))
+
+    @property
+    def _limit(self) -> IntParam:
+        text = "How many at most; a further page is announced by a Link header with rel=next."
+        return IntParam("limit", text, 1, MAX_LIMIT, self.default)
+
+    def _respond(
+        self,
+        request: Request,
+        rows: list[Any],
+        limit: int | None,
+        serialize: Callable[[Sequence[Any]], Any],
+        position: Callable[[Any], tuple[int, ...]],
+    ) -> Response:
+        response = Response(serialize(rows[:limit]))
+        if limit is not None and len(rows) > limit:
+            text = ".".join(map(str, position(rows[limit - 1])))
+            query = request.query_params.copy()
+            query["cursor"] = base64.urlsafe_b64encode(text.encode()).decode()
+            address = request.build_absolute_uri(f"{request.path}?{query.urlencode()}")
+            response["Link"] = f'<{address}>; rel="next"'
+        return response
+
+
+HISTORY = Pages(newest_first=True, default=HISTORY_LIMIT)
+
+
+@dataclass(frozen=True, slots=True)
+class TimePages(Pages):
+    """Newest first by a time and a number of each row. `fetch` takes `limit` and `before`, the position of the last
+    row of the previous page, and returns a list."""
+
+    default: int | None = HISTORY_LIMIT
+    time: str = "created_at"
+    number: str = "pk"
+
+    def respond(
+        self, request: Request, fetch: Callable[..., Any], serialize: Callable[[Sequence[Any]], Any]
+    ) -> Response:
+        limit = self._limit.read(request) or HISTORY_LIMIT
+        rows = fetch(limit=limit + 1, before=self._before(request))
+        return self._respond(request, rows, limit, serialize, self._position)
+
+    def _before(self, request: Request) -> tuple[datetime, int] | None:
+        found = _read_cursor(request, numbers=2)
+        if found is None:
+            return None
+        if found[0] > MAX_MS * 1000:
+            raise _invalid_cursor()
+        return EPOCH + found[0] * _MICROSECOND, found[1]
+
+    def _position(self, row: Any) -> tuple[int, int]:
+        return (getattr(row, self.time) - EPOCH) // _MICROSECOND, getattr(row, self.number)
+
+
+def _read_cursor(request: Request, *, numbers: int) -> tuple[int, ...] | None:
+    """Return the numbers of the cursor, or None for the first page."""
+    text = request.query_params.get("cursor")
+    if text is None:
+        return None
+    try:
+        decoded = base64.b64decode(text.encode("ascii"), altchars=b"-_", validate=True).decode("ascii")
+        found = tuple(int(part) for part in decoded.split(".") if len(part) <= 19)
+    except (ValueError, binascii.Error):
+        found = ()
+    if len(found) != numbers or not all(0 <= number <= MAX_NUMBER for number in found):
+        raise _invalid_cursor()
+    return found
+
+
+def _invalid_cursor() -> ValidationFailed:
+    return ValidationFailed("is not a cursor that a Link header gave.", field="cursor")
 
 
 def int_param(request: Request, name: str, *, minimum: int, maximum: int) -> int | None:
-    """The number, None where the parameter is not given. Digits only: no sign, no blank, no other script's."""
-    text = request.query_params.get(name)
-    if text is None:
-        return None
-    # int() of endless digits is slow, so they are counted first.
-    if not (text.isascii() and text.isdigit() and len(text) <= 20 and minimum <= int(text) <= maximum):
-        raise ValidationFailed(f"must be a whole number from {minimum} to {maximum}.", field=name)
-    return int(text)
+    number: int | None = IntParam(name, "", minimum, maximum).read(request)
+    return number
 
 
 def choice_param(request: Request, name: str, choices: Iterable[str]) -> str | None:
-    """The choice, None where the parameter is not given."""
-    text = request.query_params.get(name)
-    allowed = list(choices)
-    if text is not None and text not in allowed:
-        raise ValidationFailed(f"must be one of {', '.join(allowed)}.", field=name)
-    return text
-
-
-def id_param(request: Request, name: str) -> str | None:
-    """What may be an id of something, None where the parameter is not given."""
-    text = request.query_params.get(name)
-    if text is not None and not re.fullmatch(PUBLIC_ID, text):
-        raise ValidationFailed("is no id.", field=name)
-    return text
+    choice: str | None = ChoiceParam(name, "", list(choices)).read(request)
+    return choice

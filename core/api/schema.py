@@ -1,16 +1,29 @@
-"""What drf-spectacular cannot read off the code: the Error object, the answers every endpoint shares, strict bodies."""
+"""What drf-spectacular cannot derive by itself: operations of a ServiceViewSet, shared errors, strict bodies."""
 
 from __future__ import annotations
 
 from typing import Any, Literal
 
 from drf_spectacular.openapi import AutoSchema
+from drf_spectacular.utils import OpenApiParameter
 from rest_framework import serializers
 
 from core.api.fields import StrictSerializer, TextField
+from core.api.idempotency import HEADER, MAX_LENGTH
+from core.api.viewsets import Operation
+from core.errors import IdempotencyKeyInUse, SessionRequired
 
-# No text in PostgreSQL holds one.
 NO_NUL = "^[^\\u0000]*$"
+"""PostgreSQL stores no NUL in text."""
+
+IDEMPOTENCY_KEY = OpenApiParameter(
+    HEADER,
+    {"type": "string", "minLength": 1, "maxLength": MAX_LENGTH, "pattern": "^[ -~]*$"},
+    OpenApiParameter.HEADER,
+    description="Anything that names this attempt, a UUID for example. The same key and body within 24 hours create "
+    "once, and answer the same; another body under the same key is refused with 422.",
+)
+_VERBS = {"retrieve": "get", "partial_update": "update", "destroy": "delete"}
 
 
 class ErrorSerializer(serializers.Serializer[Any]):
@@ -20,13 +33,56 @@ class ErrorSerializer(serializers.Serializer[Any]):
 
 
 class PulsekeeperSchema(AutoSchema):
-    """Adds the Error answers of decision 16 to each operation; a view adds its own through `extend_schema`."""
+    """Describes the operations of viewsets, and adds the Error answers that every operation shares."""
+
+    view: Any
+
+    @property
+    def _spec(self) -> Operation | None:
+        spec: Operation | None = getattr(self.view, "current_operation", None)
+        return spec
+
+    def get_operation_id(self) -> str:
+        if self._spec is None:
+            return str(super().get_operation_id())
+        action = self.view.action
+        plural = "s" if action == "list" else ""
+        return self._spec.id or f"{_VERBS.get(action, action)}_{self.view.noun}{plural}"
+
+    def get_summary(self) -> str | None:
+        return super().get_summary() if self._spec is None else self._spec.summary
+
+    def get_description(self) -> str:  # type: ignore[override]  # as AutoSchema of drf-spectacular has it
+        return str(super().get_description()) if self._spec is None else self._spec.description
+
+    def get_override_parameters(self) -> list[Any]:
+        if self._spec is None:
+            return super().get_override_parameters()
+        pages = [] if self._spec.pages is None else self._spec.pages.parameters()
+        key = [IDEMPOTENCY_KEY] if self._spec.is_idempotent else []
+        return [*pages, *key, *(param.describe() for param in self._spec.params)]
+
+    def get_request_serializer(self) -> Any:
+        return super().get_request_serializer() if self._spec is None else self._spec.body
+
+    def get_response_serializers(self) -> Any:
+        spec = self._spec
+        if spec is None:
+            return super().get_response_serializers()
+        answer = spec.answer or self.view.serializer_class
+        errors = list(spec.errors)
+        if self.view.session_only and not spec.is_public:
+            errors.append(SessionRequired)
+        if spec.is_idempotent:
+            errors.append(IdempotencyKeyInUse)
+        answers = {spec.status: answer(many=True) if spec.many else answer}
+        return answers | {error.status: ErrorSerializer for error in errors}
 
     def _get_response_bodies(self, direction: Literal["request", "response"] = "response") -> Any:
         bodies = super()._get_response_bodies(direction)
         if self.path.startswith("/v1/") and direction == "response":
             shared = {"422": "Validation error", "429": "Too many requests", "default": "Any other error"}
-            if self.view.authentication_classes:
+            if self.view.get_authenticators():
                 shared["401"] = "Missing or invalid token"
             if "{" in self.path:
                 shared["404"] = "Not found"
@@ -39,8 +95,8 @@ class PulsekeeperSchema(AutoSchema):
         return bodies
 
     def _takes_a_body(self) -> bool:
-        """drf-spectacular expects none of a DELETE; a view whose has one says so by `delete_has_body`."""
-        deletion = self.method == "DELETE" and getattr(self.view, "delete_has_body", False)
+        """drf-spectacular expects no body of a DELETE."""
+        deletion = self.method == "DELETE" and self._spec is not None and self._spec.body is not None
         return (
             deletion or self.method in {"POST", "PUT", "PATCH"}
         ) and self.get_request_serializer() is not None
@@ -55,7 +111,7 @@ class PulsekeeperSchema(AutoSchema):
             self.method = method
 
     def _map_basic_serializer(self, serializer: Any, direction: Any) -> Any:
-        """A body takes its own fields only (decision 12), and those that it ignores."""
+        """A body takes only its own fields and those that it ignores."""
         schema: dict[str, Any] = super()._map_basic_serializer(serializer, direction)  # type: ignore[no-untyped-call]
         if isinstance(serializer, StrictSerializer):
             if serializer.ignored:

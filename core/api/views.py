@@ -1,29 +1,23 @@
-"""What every view of the API shares."""
+"""The answer below /v1 for addresses without a resource."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from drf_spectacular.utils import extend_schema
-from rest_framework import serializers
 from rest_framework.permissions import AllowAny
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from core.api.fields import StrictSerializer
+from core.api.viewsets import OkSerializer as OkSerializer
 from core.errors import NotFound
-
-
-class OkSerializer(serializers.Serializer[Any]):
-    ok = serializers.BooleanField()
-
 
 OK = {"ok": True}
 
 
 def body_of(request: Request, serializer: type[StrictSerializer]) -> dict[str, Any]:
-    """The body as the serializer's validated fields; raises DRF's ValidationError."""
     parsed = serializer(data=request.data)
     parsed.is_valid(raise_exception=True)
     return dict(parsed.validated_data)

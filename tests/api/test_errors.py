@@ -56,7 +56,7 @@ def test_a_crash_is_logged_and_hidden(api: Api, caplog: pytest.LogCaptureFixture
     answer = api.get("/v1/monitors")
     assert (answer.status, answer.json["error"]) == (500, "internal_error")
     assert "monitors_monitor" not in answer.text
-    assert "unhandled error in MonitorList" in caplog.text
+    assert "unhandled error in Monitor" in caplog.text
 
 
 def test_the_committed_description_is_the_served_one(db: None, tmp_path: Path) -> None:

@@ -236,7 +236,7 @@ def test_the_second_waits_for_the_first(commits: bool) -> None:
 def test_a_first_request_that_does_not_end_is_waited_for_a_bounded_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(idempotency, "PATIENCE_MS", 100)
+    monkeypatch.setattr(idempotency, "LOCK_TIMEOUT_MS", 100)
     user = make_user()
     api = Api.signed_in(user)
     with transaction.atomic():

@@ -299,7 +299,7 @@ def routes() -> Iterator[tuple[str, str]]:
     for path, view in _patterns(get_resolver().url_patterns, "/"):
         if path.startswith("/v1/") and view.__name__ != "UnknownRoute":
             for method in ("get", "post", "put", "patch", "delete"):
-                if hasattr(view, method):
+                if method in getattr(view, "actions", ()) or hasattr(view, method):
                     yield method.upper(), path
 
 

@@ -1,0 +1,230 @@
+"""ServiceViewSet: a resource of the API over its services and selectors."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property, partial, wraps
+from typing import Any, Literal
+
+from django.http import HttpResponseBase
+from rest_framework import serializers
+from rest_framework.authentication import BaseAuthentication
+from rest_framework.decorators import action
+from rest_framework.parsers import BaseParser
+from rest_framework.permissions import AllowAny
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.routers import Route, SimpleRouter
+from rest_framework.throttling import BaseThrottle
+from rest_framework.viewsets import ViewSet
+
+import core.api.converters  # noqa: F401  (registers <id:…>)
+from core.api.fields import StrictSerializer
+from core.api.idempotency import Created, create_once
+from core.api.parsers import JsonParser
+from core.api.query import Pages, Param
+from core.clock import utc_now
+from core.errors import ApiError
+
+Method = Literal["get", "post", "put", "delete"]
+
+
+class OkSerializer(serializers.Serializer[Any]):
+    ok = serializers.BooleanField()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """An operation of the API: what it takes, what it answers, and what openapi.json says about it."""
+
+    summary: str
+    description: str
+    id: str | None = None
+    body: type[StrictSerializer] | None = None
+    answer: Any = None
+    """The serializer class of the answer. None: that of the viewset, or {"ok": true} for a deletion."""
+    many: bool = False
+    status: int = 200
+    errors: Collection[type[ApiError]] = ()
+    params: Collection[Param] = ()
+    pages: Pages | None = None
+    is_idempotent: bool = False
+    is_public: bool = False
+    throttles: Collection[type[BaseThrottle]] = ()
+    max_bytes: int | None = None
+
+
+_DEFAULTS: dict[str, dict[str, Any]] = {
+    "list": {"pages": Pages(), "many": True},
+    "create": {"status": 201, "is_idempotent": True},
+    "destroy": {"answer": OkSerializer},
+}
+
+
+def operation(
+    path: str | None = None, *, method: Method = "post", detail: bool = True, **options: Any
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Make an endpoint of a method of a ServiceViewSet.
+
+    The docstring becomes the summary and the description in openapi.json. A method with the name of a standard action
+    (list, create, retrieve, update, partial_update, destroy) has the URL and HTTP method of that action; any other one
+    needs `path`. `list` is paged and `create` is idempotent by default. The method takes the ids of the URL, the values
+    of `params`, and the validated body as `data`; it returns an object to serialize, None for {"ok": true}, or a
+    response. The other options are the fields of Operation.
+    """
+
+    def decorate(method_: Callable[..., Any]) -> Callable[..., Any]:
+        summary, _, description = inspect.cleandoc(method_.__doc__ or "").partition("\n\n")
+        defaults = _DEFAULTS.get(method_.__name__, {})
+        spec = Operation(
+            summary=" ".join(summary.split()).rstrip("."),
+            description=" ".join(description.split()),
+            **(defaults | options),
+        )
+
+        @wraps(method_)
+        def endpoint(view: ServiceViewSet, request: Request, **ids: str) -> HttpResponseBase:
+            return view.run(spec, partial(method_, view), ids)
+
+        endpoint.operation = spec  # type: ignore[attr-defined]  # read by ServiceViewSet and PulsekeeperSchema
+        if path is None:
+            return endpoint
+        return action(detail=detail, methods=[method], url_path=path)(endpoint)
+
+    return decorate
+
+
+class ServiceViewSet(ViewSet):
+    """A resource of the API. Its operations are methods decorated with `operation`.
+
+    The base guarantees the order of errors: credentials, throttles, the kind of credential, 404 for what the caller
+    cannot access, then the body. So an operation on a URL with ids that takes a body needs `get_object`, or
+    `get_parent` if the URL lacks the resource's own id.
+    """
+
+    noun: str
+    """In the singular and with underscores, for operation ids and URL names."""
+    serializer_class: type[serializers.Serializer[Any]]
+    lookup_url_kwarg: str | None = None
+    lookup_value_converter = "id"
+    is_singleton = False
+    """There is one object, at the bare URL."""
+    session_only = False
+    """Project tokens are refused."""
+    get_object: Callable[..., Any]
+    get_parent: Callable[..., Any]
+    found: Any = None
+    """What `get_object` or `get_parent` returned before the body was read."""
+    secret: str | None = None
+    """Set by an operation to show a secret once: serializers get it in their context."""
+
+    @cached_property
+    def now(self) -> datetime:
+        return utc_now()
+
+    @property
+    def caller(self) -> Any:
+        """The `projects.access.Caller` that authentication found."""
+        return self.request.user
+
+    @property
+    def current_operation(self) -> Operation | None:
+        """The operation of this request; None if its method is not allowed."""
+        spec: Operation | None = getattr(getattr(type(self), self.action or "", None), "operation", None)
+        return spec
+
+    def initialize_request(self, request: Any, *args: Any, **kwargs: Any) -> Request:
+        # DRF sets it only after it chose parsers and authenticators, which depend on it here.
+        self.action = self.action_map.get(str(request.method).lower(), "")
+        return super().initialize_request(request, *args, **kwargs)
+
+    def get_parsers(self) -> list[BaseParser]:
+        parsers = super().get_parsers()
+        if self.current_operation is not None and self.current_operation.max_bytes is not None:
+            for parser in parsers:
+                assert isinstance(parser, JsonParser)
+                parser.max_bytes = self.current_operation.max_bytes
+        return parsers
+
+    def get_authenticators(self) -> list[BaseAuthentication]:
+        return [] if self._is_public else super().get_authenticators()
+
+    def get_permissions(self) -> Sequence[Any]:
+        return [AllowAny()] if self._is_public else super().get_permissions()
+
+    def get_throttles(self) -> list[BaseThrottle]:
+        own = (
+            []
+            if self.current_operation is None
+            else [throttle() for throttle in self.current_operation.throttles]
+        )
+        return own if self._is_public else [*super().get_throttles(), *own]
+
+    @property
+    def _is_public(self) -> bool:
+        return self.current_operation is not None and self.current_operation.is_public
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        super().initial(request, *args, **kwargs)
+        if self.session_only and self.current_operation is not None and not self._is_public:
+            self.caller.require_session()
+
+    def run(self, spec: Operation, call: Callable[..., Any], ids: dict[str, str]) -> HttpResponseBase:
+        """Answer the request by calling `call`, the method of the operation `spec`."""
+        if ids and (spec.body or spec.params):
+            find = self.get_object if self.lookup_url_kwarg in ids else self.get_parent
+            self.found = find(**ids)
+        arguments: dict[str, Any] = dict(ids)
+        if spec.body is not None:
+            arguments["data"] = self.parse(spec.body)
+        arguments |= {param.name: param.read(self.request) for param in spec.params}
+        serialize = partial(self.serialize, serializer=spec.answer)
+        if spec.pages is not None:
+            return spec.pages.respond(self.request, partial(call, **arguments), serialize)
+        if spec.is_idempotent:
+
+            def create() -> Created:
+                row = call(**arguments)
+                return Created(row.public_id, serialize([row])[0])
+
+            answer = create_once(self.request, self.caller, create, now=self.now).answer
+            return Response(answer, status=spec.status)
+        result = call(**arguments)
+        if isinstance(result, HttpResponseBase):
+            return result
+        if spec.many:
+            return Response(serialize(result))
+        return Response({"ok": True} if result is None else serialize([result])[0], status=spec.status)
+
+    def parse(self, serializer: type[StrictSerializer]) -> dict[str, Any]:
+        """Return the validated fields of the body. Raises DRF's ValidationError."""
+        parsed = serializer(data=self.request.data)
+        parsed.is_valid(raise_exception=True)
+        return dict(parsed.validated_data)
+
+    def get_serializer_context(self) -> dict[str, Any]:
+        return {"now": self.now, "secret": self.secret}
+
+    def serialize(self, rows: Sequence[Any], serializer: Any = None) -> list[Any]:
+        """Serialize rows, by default with the serializer of the resource."""
+        serializer = serializer or self.serializer_class
+        return list(serializer(rows, many=True, context=self.get_serializer_context()).data)
+
+
+class ServiceRouter(SimpleRouter):
+    """URLs without trailing slashes. A prefix may hold the ids of parents: `projects/<id:project_id>/members`."""
+
+    def __init__(self) -> None:
+        super().__init__(trailing_slash=False, use_regex_path=False)
+
+    def get_default_basename(self, viewset: Any) -> str:
+        return str(viewset.noun)
+
+    def get_routes(self, viewset: Any) -> list[Route]:
+        if not viewset.is_singleton:
+            return super().get_routes(viewset)
+        actions = {"get": "retrieve", "put": "update", "patch": "partial_update", "delete": "destroy"}
+        return [Route("{prefix}{trailing_slash}", actions, "{basename}", detail=True, initkwargs={})]
