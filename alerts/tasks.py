@@ -14,7 +14,7 @@ from alerts.events import EventType, Payload
 from alerts.models import AlertChannel
 from alerts.sender import THREADS, sender, tests
 from alerts.testing import PATIENCE_SEC
-from checks import mailbox
+from core import replies
 from core.clock import to_ms, utc_now
 from core.db import release_connection
 from core.ids import delivery_id
@@ -60,7 +60,7 @@ def send_test(channel_id: int, reply_to: str) -> None:
 
     def work() -> None:
         if time.monotonic() < given_up:
-            mailbox.post(reply_to, _test(channel_id))
+            replies.post(reply_to, _test(channel_id))
 
     tests().submit(owner, work)
 

@@ -1,4 +1,4 @@
-"""Tests of channels that somebody waits for: handed to a worker over queue `alerts`, the answer over the mailbox.
+"""Tests of channels that somebody waits for: handed to a worker over queue `alerts`, the answer over the broker.
 
 Like checks (`monitors.probing.interactive`) they never run in the web process, whose address no customer has allowed.
 """
@@ -13,7 +13,7 @@ from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
 
 from alerts.models import AlertChannel
-from checks import mailbox
+from core import replies
 from core.db import release_connection
 from core.errors import NotConfirmed, NoWorker
 
@@ -38,13 +38,13 @@ def send_test(channel: AlertChannel) -> ChannelTest:
 
 
 def _ask(channel_pk: int) -> ChannelTest | None:
-    address = mailbox.new_address()
+    address = replies.new_address()
     release_connection()
     try:
         current_app.send_task(
             "alerts.tasks.send_test", [channel_pk, address], queue="alerts", expires=PATIENCE_SEC
         )
-        return mailbox.wait(address, ChannelTest, timeout_sec=PATIENCE_SEC)
+        return replies.wait(address, ChannelTest, timeout_sec=PATIENCE_SEC)
     except (OperationalError, RedisError) as error:
         logger.warning("the broker does not answer: %s", error)
         return None

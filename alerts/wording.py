@@ -6,7 +6,7 @@ import re
 import unicodedata
 from datetime import UTC, datetime, timedelta
 
-from checks.wording import printable
+from core.text import printable
 
 NAME_CHARS = 80
 DETAIL_CHARS = 400

@@ -23,7 +23,7 @@ from django.urls import reverse  # noqa: E402
 
 import config.urls  # noqa: E402, F401  (finds the admin's pages)
 from accounts.models import User  # noqa: E402
-from checks.models import CheckResult  # noqa: E402
+from checks.results.models import CheckResult  # noqa: E402
 from tests.admin.addresses import pages_of  # noqa: E402
 
 _LAST_PAGE = 1_000  # rows from which on a list has one of the last it leafs to

@@ -36,7 +36,7 @@ import django; django.setup()
 from datetime import timedelta
 from accounts.models import Plan
 from accounts.services import create_account
-from checks.rollups import roll_up
+from checks.results.rollups import roll_up
 from core.clock import utc_now
 from monitors.models import Monitor, MonitorState, StatusChange, config_columns
 from monitors.configuration import MonitorConfig, Header, MonitorType

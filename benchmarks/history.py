@@ -44,7 +44,7 @@ create_account(email={EMAIL!r}, password={PASSWORD!r}, plan="pro")
 BYTES = """
 import django; django.setup()
 from django.db import connection
-from checks.models import CheckResult
+from checks.results.models import CheckResult
 with connection.cursor() as cursor:
     cursor.execute("SELECT sum(pg_total_relation_size(relid)) FROM pg_partition_tree('checks_checkresult')")
     print(cursor.fetchone()[0] / CheckResult.objects.count())

@@ -92,10 +92,10 @@ def servers(folder: Path) -> Iterator[None]:
 
 def quiet_latency_ms(target: Target) -> float:
     """The median of probes made one after the other on an idle machine."""
-    from checks.engine import probe_engine
-    from checks.spec import CheckSpec
+    from checks.probes.http.spec import HttpSpec
+    from monitors.probing.prober import probe_engine
 
-    spec = CheckSpec(url=f"http://{target.addresses[0]}:{target.port}/")
+    spec = HttpSpec(url=f"http://{target.addresses[0]}:{target.port}/")
     found = [probe_engine().check(spec).latency_ms for _ in range(200)]
     return statistics.median(latency for latency in found if latency is not None)
 

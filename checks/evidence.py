@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from checks.wording import printable
+from core.text import printable
 
 BODY_CHARS = 2048
 _VALUE_CHARS = 300

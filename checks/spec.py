@@ -20,12 +20,6 @@ class Verdict(StrEnum):
     DOWN = "down"
 
 
-class RuleType(StrEnum):
-    TEXT_CONTAINS = "text_contains"
-    TEXT_ABSENT = "text_absent"
-    JSON_FIELD = "json_field"
-
-
 class ReasonCode(StrEnum):
     """Why a check failed, for machines (decision 28)."""
 
@@ -42,37 +36,12 @@ class ReasonCode(StrEnum):
     WORKER_LOST = "worker_lost"
 
 
-@dataclass(frozen=True, slots=True)
-class ContentRule:
-    """One assertion on the body: `value` for the text rules, `path` (and `equals`) for json_field."""
-
-    type: RuleType
-    value: str = ""
-    path: str = ""
-    equals: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CheckSpec:
-    """One http check, complete: nothing else is read while it runs.
+    """One check, complete: nothing else is read while it runs. Each protocol adds its target and settings."""
 
-    `headers` hold plaintext values, which is why a spec never shows them in its repr.
-    """
-
-    url: str
-    method: str = "HEAD"
-    headers: tuple[tuple[str, str], ...] = ()
-    body: str | None = None
-    timeout_ms: int = 10_000
+    timeout_ms: int = 10_000  # for all steps together
     slow_ms: int = 1_500
-    expect_status: int | None = None
-    follow_redirects: bool = False
-    check_ssl: bool = False
-    rules: tuple[ContentRule, ...] = ()
-    only_2xx: bool = False  # a scheduler trigger: 2xx alone is success (decision 26)
-
-    def __repr__(self) -> str:
-        return f"CheckSpec({self.method} {self.url})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from checks.evidence import Mask
-from checks.rules import find_broken_rule
-from checks.spec import CheckOutcome, CheckSpec, ReasonCode, Verdict
-from checks.wording import quote, sentence
+from checks.probes.http.rules import find_broken_rule
+from checks.probes.http.spec import HttpSpec
+from checks.spec import CheckOutcome, ReasonCode, Verdict
+from core.text import quote, sentence
 
 # What a code that people ask about means, and where to look; every other code stands for itself.
 _STATUS_HINTS = {
@@ -71,14 +72,14 @@ class Exchange:
     cert_expires_at: datetime | None = None
 
 
-def expects(spec: CheckSpec, status: int) -> bool:
+def expects(spec: HttpSpec, status: int) -> bool:
     """Whether a final status passes (decisions 24 and 26)."""
     if spec.expect_status is not None:
         return status == spec.expect_status
     return 200 <= status < (300 if spec.only_2xx else 400)
 
 
-def _wrong_status(spec: CheckSpec, status: int) -> str:
+def _wrong_status(spec: HttpSpec, status: int) -> str:
     hint = _STATUS_HINTS.get(status)
     answered = f"Answered with status {status}" + (f" ({hint[0]})" if hint else "")
     if spec.expect_status is not None:
@@ -88,7 +89,7 @@ def _wrong_status(spec: CheckSpec, status: int) -> str:
     return f"{answered} instead of {wanted}; {hint[1] if hint else _advice(status)}."
 
 
-def _find_failure(spec: CheckSpec, exchange: Exchange) -> Failure | None:
+def _find_failure(spec: HttpSpec, exchange: Exchange) -> Failure | None:
     if exchange.failure is not None:
         return exchange.failure
     status = exchange.http_status or 0
@@ -114,7 +115,7 @@ def _find_failure(spec: CheckSpec, exchange: Exchange) -> Failure | None:
     return None
 
 
-def judge(spec: CheckSpec, exchange: Exchange, *, now: datetime) -> CheckOutcome:
+def judge(spec: HttpSpec, exchange: Exchange, *, now: datetime) -> CheckOutcome:
     """The outcome of a check that ended at `now`: transport first, then status, coding, rules, and speed."""
     failure = _find_failure(spec, exchange)
     latency_ms = exchange.latency_ms

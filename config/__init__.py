@@ -1,6 +1,6 @@
-from core.hiding import hidden
+from core.optional_imports import blocked
 
-with hidden("opentelemetry"):
+with blocked("opentelemetry"):
     # 2.5 MiB of every process that redis takes along for metrics that nobody asks it for. So it is loaded here, first.
     import redis  # noqa: F401
 

@@ -15,7 +15,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 TASK_MODULES = (
     "alerts.tasks",
     "audit.tasks",
-    "checks.tasks",
+    "checks.results.tasks",
     "connectors.tasks",
     "accounts.web.tasks",
     "monitors.tasks",

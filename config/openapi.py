@@ -16,7 +16,8 @@ from alerts.events import EventType
 from alerts.models import AlertChannel, Delivery, Topic
 from audit.actions import Action
 from audit.models import Entry
-from checks.spec import ReasonCode, RuleType, Verdict
+from checks.probes.http.spec import RuleType
+from checks.spec import ReasonCode, Verdict
 from config.openapi_examples import ERRORS, OPERATION_ERRORS, REQUESTS, RESPONSES
 from incidents.models import Incident, IncidentEvent
 from incidents.windows import SCOPES

@@ -37,7 +37,7 @@ else:
     DATABASES["default"]["OPTIONS"] = {
         **DATABASES["default"].get("OPTIONS", {}),  # of the address: sslmode and its like
         "pool": {"min_size": 1, "max_size": 16, "timeout": 10},
-        "prepare_threshold": 5,  # any number: it allows what `core.prepared` asks for, and Django prepares nothing
+        "prepare_threshold": 5,  # any number allows `core.db.fetch_prepared`; Django itself prepares nothing
     }
 
 REDIS_URL = ENV.redis_url
@@ -135,7 +135,7 @@ INSTALLED_APPS = [
     "accounts",
     "projects",
     "tokens",
-    "checks",
+    "checks.results",
     "monitors",
     "connectors",
     "incidents",

@@ -18,7 +18,7 @@ from django.conf import settings
 from kombu.exceptions import KombuError
 
 from alerts.backlog import oldest_alert
-from checks.partitions import SERIES, Series
+from checks.results.partitions import SERIES, Series
 from config import celery_app
 from config.health import look
 from config.metrics import MOST_DUE

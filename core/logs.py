@@ -16,8 +16,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from typing import Any
 
-from core.hiding import hidden
 from core.masking import mask_all
+from core.optional_imports import blocked
 
 _bound: ContextVar[dict[str, Any] | None] = ContextVar("bound", default=None)
 _META = frozenset({"_record", "_from_structlog", "exc_info", "stack_info"})
@@ -77,7 +77,7 @@ class Formatter(logging.Formatter):
 
 
 def _structured(*, json: bool) -> logging.Formatter:
-    with hidden("rich"):  # 4 MiB that structlog.dev takes along, and no line of ours is made by
+    with blocked("rich"):  # 4 MiB that structlog.dev takes along, and no line of ours is made by
         import structlog
     meta = structlog.stdlib.ProcessorFormatter.remove_processors_meta
     return structlog.stdlib.ProcessorFormatter(

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from django import forms
 from django.db.models import TextChoices
 
-from checks.spec import RuleType
+from checks.probes.http.spec import RuleType
 from dashboard.fields import PlainRenderer
 from monitors.configuration import HEADER_TYPES, Header, Rule
 

@@ -9,7 +9,7 @@ from datetime import datetime
 from django.db import connection, transaction
 from django.db.models.functions import Now
 
-from checks.selectors import evidence_of
+from checks.results.selectors import evidence_of
 from checks.spec import Verdict
 from core.clock import to_ms
 from core.db import hold, try_hold

@@ -9,7 +9,7 @@ from django.contrib.admin.utils import display_for_value
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 
-from checks.selectors import results_of
+from checks.results.selectors import results_of
 from core.clock import utc_now
 from core.staff import AutocompleteFilter, ReadOnlyAdmin, Section, act, ask, list_of, search
 from monitors import operations

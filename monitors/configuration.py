@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any
 
-from checks.addresses import BadAddressError, host_of
 from checks.domains import registrable_domain
-from checks.probes.request import BadRequestError, Target, parse_target
-from checks.spec import RuleType
+from checks.probes.http.addresses import BadAddressError, host_of
+from checks.probes.http.request import BadRequestError, Target, parse_target
+from checks.probes.http.spec import RuleType
 from core.errors import ValidationFailed
 
 MAX_BODY = 8_192

@@ -11,8 +11,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from checks.models import CheckResult
-from checks.selectors import result_of, results_of
+from checks.results.models import CheckResult
+from checks.results.selectors import result_of, results_of
 from checks.spec import ReasonCode, Verdict
 from core.api.fields import EpochMsField
 from core.api.pagination import cursor_of, limit_of, page_parameters, with_next

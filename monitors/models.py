@@ -11,7 +11,8 @@ from typing import Any, ClassVar
 from django.conf import settings
 from django.db import models
 
-from checks.spec import CheckSpec, ContentRule, ReasonCode, RuleType, Verdict
+from checks.probes.http.spec import ContentRule, HttpSpec, RuleType
+from checks.spec import ReasonCode, Verdict
 from core import ids
 from core.crypto import register_sealed, seal, unseal
 from monitors.configuration import FIELDS, RUN_ID_HEADER, Header, MonitorConfig, MonitorType, Rule
@@ -134,12 +135,12 @@ def config_columns(config: MonitorConfig) -> dict[str, Any]:
     return columns
 
 
-def spec_of(config: MonitorConfig, *, run_id: str) -> CheckSpec:
+def spec_of(config: MonitorConfig, *, run_id: str) -> HttpSpec:
     """What a probe needs of a config. `run_id` tells the target of a scheduler which run it is."""
     headers = [(header.name, header.value) for header in config.request_headers]
     if config.type is MonitorType.SCHEDULER:
         headers.append((RUN_ID_HEADER, run_id))
-    return CheckSpec(
+    return HttpSpec(
         url=config.url,
         method=config.method,
         headers=tuple(headers),

@@ -14,9 +14,9 @@ from typing import Any
 from django.db import connection, transaction
 
 from accounts.models import User
-from checks.hours import start_of_hour
-from checks.partitions import RESULTS, ROLLUPS, Series, make
-from checks.rollups import GRACE, roll_up_past
+from checks.results.hours import start_of_hour
+from checks.results.partitions import RESULTS, ROLLUPS, Series, make
+from checks.results.rollups import GRACE, roll_up_past
 from core.clock import EPOCH
 from monitors.configuration import MonitorConfig
 from monitors.models import Monitor, MonitorState, config_columns

@@ -12,7 +12,7 @@ from django.db.models import DateTimeField, ExpressionWrapper, F, Q, QuerySet, V
 from django.db.models.functions import Greatest
 from django.db.models.lookups import LessThan
 
-from checks.selectors import average_latency
+from checks.results.selectors import average_latency
 from checks.spec import Verdict
 from core.errors import NotFound
 from monitors.configuration import MonitorType

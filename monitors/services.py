@@ -9,9 +9,9 @@ from typing import Any
 from django.db import transaction
 
 from accounts.models import Plan, User
-from checks.guard import guard
 from core.egress import literal_address
 from core.errors import MonitorLimit, NotFound, ValidationFailed
+from core.outbound import guard
 from monitors import configuration
 from monitors.configuration import PROBED_FIELDS, MonitorConfig, MonitorType, origin_of, watched_domain
 from monitors.expiry.registrations import lock_registration
@@ -221,7 +221,7 @@ def mute_monitor(caller: Caller, public_id: str, *, minutes: int, now: datetime)
 
 
 def delete_monitor(caller: Caller, public_id: str) -> None:
-    """The monitor is gone at once, and its results are out of reach; checks.erasure removes them soon after."""
+    """The monitor is gone at once, and its results are out of reach; checks.results.erasure removes them soon after."""
     with transaction.atomic():
         monitor, _ = _lock(caller, public_id)
         monitor.delete()

@@ -6,16 +6,21 @@ import logging
 import time
 from collections.abc import Sequence
 from datetime import datetime
+from functools import cache
+from typing import TYPE_CHECKING
 
 from celery import shared_task
 from celery.signals import worker_shutdown
+from django.conf import settings
 from django.db import InterfaceError, OperationalError
 from kombu.exceptions import OperationalError as BrokerError
 
-from checks import mailbox
 from checks.spec import CheckOutcome, ReasonCode, Verdict
+from core import replies
 from core.clock import utc_now
 from core.db import release_connection
+from core.egress import EgressGuard
+from core.outbound import guard, trust_store
 from monitors import metrics, scheduling
 from monitors.configuration import MonitorType
 from monitors.expiry import registrations, warnings
@@ -29,6 +34,9 @@ from monitors.recording import record
 from monitors.recording.batch import CheckRecord
 from monitors.scheduling.backlog import queued
 from monitors.uptime import daily
+
+if TYPE_CHECKING:
+    from checks.rdap import RdapClient
 
 logger = logging.getLogger(__name__)
 
@@ -120,7 +128,7 @@ def first_check(monitor_id: int, claim: int, reply_to: str) -> None:
     jobs = _load([(monitor_id, claim)])
 
     def answer(outcome: CheckOutcome | None) -> None:
-        mailbox.post(reply_to, outcome is not None)
+        replies.post(reply_to, outcome is not None)
 
     if jobs:
         prober().submit(jobs, then=answer)
@@ -162,7 +170,7 @@ def check_draft(sealed_spec: str, reply_to: str) -> None:
         if outcome is None or outcome.reason_code is ReasonCode.WORKER_LOST:
             logger.error("a draft was not checked: %s", outcome and outcome.detail)
         else:
-            mailbox.post(reply_to, interactive.as_check_result(outcome))
+            replies.post(reply_to, interactive.as_check_result(outcome))
 
     prober().submit_draft(interactive.load_spec(sealed_spec), then=answer)
 
@@ -213,10 +221,11 @@ def _look_up(lookup: Lookup) -> None:
     # Here: what these import is of no use to the other workers, and takes memory in each.
     from checks.domains import top_level
     from checks.rdap import LookupFailed, NoRegistry, RegistryBusy
-    from checks.registry import rdap_client
 
     try:
-        expires_at = rdap_client().look_up(lookup.domain, now=utc_now())
+        expires_at = _rdap_client(guard(), trust_store(), settings.RDAP_BOOTSTRAP_URL).look_up(
+            lookup.domain, now=utc_now()
+        )
     except RegistryBusy as refusal:
         suffix = top_level(lookup.domain)
         logger.warning("the registry of .%s is left alone for %s", suffix, refusal.retry_after)
@@ -228,3 +237,14 @@ def _look_up(lookup: Lookup) -> None:
         registrations.record_failure(lookup, str(failure), now=utc_now())
     else:
         registrations.record_expiry(lookup, expires_at, now=utc_now())
+
+
+@cache
+def _rdap_client(guard: EgressGuard, ca_file: str | None, bootstrap_url: str) -> RdapClient:
+    """Return this process's client, which keeps the list of registries."""
+    from checks.rdap import RdapClient
+    from core.http import GuardedSession
+
+    schemes = {"https", "http"} if bootstrap_url.startswith("http:") else {"https"}
+    session = GuardedSession(guard, ca_file=ca_file, schemes=frozenset(schemes))
+    return RdapClient(session, bootstrap_url)

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from django.db import transaction
 
-from checks.selectors import average_latency
+from checks.results.selectors import average_latency
 from core.errors import NotFound
 from core.ids import badge_key
 from monitors.models import MonitorState

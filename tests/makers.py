@@ -20,7 +20,7 @@ from accounts.services import create_account
 from alerts.events import EventType, Payload
 from alerts.models import AlertChannel, Delivery, DeliveryItem
 from alerts.services import create_channel
-from checks.partitions import SERIES, make, parts
+from checks.results.partitions import SERIES, make, parts
 from checks.spec import CheckOutcome, ReasonCode, Verdict
 from connectors.models import Connector
 from core.clock import to_ms

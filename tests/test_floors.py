@@ -28,7 +28,9 @@ def lint(folder: Path) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("module", "line"),
     [
-        pytest.param("checks/selectors.py", "from monitors.models import Monitor", id="a higher floor"),
+        pytest.param(
+            "checks/results/selectors.py", "from monitors.models import Monitor", id="a higher floor"
+        ),
         pytest.param("monitors/services.py", "from monitors import views", id="upwards within an app"),
         pytest.param(
             "connectors/services.py", "from connectors import importing", id="upwards within connectors"

@@ -32,10 +32,9 @@ from alerts.transports.apprise_services import BY_SCHEME, Service
 from alerts.transports.base import NativeService, Outcome
 from alerts.transports.http_errors import answered, failure
 from alerts.wording import uncalling
-from checks.guard import guard
-from checks.probes.trust import find_trust_store
 from core.egress import EgressGuard, literal_address
 from core.http import DeadlineExceeded, GuardedSession
+from core.outbound import guard, trust_store
 
 TOTAL_SEC = 15.0
 MAX_ANSWER = 256 * 1024
@@ -180,7 +179,7 @@ def send(url: str, message: Message, *, service: NativeService | None = None) ->
     except ValueError as error:  # stored before the list, or the plugin, became stricter
         return Outcome(delivered=False, detail=str(error), retry=False)
     name = service.label if service else _service(url)[0].name
-    conversation = _Conversation(_session(guard(), settings.SSL_CERT_FILE))
+    conversation = _Conversation(_session(guard(), trust_store()))
     token = _conversation.set(conversation)
     try:
         taken = plugin.notify(
@@ -313,7 +312,7 @@ def _asset(base_url: str) -> AppriseAsset:
 def _session(guard: EgressGuard, ca_file: str | None) -> GuardedSession:
     return GuardedSession(
         guard,
-        ca_file=ca_file or find_trust_store(),
+        ca_file=ca_file,
         schemes=frozenset({"https"}),
         total_sec=TOTAL_SEC,
         max_body=MAX_ANSWER,

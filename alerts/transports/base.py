@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from checks.wording import shorten
+from core.text import shorten
 
 DETAIL_CHARS = 500
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import requests
 from urllib3.exceptions import NameResolutionError
 
-from checks.wording import quote
 from core.http import BodyTooLarge, DeadlineExceeded, ForbiddenTarget
+from core.text import quote
 
 _QUOTED_CHARS = 200
 

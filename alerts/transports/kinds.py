@@ -9,7 +9,7 @@ from accounts.services import email_address
 from alerts import hints
 from alerts.transports import native
 from alerts.transports.base import ChannelKind, Config, Setting
-from checks.addresses import MAX_URL, BadAddressError, host_of
+from checks.probes.http.addresses import MAX_URL, BadAddressError, host_of
 from core.ids import random_text
 from monitors.services import permits_host
 

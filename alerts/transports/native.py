@@ -12,7 +12,7 @@ from collections.abc import Callable
 from urllib.parse import parse_qs, quote, urlsplit
 
 from alerts.transports.base import Config, NativeService, Setting
-from checks.addresses import MAX_URL, BadAddressError, host_of
+from checks.probes.http.addresses import MAX_URL, BadAddressError, host_of
 from monitors.services import permits_host
 
 _SHOWN = 4

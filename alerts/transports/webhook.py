@@ -9,15 +9,13 @@ from datetime import datetime
 from functools import cache
 
 import requests
-from django.conf import settings
 
 from alerts.messages import Message
 from alerts.transports.base import Outcome
 from alerts.transports.http_errors import answered, failure
-from checks.guard import guard
-from checks.probes.trust import find_trust_store
 from core.egress import EgressGuard
 from core.http import BodyTooLarge, GuardedSession
+from core.outbound import guard, trust_store
 
 TOTAL_SEC = 10.0
 MAX_ANSWER = 64 * 1024
@@ -38,7 +36,7 @@ def send(url: str, message: Message, *, secret: str, key: str, now: datetime) ->
         "Pulsekeeper-Timestamp": str(timestamp),
         "Pulsekeeper-Signature": sign(body, secret=secret, timestamp=timestamp),
     }
-    session = _session(guard(), settings.SSL_CERT_FILE)
+    session = _session(guard(), trust_store())
     try:
         response = session.post(url, data=body, headers=headers, allow_redirects=False)
     except BodyTooLarge as error:
@@ -60,6 +58,4 @@ def send(url: str, message: Message, *, secret: str, key: str, now: datetime) ->
 
 @cache
 def _session(guard: EgressGuard, ca_file: str | None) -> GuardedSession:
-    return GuardedSession(
-        guard, ca_file=ca_file or find_trust_store(), total_sec=TOTAL_SEC, max_body=MAX_ANSWER
-    )
+    return GuardedSession(guard, ca_file=ca_file, total_sec=TOTAL_SEC, max_body=MAX_ANSWER)

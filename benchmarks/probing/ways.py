@@ -15,8 +15,9 @@ from urllib.parse import quote
 import pycurl
 import requests
 
-from checks.probes import ProbeEngine
-from checks.spec import CheckOutcome, CheckSpec, ReasonCode, Verdict
+from checks.probes.engine import ProbeEngine
+from checks.probes.http.spec import HttpSpec
+from checks.spec import CheckOutcome, ReasonCode, Verdict
 from core.egress import EgressGuard, parse_networks
 
 THREADS = 50
@@ -41,8 +42,8 @@ class Job:
 
 def ours(job: Job) -> Way:
     engine = ProbeEngine(EgressGuard(parse_networks("127.0.0.0/8")), job.ca_file)
-    spec = CheckSpec(job.url, method="GET", timeout_ms=60_000, slow_ms=60_000)  # however busy the machine is
-    other = CheckSpec(job.other_url or job.url, method="GET", timeout_ms=job.hang_ms)
+    spec = HttpSpec(job.url, method="GET", timeout_ms=60_000, slow_ms=60_000)  # however busy the machine is
+    other = HttpSpec(job.other_url or job.url, method="GET", timeout_ms=job.hang_ms)
     hangs = job.way == "ours_beside_hanging"
 
     def run(checks: int) -> float:

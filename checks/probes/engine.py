@@ -8,12 +8,12 @@ from functools import lru_cache, partial
 from ipaddress import ip_address
 from typing import Generic, TypeVar
 
+from checks.probes.http.spec import HttpSpec
+from checks.probes.http.transfer import Transfer
 from checks.probes.loop import Loop
 from checks.probes.reactor import Reactor
 from checks.probes.resolver import Resolver
-from checks.probes.transfer import Transfer
-from checks.probes.trust import find_trust_store
-from checks.spec import CheckOutcome, CheckSpec
+from checks.spec import CheckOutcome
 from core.egress import EgressGuard
 from core.version import product_version
 
@@ -28,10 +28,10 @@ class Service(Generic[K]):
     def __init__(self, loop: Loop[K], reactor: Reactor) -> None:
         self._loop = loop
         self._reactor = reactor
-        self._inbox: deque[tuple[K, CheckSpec]] = deque()
+        self._inbox: deque[tuple[K, HttpSpec]] = deque()
         self._closing = False
 
-    def submit(self, key: K, spec: CheckSpec) -> None:
+    def submit(self, key: K, spec: HttpSpec) -> None:
         """Start the check as soon as those before it are started."""
         self._inbox.append((key, spec))
         self._reactor.ring()
@@ -52,22 +52,20 @@ class ProbeEngine:
     def __init__(
         self, guard: EgressGuard, ca_file: str | None = None, *, resolver: Resolver | None = None
     ) -> None:
-        """`ca_file` holds the authorities to trust in PEM form; None takes the system's."""
+        """`ca_file` is a PEM file of the authorities to trust, None for libcurl's own default."""
 
         @lru_cache(maxsize=65_536)
         def permits(address: str) -> bool:
             return guard.permits(ip_address(address))
 
-        self._new_transfer = partial(
-            Transfer, permits=permits, ca_file=ca_file or find_trust_store(), version=product_version()
-        )
+        self._new_transfer = partial(Transfer, permits=permits, ca_file=ca_file, version=product_version())
         self._resolver = resolver or Resolver()
         # A run takes a reactor with its transfers from here and puts it back; deque methods are atomic.
         self._free: deque[tuple[Reactor, list[Transfer]]] = deque()
 
     def run(
         self,
-        specs: Iterable[tuple[K, CheckSpec]],
+        specs: Iterable[tuple[K, HttpSpec]],
         on_outcome: Callable[[K, CheckOutcome], object],
         *,
         max_in_flight: int = _MAX_IN_FLIGHT,
@@ -116,7 +114,7 @@ class ProbeEngine:
             on_slow=on_slow,
         )
 
-    def check(self, spec: CheckSpec) -> CheckOutcome:
+    def check(self, spec: HttpSpec) -> CheckOutcome:
         """Run one check."""
         outcomes: list[CheckOutcome] = []
         self.run([(None, spec)], lambda _, outcome: outcomes.append(outcome))

@@ -12,12 +12,13 @@ from typing import Generic, TypeVar
 
 import pycurl
 
-from checks.probes.failures import own_fault
-from checks.probes.probe import Probe
+from checks.probes.http.failures import own_fault
+from checks.probes.http.probe import Probe
+from checks.probes.http.spec import HttpSpec
+from checks.probes.http.transfer import Transfer
 from checks.probes.reactor import Reactor
 from checks.probes.resolver import Answer, Resolver
-from checks.probes.transfer import Transfer
-from checks.spec import CheckOutcome, CheckSpec, ReasonCode, Verdict
+from checks.spec import CheckOutcome, ReasonCode, Verdict
 from checks.verdict import Exchange, Failure, judge
 from core.clock import utc_now
 
@@ -75,7 +76,7 @@ class Loop(Generic[K]):
     def _under_way(self) -> int:
         return len(self._sent) + len(self._parked)
 
-    def run(self, specs: Iterable[tuple[K, CheckSpec]], *, max_in_flight: int) -> None:
+    def run(self, specs: Iterable[tuple[K, HttpSpec]], *, max_in_flight: int) -> None:
         """Run every check to its outcome. Raises what `specs` or `on_outcome` raise, and nothing else."""
         waiting = iter(specs)
         more = True
@@ -94,7 +95,7 @@ class Loop(Generic[K]):
         finally:
             self._abandon()
 
-    def serve(self, inbox: deque[tuple[K, CheckSpec]], closing: Callable[[], bool]) -> None:
+    def serve(self, inbox: deque[tuple[K, HttpSpec]], closing: Callable[[], bool]) -> None:
         """Run whatever is put into `inbox`, until it is `closing` and nothing is left.
 
         Ring the reactor after putting something in, and after closing. Raises what `on_outcome` raises.
@@ -107,7 +108,7 @@ class Loop(Generic[K]):
         finally:
             self._abandon()
 
-    def _begin(self, key: K, spec: CheckSpec) -> None:
+    def _begin(self, key: K, spec: HttpSpec) -> None:
         try:
             check = _Check(key, Probe(spec, now=time.monotonic()))
         except Exception:
@@ -233,7 +234,7 @@ class Loop(Generic[K]):
             self._idle.append(check.transfer)
             check.transfer = None
 
-    def _judge(self, key: K, spec: CheckSpec, exchange: Exchange) -> CheckOutcome:
+    def _judge(self, key: K, spec: HttpSpec, exchange: Exchange) -> CheckOutcome:
         now = utc_now()
         try:
             return judge(spec, exchange, now=now)

@@ -18,7 +18,7 @@ from queue import SimpleQueue
 import pycares
 from pycares import errno
 
-from checks.wording import shorten
+from core.text import shorten
 
 _REMEMBER_SECONDS = 30.0  # shorter than the shortest interval: every check may see a change of address
 _MAX_REMEMBERED = 10_000

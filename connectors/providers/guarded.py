@@ -7,16 +7,14 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 import requests
-from django.conf import settings
 from social_core.backends.oauth import BaseOAuth2
 from social_core.exceptions import ErrorStage, SocialAuthBaseException
 from social_core.utils import http_error
 
-from checks.guard import guard
-from checks.probes.trust import find_trust_store
 from connectors.providers.base import ProviderFailed
 from core.db import release_connection
 from core.http import BodyTooLarge, DeadlineExceeded, GuardedSession
+from core.outbound import guard, trust_store
 
 TOTAL_SEC = 25.0  # for all that one backend asks: a thread of the web process waits for it
 REQUEST_SEC = 15.0
@@ -104,7 +102,7 @@ class GuardedBackend(BaseOAuth2[Any]):
 def _session(total_sec: float) -> GuardedSession:
     return GuardedSession(
         guard(),
-        ca_file=settings.SSL_CERT_FILE or find_trust_store(),
+        ca_file=trust_store(),
         total_sec=total_sec,
         max_body=MAX_ANSWER,
     )

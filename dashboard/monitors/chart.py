@@ -9,8 +9,8 @@ from typing import Any
 
 from django.db.models import Q
 
-from checks.hours import HOUR
-from checks.series import Point, exact_series, rolled_series
+from checks.results.hours import HOUR
+from checks.results.series import Point, exact_series, rolled_series
 from core.clock import EPOCH, to_ms
 from incidents.selectors import list_incidents
 from monitors.models import Monitor

@@ -20,8 +20,8 @@ from alerts.messages import REASONS
 from alerts.models import AlertChannel
 from alerts.routing import routes_of
 from alerts.selectors import list_channels
-from checks.models import CheckResult
-from checks.selectors import evidence_of, results_of
+from checks.results.models import CheckResult
+from checks.results.selectors import evidence_of, results_of
 from core.clock import from_ms, to_ms, utc_now
 from core.errors import ApiError, NotFound
 from dashboard import limits

@@ -11,8 +11,8 @@ from itertools import groupby
 
 from django.db.models import QuerySet
 
-from checks.hours import HOUR, start_of_hour
-from checks.series import Hours, hours_of
+from checks.results.hours import HOUR, start_of_hour
+from checks.results.series import Hours, hours_of
 from dashboard.monitors.drawing import Bar, Cell, bar, spark
 from dashboard.monitors.listing import PAGE, STANDINGS, Listing, matching
 from incidents import windows

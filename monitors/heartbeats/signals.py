@@ -8,7 +8,7 @@ from datetime import datetime
 from django.db import transaction
 
 from checks.spec import CheckOutcome
-from core.prepared import fetch_prepared
+from core.db import fetch_prepared
 from monitors import metrics
 from monitors.configuration import MonitorType
 from monitors.heartbeats.deadlines import arrived, missed

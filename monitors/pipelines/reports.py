@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from checks.evidence import Mask, shown_url
-from checks.wording import printable
+from core.text import printable
 from monitors.pipelines.findings import Exit, Finding, Standing, counts
 
 if TYPE_CHECKING:

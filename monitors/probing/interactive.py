@@ -1,4 +1,4 @@
-"""Checks that somebody waits for: handed to a worker over queue `interactive`, the answer over the mailbox.
+"""Checks that somebody waits for: handed to a worker over queue `interactive`, the answer over the broker.
 
 They never run in the web process, whose address no customer has allowed (decision 18).
 """
@@ -16,8 +16,9 @@ from celery import current_app
 from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
 
-from checks import mailbox
-from checks.spec import CheckOutcome, CheckSpec, ContentRule, RuleType, Verdict
+from checks.probes.http.spec import ContentRule, HttpSpec, RuleType
+from checks.spec import CheckOutcome, Verdict
+from core import replies
 from core.clock import utc_now
 from core.crypto import seal, unseal
 from core.db import release_connection
@@ -63,7 +64,7 @@ def enqueue_first_check(monitor: Monitor, *, claim: int) -> bool:
     claim runs out and the scheduler has the check made.
     """
     patience = monitor.timeout_ms / 1000 + PATIENCE_SEC
-    return _send("monitors.tasks.first_check", [monitor.pk, claim, mailbox.new_address()], patience=patience)
+    return _send("monitors.tasks.first_check", [monitor.pk, claim, replies.new_address()], patience=patience)
 
 
 def await_first_check(monitor: Monitor, *, claim: int) -> None:
@@ -77,7 +78,7 @@ def await_first_check(monitor: Monitor, *, claim: int) -> None:
         time.sleep(LOOK_SEC)
 
 
-def check_draft(spec: CheckSpec) -> CheckResult:
+def check_draft(spec: HttpSpec) -> CheckResult:
     """Return the result of a spec that is not stored; raises NoWorker if none came in time."""
     # Sealed, because header values are secrets and the broker is no place for them.
     answer = _ask(
@@ -90,12 +91,12 @@ def check_draft(spec: CheckSpec) -> CheckResult:
 
 def _ask(task: str, args: list[Any], kind: type[T], *, timeout_ms: int) -> T | None:
     patience = timeout_ms / 1000 + PATIENCE_SEC
-    address = mailbox.new_address()
+    address = replies.new_address()
     release_connection()
     if not _send(task, [*args, address], patience=patience):
         return None
     try:
-        return mailbox.wait(address, kind, timeout_sec=patience)
+        return replies.wait(address, kind, timeout_sec=patience)
     except RedisError as error:
         logger.warning("the broker does not answer: %s", error)
         return None
@@ -110,17 +111,17 @@ def _send(task: str, args: list[Any], *, patience: float) -> bool:
     return True
 
 
-def dump_spec(spec: CheckSpec) -> str:
+def dump_spec(spec: HttpSpec) -> str:
     return json.dumps(asdict(spec))
 
 
-def load_spec(sealed: str) -> CheckSpec:
+def load_spec(sealed: str) -> HttpSpec:
     fields = json.loads(unseal(sealed))
     fields["headers"] = tuple((name, value) for name, value in fields["headers"])
     fields["rules"] = tuple(
         ContentRule(**rule | {"type": RuleType(rule["type"])}) for rule in fields["rules"]
     )
-    return CheckSpec(**fields)
+    return HttpSpec(**fields)
 
 
 def as_check_result(outcome: CheckOutcome) -> CheckResult:

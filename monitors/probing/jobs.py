@@ -11,7 +11,7 @@ from datetime import datetime
 from cryptography.fernet import InvalidToken
 from django.db import connection
 
-from checks.spec import CheckSpec, ContentRule, RuleType
+from checks.probes.http.spec import ContentRule, HttpSpec, RuleType
 from core.clock import to_ms
 from core.crypto import unseal
 from monitors.configuration import RUN_ID_HEADER, MonitorType
@@ -40,7 +40,7 @@ class CheckJob:
     claim: int
     type: str
     config_version: int
-    spec: CheckSpec
+    spec: HttpSpec
 
 
 def load_jobs(claims: Sequence[tuple[int, int]]) -> list[CheckJob]:
@@ -79,7 +79,7 @@ def _spec(
     rules: str | None,
     names: str | None,
     sealed_values: str,
-) -> CheckSpec:
+) -> HttpSpec:
     """The same as `models.spec_of` makes of a draft; a test compares the two."""
     headers: list[tuple[str, str]] = []
     if names is not None:
@@ -88,7 +88,7 @@ def _spec(
     triggers = kind == MonitorType.SCHEDULER
     if triggers:
         headers.append((RUN_ID_HEADER, run_id))
-    return CheckSpec(
+    return HttpSpec(
         url=url,
         method=method,
         headers=tuple(headers),

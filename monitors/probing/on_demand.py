@@ -16,8 +16,8 @@ from django.db import transaction
 from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
 
-from checks.models import CheckResult
-from checks.selectors import results_since
+from checks.results.models import CheckResult
+from checks.results.selectors import results_since
 from core.errors import MonitorPaused, NotFound, NoWorker, ValidationFailed
 from core.outcomes import Outcome
 from monitors import scheduling

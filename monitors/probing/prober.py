@@ -15,15 +15,19 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 
+from django.conf import settings
 from django.db import DatabaseError, InterfaceError, OperationalError, connection
 from redis.exceptions import RedisError
 
-from checks.engine import probe_engine
-from checks.probes import ProbeEngine
-from checks.spec import CheckOutcome, CheckSpec, ReasonCode
+from checks.probes.engine import ProbeEngine
+from checks.probes.http.spec import HttpSpec
+from checks.probes.resolver import Resolver
+from checks.spec import CheckOutcome, ReasonCode
 from core.clock import utc_now
 from core.db import release_connection
+from core.outbound import guard, trust_store
 from monitors import metrics
 from monitors.probing.jobs import CheckJob
 from monitors.recording import record
@@ -116,7 +120,7 @@ class Prober:
             self._open.add((job.monitor_id, job.claim))
         self._service.submit(_Running(job, then, time.monotonic()), job.spec)
 
-    def submit_draft(self, spec: CheckSpec, *, then: Then) -> None:
+    def submit_draft(self, spec: HttpSpec, *, then: Then) -> None:
         """Check what is stored nowhere; `then` is called in some thread with the outcome."""
         self._room.acquire()
         self._service.submit(_Draft(then), spec)
@@ -267,6 +271,12 @@ def _call(then: Then, outcome: CheckOutcome | None) -> None:
         then(outcome)
     except RedisError as error:
         logger.warning("an answer could not be left in the broker: %s", error)
+
+
+@cache
+def probe_engine() -> ProbeEngine:
+    """Return this process's engine: it keeps its DNS cache and its handles between batches."""
+    return ProbeEngine(guard(), trust_store(), resolver=Resolver(settings.DNS_SERVERS))
 
 
 _making = threading.Lock()

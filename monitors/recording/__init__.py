@@ -8,7 +8,7 @@ from datetime import datetime
 
 from django.db import transaction
 
-from checks.results import stored_claims
+from checks.results.store import stored_claims
 from monitors.recording import fast_path
 from monitors.recording.batch import CheckRecord, lock_batch
 from monitors.state import next_slot

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from django.db import connection
 
-from checks.results import Made, store_results
+from checks.results.store import Made, store_results
 from checks.spec import CheckOutcome, Verdict
 from core.bulk import update_rows
 from monitors.configuration import MonitorType

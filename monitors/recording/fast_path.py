@@ -11,7 +11,7 @@ from datetime import datetime
 
 from django.db import connection
 
-from checks.results import store_results
+from checks.results.store import store_results
 from checks.spec import Verdict
 from core.bulk import array
 from monitors.recording.batch import CheckRecord

@@ -14,7 +14,7 @@ from accounts.models import SocialAccount, User
 from alerts.models import AlertChannel
 from audit.actions import Action
 from audit.services import record
-from checks.models import CheckResult
+from checks.results.models import CheckResult
 from checks.spec import Verdict
 from connectors.models import Connector, Import
 from core.crypto import seal, sealed_columns

@@ -20,7 +20,7 @@ from alerts.sender import send_next
 from alerts.sending import claim
 from alerts.testing import ChannelTest
 from alerts.transports.email import problem
-from checks import mailbox
+from core import replies
 from core.clock import utc_now
 from core.errors import NotDead
 from projects.access import Caller
@@ -58,9 +58,9 @@ def tell(channel: AlertChannel, source: str) -> Delivery:
 
 def tried(channel: AlertChannel) -> ChannelTest:
     """Send a test as a worker does, and return what the web process gets."""
-    address = mailbox.new_address()
+    address = replies.new_address()
     tasks.send_test(channel.pk, address)
-    answer = mailbox.wait(address, ChannelTest, timeout_sec=30)
+    answer = replies.wait(address, ChannelTest, timeout_sec=30)
     assert answer is not None
     return answer
 

@@ -15,7 +15,7 @@ from alerts.sender import TESTS_OF_OWNER, THREADS, Sender, send_next
 from alerts.sending import MOST_OF_OWNER
 from alerts.testing import ChannelTest
 from alerts.transports import webhook
-from checks import mailbox
+from core import replies
 from core.clock import utc_now
 from core.db import release_connection
 from tests.alerts.receiver import Call, Receiver
@@ -112,18 +112,18 @@ def test_tests_of_one_account_that_hang_delay_no_other_and_take_no_thread_of_cel
 ) -> None:
     empty_broker()
     hanging = account(1, stuck.url)[0]
-    mine = [mailbox.new_address() for _ in range(30)]
+    mine = [replies.new_address() for _ in range(30)]
     for address in mine:
         run_in_time(hanging.pk, address)
     until(lambda: len(stuck.calls) == TESTS_OF_OWNER, PATIENCE, "a few are sent")
-    address = mailbox.new_address()
+    address = replies.new_address()
     run_in_time(account(1, prompt.url)[0].pk, address)
-    delivered = mailbox.wait(address, ChannelTest, timeout_sec=PATIENCE)
+    delivered = replies.wait(address, ChannelTest, timeout_sec=PATIENCE)
     assert delivered == {"delivered": True, "detail": "The receiver answered 200."}
     assert len(stuck.calls) == TESTS_OF_OWNER
     stuck.let_go()
     for waited in mine:
-        assert mailbox.wait(waited, ChannelTest, timeout_sec=PATIENCE) == delivered
+        assert replies.wait(waited, ChannelTest, timeout_sec=PATIENCE) == delivered
 
 
 def run_in_time(channel_id: int, address: str) -> None:

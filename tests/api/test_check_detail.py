@@ -8,7 +8,7 @@ import pytest
 
 from accounts.models import User
 from checks.evidence import Evidence, Redirect
-from checks.models import CheckResult
+from checks.results.models import CheckResult
 from checks.spec import CheckOutcome, Verdict
 from core.clock import to_ms
 from monitors.check_ids import CheckIds

@@ -12,9 +12,9 @@ import time_machine
 from django.db import connection
 
 from accounts.models import User
-from checks.models import CheckResult
-from checks.partitions import RESULTS, make
-from checks.selectors import results_of
+from checks.results.models import CheckResult
+from checks.results.partitions import RESULTS, make
+from checks.results.selectors import results_of
 from checks.spec import ReasonCode, Verdict
 from core.clock import MAX_MS, to_ms
 from monitors.models import Monitor, SchedulerGap, StatusChange

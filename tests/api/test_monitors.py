@@ -9,7 +9,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from accounts.models import User
-from checks.models import CheckResult
+from checks.results.models import CheckResult
 from checks.spec import Verdict
 from core.clock import to_ms, utc_now
 from core.errors import MonitorLimit

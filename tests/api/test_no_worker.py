@@ -9,7 +9,7 @@ import pytest
 import redis
 from django.conf import settings
 
-from checks import mailbox
+from core import replies
 from core.clock import utc_now
 from core.crypto import unseal
 from monitors.models import Monitor
@@ -61,6 +61,6 @@ def test_a_draft_is_sealed_in_its_message() -> None:
 
 def test_a_worker_that_made_no_check_says_so() -> None:
     """The claim is then released at once, as where nobody answered, and not only when its lease ends."""
-    monitor, address = make_monitor(make_user()), mailbox.new_address()
+    monitor, address = make_monitor(make_user()), replies.new_address()
     first_check(monitor.pk, FIRST_CLAIM + 1, address)  # a claim that is not the monitor's
-    assert mailbox.wait(address, bool, timeout_sec=5) is False
+    assert replies.wait(address, bool, timeout_sec=5) is False

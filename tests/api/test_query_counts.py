@@ -12,7 +12,7 @@ from django.test.utils import CaptureQueriesContext
 from accounts.models import User
 from alerts import services
 from alerts.models import AlertChannel
-from checks.models import CheckResult
+from checks.results.models import CheckResult
 from checks.spec import Verdict
 from core.clock import utc_now
 from incidents.models import Incident

@@ -16,7 +16,7 @@ from django.core.servers.basehttp import WSGIRequestHandler
 from pytest_django.fixtures import Settings
 from pytest_django.live_server_helper import LiveServer
 
-from checks import mailbox
+from core import replies
 from monitors.models import Monitor
 from monitors.probing import interactive
 from tests.api.client import SCHEMA, Api
@@ -33,7 +33,7 @@ def _nobody_probes(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> Itera
     def no_wait(monitor: Monitor, *, claim: int) -> None:
         """The same, where a key is used again."""
 
-    monkeypatch.setattr(mailbox, "wait", no_answer)
+    monkeypatch.setattr(replies, "wait", no_answer)
     monkeypatch.setattr(interactive, "await_first_check", no_wait)
     settings.ALLOWED_PRIVATE_NETWORKS = ()
     # Django's server writes head and body apart, and Nagle would have each answer wait for an ACK: 40 ms of 55.

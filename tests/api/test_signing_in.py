@@ -10,7 +10,7 @@ from pytest_django.fixtures import Settings
 
 from accounts.models import User
 from alerts.models import AlertChannel
-from checks.models import DeletedMonitor
+from checks.results.models import DeletedMonitor
 from incidents.models import MaintenanceWindow
 from incidents.windows import create_window
 from monitors.models import Monitor

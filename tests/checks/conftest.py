@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from checks.probes import ProbeEngine
+from checks.probes.engine import ProbeEngine
 from core.egress import EgressGuard, parse_networks
 from tests.makers import own_partitions
 from tests.targets.certificates import Certificates

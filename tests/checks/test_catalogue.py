@@ -20,16 +20,16 @@ from celery.contrib.testing.worker import start_worker
 from django.db import connection
 from pytest_django.fixtures import Settings
 
-from checks.engine import probe_engine
-from checks.models import CheckResult
-from checks.probes import ProbeEngine
+from checks.probes.engine import ProbeEngine
+from checks.probes.http.spec import HttpSpec
 from checks.probes.resolver import Resolver
-from checks.spec import CheckOutcome, CheckSpec
+from checks.results.models import CheckResult
+from checks.spec import CheckOutcome
 from config.celery import app
 from core.clock import utc_now
 from monitors import configuration
 from monitors.models import MonitorState, spec_of
-from monitors.probing.prober import drain
+from monitors.probing.prober import drain, probe_engine
 from monitors.services import permits_host
 from monitors.tasks import dispatch_due
 from tests.api.client import Api
@@ -117,7 +117,7 @@ def _timed(case: Case, outcome: CheckOutcome) -> bool:
     return reached == sorted(reached) and (len(reached) == 3 or not outcome.passed)
 
 
-def spec_for(case: Case, stage: Stage) -> CheckSpec:
+def spec_for(case: Case, stage: Stage) -> HttpSpec:
     draft = configuration.complete(stage.inputs[case.id], floor_sec=60, permits_host=permits_host)
     return spec_of(draft, run_id="run-1")
 
@@ -164,7 +164,7 @@ def _by_the_engine(stage: Stage, cases: Sequence[Case]) -> tuple[dict[str, list[
     began: dict[str, datetime] = {}
     outcomes: dict[str, CheckOutcome] = {}
 
-    def specs() -> Iterator[tuple[Case, CheckSpec]]:
+    def specs() -> Iterator[tuple[Case, HttpSpec]]:
         for case in cases:
             spec = spec_for(case, stage)
             began[case.id] = utc_now()

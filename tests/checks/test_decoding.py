@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checks.probes.decoding import NotInCodingError, TooMuchError, decoder_for
+from checks.probes.http.decoding import NotInCodingError, TooMuchError, decoder_for
 
 TEXT = b"hello world, " * 20_000
 

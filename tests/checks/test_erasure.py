@@ -8,12 +8,12 @@ from functools import partial
 import pytest
 from django.db import connection
 
-from checks import erasure
-from checks.erasure import erase_deleted
-from checks.models import CheckResult, DeletedMonitor, HourlyRollup, LateHour
-from checks.partitions import SERIES, make
-from checks.results import store_results
-from checks.rollups import roll_up
+from checks.results import erasure
+from checks.results.erasure import erase_deleted
+from checks.results.models import CheckResult, DeletedMonitor, HourlyRollup, LateHour
+from checks.results.partitions import SERIES, make
+from checks.results.rollups import roll_up
+from checks.results.store import store_results
 from checks.spec import Verdict
 from monitors.models import Monitor
 from monitors.services import delete_monitor

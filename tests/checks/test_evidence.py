@@ -11,16 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checks.evidence import BODY_CHARS, Evidence, Mask, Redirect, shown_body, shown_headers, shown_url
-from checks.probes import ProbeEngine
-from checks.spec import CheckSpec, ContentRule, ReasonCode, RuleType, Verdict
+from checks.probes.engine import ProbeEngine
+from checks.probes.http.spec import ContentRule, HttpSpec, RuleType
+from checks.spec import ReasonCode, Verdict
 from tests.targets.certificates import Certificates
 from tests.targets.server import Hang, TargetServer, answer, redirect
 
 SECRET = "s3cr3t-Value-0123456789"
 
 
-def spec(url: str, **changes: Any) -> CheckSpec:
-    return replace(CheckSpec(url, method="GET", timeout_ms=5000), **changes)
+def spec(url: str, **changes: Any) -> HttpSpec:
+    return replace(HttpSpec(url, method="GET", timeout_ms=5000), **changes)
 
 
 def test_of_a_failure_is_kept_what_was_seen(engine: ProbeEngine, targets: TargetServer) -> None:

@@ -19,9 +19,10 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from checks.spec import CheckOutcome, CheckSpec, ReasonCode, Verdict
+from checks.probes.http.spec import HttpSpec
+from checks.spec import CheckOutcome, ReasonCode, Verdict
 from checks.verdict import expects
-from checks.wording import DETAIL_CHARS
+from core.text import DETAIL_CHARS
 from tests.fuzz.prober import Prober, Report
 from tests.fuzz.responses import SECRET, Shot, shots
 from tests.targets.certificates import Certificates
@@ -35,7 +36,7 @@ KIB_PER_PROBE = 2 * 1024
 NEVER = {ReasonCode.WORKER_LOST, ReasonCode.HEARTBEAT_MISSED}
 UNCLEAN = {"Cc", "Cs", "Zl", "Zp"}
 
-GOOD = Shot([answer(200, b"the end")], CheckSpec("", method="GET", timeout_ms=5_000))
+GOOD = Shot([answer(200, b"the end")], HttpSpec("", method="GET", timeout_ms=5_000))
 
 
 class Range:
@@ -97,7 +98,7 @@ def _addressed(script: Script, site: Site) -> Script:
     ]
 
 
-def find_faults(spec: CheckSpec, outcome: CheckOutcome) -> list[str]:
+def find_faults(spec: HttpSpec, outcome: CheckOutcome) -> list[str]:
     """What about an outcome cannot be, whatever the target sent."""
     detail, reason = outcome.detail, outcome.reason_code
     times = [outcome.connect_ms, outcome.ttfb_ms, outcome.latency_ms]

@@ -14,12 +14,12 @@ import time_machine
 from django.core import checks
 from django.db import connection, transaction
 
-from checks import partitions
-from checks.models import CheckResult
-from checks.partitions import RESULTS, SERIES, Bounds, delete_strays, drop, make, parts
-from checks.results import store_results, stored_claims
-from checks.retention import keep_partitions
-from checks.rollups import roll_up
+from checks.results import partitions
+from checks.results.models import CheckResult
+from checks.results.partitions import RESULTS, SERIES, Bounds, delete_strays, drop, make, parts
+from checks.results.retention import keep_partitions
+from checks.results.rollups import roll_up
+from checks.results.store import store_results, stored_claims
 from checks.spec import Verdict
 from tests.makers import NOON, at_once, outcome
 from tests.processes.waiting import until

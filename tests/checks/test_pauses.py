@@ -18,9 +18,11 @@ from typing import Any
 
 import pytest
 
-from checks.probes import ProbeEngine, reactor
+from checks.probes import reactor
+from checks.probes.engine import ProbeEngine
+from checks.probes.http.spec import ContentRule, HttpSpec, RuleType
 from checks.probes.resolver import Resolver
-from checks.spec import CheckOutcome, CheckSpec, ContentRule, ReasonCode, RuleType
+from checks.spec import CheckOutcome, ReasonCode
 from tests.checks.conftest import LOOPBACK
 from tests.targets.certificates import Certificates
 from tests.targets.names import Name
@@ -117,8 +119,8 @@ def shortest(check: Callable[[], object]) -> float:
     return found
 
 
-def spec(site: Site, **changes: Any) -> CheckSpec:
-    unhurried = CheckSpec(site.url(), method="GET", timeout_ms=60_000, slow_ms=60_000, expect_status=204)
+def spec(site: Site, **changes: Any) -> HttpSpec:
+    unhurried = HttpSpec(site.url(), method="GET", timeout_ms=60_000, slow_ms=60_000, expect_status=204)
     return replace(unhurried, **changes)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from checks.management.commands.probe import Command
+from monitors.management.commands.probe import Command
 from tests.targets.server import Hang, Pause, Seen, TargetServer, answer
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from checks.probes import ProbeEngine
+from checks.probes.engine import ProbeEngine
+from checks.probes.http.spec import ContentRule, HttpSpec, RuleType
 from checks.probes.resolver import Resolver
-from checks.spec import CheckOutcome, CheckSpec, ContentRule, ReasonCode, RuleType, Verdict
+from checks.spec import CheckOutcome, ReasonCode, Verdict
 from core.egress import EgressGuard, parse_networks
 from tests.checks.conftest import LOOPBACK
 from tests.targets.names import Fault, Name
@@ -21,13 +22,13 @@ OVERRUN_MS = 250
 CONTAINS_END = (ContentRule(RuleType.TEXT_CONTAINS, value="the end"),)
 
 
-def short(**changes: Any) -> CheckSpec:
+def short(**changes: Any) -> HttpSpec:
     """For targets that stall: the deadline is the end of the test."""
-    return replace(CheckSpec("", method="GET", timeout_ms=300), **changes)
+    return replace(HttpSpec("", method="GET", timeout_ms=300), **changes)
 
 
-def get(**changes: Any) -> CheckSpec:
-    return replace(CheckSpec("", method="GET", timeout_ms=5000), **changes)
+def get(**changes: Any) -> HttpSpec:
+    return replace(HttpSpec("", method="GET", timeout_ms=5000), **changes)
 
 
 def test_outcomes_come_as_checks_end(engine: ProbeEngine, targets: TargetServer) -> None:

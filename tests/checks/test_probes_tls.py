@@ -8,8 +8,9 @@ from datetime import datetime
 
 import pytest
 
-from checks.probes import ProbeEngine
-from checks.spec import CheckSpec, ReasonCode, Verdict
+from checks.probes.engine import ProbeEngine
+from checks.probes.http.spec import HttpSpec
+from checks.spec import ReasonCode, Verdict
 from tests.checks.conftest import LOOPBACK
 from tests.targets.certificates import EXPIRED_AT, GOOD_UNTIL, Certificates
 from tests.targets.server import Reset, TargetServer, answer, redirect
@@ -18,7 +19,7 @@ from tests.targets.server import Reset, TargetServer, answer, redirect
 def test_a_good_certificate(engine: ProbeEngine, targets: TargetServer, certificates: Certificates) -> None:
     site = targets.serve([answer()], tls=certificates.good())
     for host in (None, "localhost"):
-        outcome = engine.check(CheckSpec(site.url(host=host), check_ssl=True))
+        outcome = engine.check(HttpSpec(site.url(host=host), check_ssl=True))
         assert (outcome.verdict, outcome.cert_expires_at) == (Verdict.UP, GOOD_UNTIL)
         assert (outcome.connect_ms or 0) <= (outcome.ttfb_ms or 0) <= (outcome.latency_ms or 0)
 
@@ -43,7 +44,7 @@ def test_a_bad_certificate(
     certificates: Certificates,
 ) -> None:
     site = targets.serve([answer()], tls=make(certificates))
-    outcome = engine.check(CheckSpec(site.url(), check_ssl=check_ssl))
+    outcome = engine.check(HttpSpec(site.url(), check_ssl=check_ssl))
     assert outcome.verdict is Verdict.DOWN
     assert outcome.reason_code is (ReasonCode.TLS_FAILURE if check_ssl else ReasonCode.CONNECTION_FAILURE)
     assert (outcome.detail or "").startswith("SSL problem: ") is check_ssl
@@ -54,14 +55,14 @@ def test_a_bad_certificate(
 
 def test_the_trust_store_is_the_given_one(targets: TargetServer, certificates: Certificates) -> None:
     site = targets.serve([answer()], tls=certificates.good())
-    outcome = ProbeEngine(LOOPBACK).check(CheckSpec(site.url(), check_ssl=True))
+    outcome = ProbeEngine(LOOPBACK).check(HttpSpec(site.url(), check_ssl=True))
     assert "issuer is unknown" in (outcome.detail or "")
 
 
 def test_from_http_to_https(engine: ProbeEngine, targets: TargetServer, certificates: Certificates) -> None:
     secure = targets.serve([answer()], tls=certificates.good())
     site = targets.serve(redirect(secure.url()))
-    outcome = engine.check(CheckSpec(site.url(), follow_redirects=True, headers=(("X-Key", "secret"),)))
+    outcome = engine.check(HttpSpec(site.url(), follow_redirects=True, headers=(("X-Key", "secret"),)))
     assert (outcome.verdict, outcome.cert_expires_at) == (Verdict.UP, GOOD_UNTIL)
     assert secure.seen[0].header("x-key") is None
 
@@ -70,6 +71,6 @@ def test_a_reset_after_the_handshake(
     engine: ProbeEngine, targets: TargetServer, certificates: Certificates
 ) -> None:
     site = targets.serve([Reset()], tls=certificates.good())
-    outcome = engine.check(CheckSpec(site.url(), check_ssl=True))
+    outcome = engine.check(HttpSpec(site.url(), check_ssl=True))
     assert outcome.reason_code is ReasonCode.CONNECTION_FAILURE
     assert outcome.cert_expires_at == GOOD_UNTIL

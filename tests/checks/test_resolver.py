@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from checks.probes import ProbeEngine
+from checks.probes.engine import ProbeEngine
+from checks.probes.http.spec import HttpSpec
 from checks.probes.resolver import _TRIES, Answer, Resolver
-from checks.spec import CheckSpec, ReasonCode
+from checks.spec import ReasonCode
 from tests.checks.conftest import LOOPBACK
 from tests.targets.names import Fault, Name
 from tests.targets.server import TargetServer
@@ -159,7 +160,7 @@ def test_a_silent_server_is_told_apart() -> None:
     """Nobody listens there, so c-ares hears at once that nobody does."""
     answer = Asker(Resolver(["127.0.0.1:9"])).answer("www.test")
     assert (answer.ours, answer.error) == (True, "no name server could be reached")
-    outcome = ProbeEngine(LOOPBACK, resolver=Resolver(["127.0.0.1:9"])).check(CheckSpec("http://www.test/"))
+    outcome = ProbeEngine(LOOPBACK, resolver=Resolver(["127.0.0.1:9"])).check(HttpSpec("http://www.test/"))
     assert outcome.reason_code is ReasonCode.WORKER_LOST, "it says nothing about the target"
 
 

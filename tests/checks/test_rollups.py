@@ -19,14 +19,14 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from checks import rollups
-from checks.hours import HOUR, start_of_hour
-from checks.models import CheckResult, HourlyRollup, LateHour, RollupProgress
-from checks.partitions import RESULTS, make
-from checks.results import store_results
-from checks.retention import keep_partitions
-from checks.rollups import roll_up, rolled_until
-from checks.selectors import average_latency, daily_latency
+from checks.results import rollups
+from checks.results.hours import HOUR, start_of_hour
+from checks.results.models import CheckResult, HourlyRollup, LateHour, RollupProgress
+from checks.results.partitions import RESULTS, make
+from checks.results.retention import keep_partitions
+from checks.results.rollups import roll_up, rolled_until
+from checks.results.selectors import average_latency, daily_latency
+from checks.results.store import store_results
 from checks.spec import CheckOutcome, Verdict
 from tests.makers import NOON, at_once
 

@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checks.spec import CheckSpec, ContentRule, ReasonCode, RuleType, Verdict
+from checks.probes.http.spec import ContentRule, HttpSpec, RuleType
+from checks.spec import ReasonCode, Verdict
 from checks.verdict import Exchange, Failure, judge
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
-SPEC = CheckSpec("https://target.example/", method="GET", slow_ms=1500)
+SPEC = HttpSpec("https://target.example/", method="GET", slow_ms=1500)
 UP, SLOW, DOWN = Verdict.UP, Verdict.SLOW, Verdict.DOWN
 
 
@@ -33,7 +34,7 @@ UP, SLOW, DOWN = Verdict.UP, Verdict.SLOW, Verdict.DOWN
         (replace(SPEC, only_2xx=True, expect_status=302), 302, UP),
     ],
 )
-def test_status(spec: CheckSpec, status: int, verdict: Verdict) -> None:
+def test_status(spec: HttpSpec, status: int, verdict: Verdict) -> None:
     outcome = judge(spec, Exchange(http_status=status, latency_ms=5), now=NOW)
     assert outcome.verdict is verdict
     assert outcome.http_status == status

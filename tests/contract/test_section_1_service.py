@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from accounts.models import User
-from checks.models import CheckResult
+from checks.results.models import CheckResult
 from tests.api.client import Api
 from tests.contract.driving import check_now, pings_stop_for, shown
 from tests.makers import make_monitor, make_plan, make_project, make_user

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from accounts.models import User
-from checks.models import CheckResult
+from checks.results.models import CheckResult
 from checks.spec import Verdict
 from core.clock import to_ms, utc_now
 from monitors.models import Monitor, MonitorState

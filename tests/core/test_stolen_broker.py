@@ -15,10 +15,10 @@ from django.test import Client
 from pytest_django.fixtures import Settings
 
 from accounts.services import create_account
-from checks import mailbox
 from config import health, metrics
 from config.celery import app
 from core import metrics as counted
+from core import replies
 from core.cache import load, store
 from core.clock import utc_now
 from monitors.probing.interactive import CheckResult
@@ -114,7 +114,7 @@ def test_pages_answer_and_run_nothing_from_the_broker(
 def test_a_malformed_answer_of_a_worker_counts_as_none(broker: redis.Redis, marker: Path) -> None:
     for forged in (pickle.dumps(Payload(marker)), b"{}", b'{"status": "fine"}', b"[" * 100_000, b"\xff"):
         broker.rpush("reply:x", forged)
-        assert mailbox.wait("reply:x", CheckResult, timeout_sec=5) is None
+        assert replies.wait("reply:x", CheckResult, timeout_sec=5) is None
     assert not marker.exists()
 
 
@@ -153,8 +153,8 @@ def test_workers_take_json_alone_and_answer_few_commands(
             producer.publish(bomb, exchange="celery.pidbox", **pickled)
         # Behind the messages above. A worker that obeyed would not answer the pings.
         for command in ("shutdown", "pool_shrink", "conf", "revoke"):
-            replies = app.control.broadcast(command, {"task_id": "1"}, reply=True, timeout=30, limit=1)
-            assert [list(answer) for reply in replies or [] for answer in reply.values()] == [["error"]], (
+            answers = app.control.broadcast(command, {"task_id": "1"}, reply=True, timeout=30, limit=1)
+            assert [list(answer) for reply in answers or [] for answer in reply.values()] == [["error"]], (
                 command
             )
         assert app.control.ping(timeout=30, limit=1)

@@ -14,7 +14,7 @@ from django.test.utils import CaptureQueriesContext
 from pytest_django.fixtures import Settings
 
 from accounts.models import User
-from checks.models import CheckResult
+from checks.results.models import CheckResult
 from checks.spec import Verdict
 from core.clock import to_ms, utc_now
 from dashboard.monitors import actions

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from checks.models import CheckResult
+from checks.results.models import CheckResult
 from monitors.models import MonitorState, SchedulerGap, StatusChange
 from tests.faults.heartbeat_jobs import Attempt
 from tests.faults.injector import Event

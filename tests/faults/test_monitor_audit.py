@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from checks.models import CheckResult
+from checks.results.models import CheckResult
 from monitors.models import MonitorState, StatusChange
 from tests.faults.heartbeat_jobs import Attempt
 from tests.faults.monitor_audit import VIOLATIONS, Audit

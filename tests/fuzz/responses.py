@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from hypothesis import strategies as st
 
-from checks.spec import CheckSpec, ContentRule, RuleType
+from checks.probes.http.spec import ContentRule, HttpSpec, RuleType
 from tests.fuzz import pools
 from tests.targets.server import Hang, Pause, Repeat, Reset, Script, Step
 
@@ -34,7 +34,7 @@ class Shot:
     """A script and the check that gets it. The spec's URL is made when its server is known."""
 
     script: Script
-    spec: CheckSpec
+    spec: HttpSpec
     host: str = "127.0.0.1"
     tls: bool = False
 
@@ -49,7 +49,7 @@ def _abridged(data: bytes) -> object:
     return (data[:400], f"… {len(data)} bytes, crc {zlib.crc32(data):08x} …", data[-100:])
 
 
-def _settings(spec: CheckSpec) -> str:
+def _settings(spec: HttpSpec) -> str:
     names = (
         "timeout_ms",
         "slow_ms",
@@ -289,9 +289,9 @@ HOSTS = ("127.0.0.1",) * 12 + ("localhost", "localhost", "good.test", "both.test
 
 
 @st.composite
-def specs(draw: Draw) -> CheckSpec:
+def specs(draw: Draw) -> HttpSpec:
     method = draw(st.sampled_from(METHODS))
-    return CheckSpec(
+    return HttpSpec(
         "",
         method=method,
         body='{"ü": 1}' if method in {"POST", "PUT", "DELETE"} and draw(st.booleans()) else None,

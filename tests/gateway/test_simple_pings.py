@@ -17,7 +17,7 @@ from django.core.handlers.wsgi import WSGIHandler
 from django.db import connection, connections
 from pytest_django.fixtures import Settings
 
-from checks.models import CheckResult
+from checks.results.models import CheckResult
 from config.gateway import Gateway
 from core.throttles import PINGS, seconds_to_wait
 from monitors.models import Monitor

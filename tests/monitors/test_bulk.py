@@ -10,7 +10,8 @@ import pytest
 from django.forms.models import model_to_dict
 
 from accounts.models import User
-from checks.spec import RuleType, Verdict
+from checks.probes.http.spec import RuleType
+from checks.spec import Verdict
 from core.errors import MonitorLimit
 from monitors import bulk, operations
 from monitors.bulk import Change, New

@@ -12,7 +12,7 @@ from kombu.exceptions import OperationalError
 from pytest_django.fixtures import Settings
 from redis.exceptions import RedisError
 
-from checks.models import CheckResult
+from checks.results.models import CheckResult
 from checks.spec import Verdict
 from core.clock import utc_now
 from monitors import tasks

@@ -11,7 +11,7 @@ from django.db import transaction
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from checks.models import CheckResult
+from checks.results.models import CheckResult
 from checks.spec import CheckOutcome, Verdict
 from monitors import recording
 from monitors.models import Monitor, MonitorState, StatusChange

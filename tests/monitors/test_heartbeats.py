@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from checks.models import CheckResult
+from checks.results.models import CheckResult
 from monitors.configuration import MonitorType
 from monitors.heartbeats.signals import record_ping, sweep
 from monitors.models import Monitor, StatusChange

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from accounts.models import User
-from checks.models import CheckResult
+from checks.results.models import CheckResult
 from config.middleware import pings_first
 from core.db import release_connection
 from monitors.heartbeats import signals

@@ -10,13 +10,12 @@ from datetime import timedelta
 import pytest
 from django.db import connection, transaction
 
-from checks.engine import probe_engine
-from checks.models import CheckResult
+from checks.results.models import CheckResult
 from checks.spec import CheckOutcome, Verdict
 from core.clock import utc_now
 from monitors.models import Monitor, MonitorState
 from monitors.probing.jobs import CheckJob, load_jobs
-from monitors.probing.prober import Prober, drain
+from monitors.probing.prober import Prober, drain, probe_engine
 from monitors.recording.batch import CheckRecord
 from monitors.scheduling import Claim, claim_due, claim_now, start_runs
 from monitors.tasks import probe_now

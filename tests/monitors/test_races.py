@@ -12,8 +12,8 @@ from itertools import pairwise
 import pytest
 
 from accounts.models import User
-from checks.erasure import erase_deleted
-from checks.models import CheckResult
+from checks.results.erasure import erase_deleted
+from checks.results.models import CheckResult
 from checks.spec import Verdict
 from core.errors import NotFound
 from monitors.heartbeats.signals import record_ping, sweep

@@ -6,8 +6,8 @@ from functools import partial
 
 import pytest
 
-from checks.erasure import erase_deleted
-from checks.models import CheckResult
+from checks.results.erasure import erase_deleted
+from checks.results.models import CheckResult
 from checks.spec import Verdict
 from monitors.models import Monitor, StatusChange
 from monitors.recording import record

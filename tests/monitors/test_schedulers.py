@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from checks.models import CheckResult
+from checks.results.models import CheckResult
 from checks.spec import Verdict
 from monitors.configuration import MonitorType
 from monitors.models import LEASE_MARGIN, Monitor, StatusChange

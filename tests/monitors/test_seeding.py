@@ -8,8 +8,8 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from accounts.models import User
-from checks.models import CheckResult, HourlyRollup
-from checks.rollups import roll_up, rolled_until
+from checks.results.models import CheckResult, HourlyRollup
+from checks.results.rollups import roll_up, rolled_until
 from core.clock import utc_now
 from monitors.models import Monitor, StatusChange
 from monitors.selectors import statistics

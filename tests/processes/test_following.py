@@ -23,7 +23,7 @@ def stored(up: Up, environment: dict[str, str], *monitor_ids: str) -> dict[str, 
 import json
 from monitors.models import Monitor
 of = {{"monitor_id__in": list(Monitor.objects.filter(public_id__in={monitor_ids!r}).values_list("pk", flat=True))}}
-from checks.models import CheckResult
+from checks.results.models import CheckResult
 from core.clock import to_ms
 from monitors.models import StatusChange
 results = CheckResult.objects.filter(**of).order_by("claim").values_list("claim", "verdict", "checked_at")
@@ -118,7 +118,7 @@ def test_killed_worker_and_beat_lose_no_more_than_a_lease(
 
     manage(
         up,
-        "from checks.models import CheckResult; from django.db.models import Count;"
+        "from checks.results.models import CheckResult; from django.db.models import Count;"
         "assert not CheckResult.objects.values('monitor_id', 'claim').annotate(n=Count('*')).filter(n__gt=1)",
         clean_environment,
     )

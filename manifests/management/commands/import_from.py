@@ -13,10 +13,10 @@ from django.core.management.base import CommandError, CommandParser
 
 from accounts.models import User
 from checks.evidence import Mask, shown_url
-from checks.wording import printable
 from core.clock import utc_now
 from core.commands import OurCommand
 from core.errors import MonitorLimit, ValidationFailed
+from core.text import printable
 from manifests.importers import gatus, healthchecks, uptime_kuma, uptimerobot
 from manifests.importers.creating import Fate, Imported, import_monitors
 from manifests.importers.mapped import Mapped, UnreadableFileError

@@ -9,8 +9,8 @@ from typing import Any
 
 from django.db import connection
 
-from checks.hours import HOUR, HOUR_OF_CHECK, start_of_hour
-from checks.rollups import rolled_until
+from checks.results.hours import HOUR, HOUR_OF_CHECK, start_of_hour
+from checks.results.rollups import rolled_until
 
 _PASSED = "FILTER (WHERE verdict <> 'down')"
 _STEP = "date_bin(make_interval(secs => %(step)s), {at}, %(since)s)"

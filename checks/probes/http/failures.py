@@ -10,8 +10,9 @@ from ssl import cert_time_to_seconds
 
 import pycurl
 
-from checks.probes.transfer import BodyFault, Hop, Transfer
-from checks.spec import CheckSpec, ReasonCode
+from checks.probes.http.spec import HttpSpec
+from checks.probes.http.transfer import BodyFault, Hop, Transfer
+from checks.spec import ReasonCode
 from checks.verdict import Failure
 
 # X509_V_ERR_… of OpenSSL's x509_vfy.h, as CURLINFO_SSL_VERIFYRESULT gives them.
@@ -82,7 +83,7 @@ def parse_certificate_end(text: str) -> datetime | None:
         return None
 
 
-def timed_out(spec: CheckSpec, doing: str) -> Failure:
+def timed_out(spec: HttpSpec, doing: str) -> Failure:
     return Failure(ReasonCode.TIMEOUT, f"No result within {spec.timeout_ms} ms: {doing}.")
 
 
@@ -188,7 +189,7 @@ def _explain_broken(hop: Hop) -> Failure:
     )
 
 
-def explain(spec: CheckSpec, hop: Hop, transfer: Transfer) -> Failure | None:
+def explain(spec: HttpSpec, hop: Hop, transfer: Transfer) -> Failure | None:
     """Why this hop gave no whole response, None when it gave one."""
     code = hop.code
     if code == pycurl.E_OK:

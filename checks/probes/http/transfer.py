@@ -9,8 +9,8 @@ from enum import Enum
 
 import pycurl
 
-from checks.probes.decoding import ACCEPTED, Decoder, NotInCodingError, TooMuchError, decoder_for
-from checks.probes.request import Request
+from checks.probes.http.decoding import ACCEPTED, Decoder, NotInCodingError, TooMuchError, decoder_for
+from checks.probes.http.request import Request
 
 BODY_CAP = 1024 * 1024
 HEAD_CAP = 8 * 1024  # of the body, kept as evidence; of what is shown some may have to be masked first

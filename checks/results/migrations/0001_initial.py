@@ -1,10 +1,10 @@
-import checks.hours
+import checks.results.hours
 import django.contrib.postgres.indexes
 import django.db.models.functions.datetime
 from django.db import migrations, models
 
 
-# Django makes no partitioned tables. `checks.partitions` adds and drops partitions later.
+# Django makes no partitioned tables. `checks.results.partitions` adds and drops partitions later.
 RESULTS = """
 CREATE TABLE checks_checkresult (
     monitor_id bigint NOT NULL,
@@ -137,17 +137,17 @@ class Migration(migrations.Migration):
                         ('evidence', models.JSONField(help_text='Of a failure: checks.evidence.Evidence, without its Nones.', null=True)),
                     ],
                     options={
-                        'indexes': [models.Index(models.F('monitor_id'), checks.hours.HourOf('checked_at'), name='result_hours')],
+                        'indexes': [models.Index(models.F('monitor_id'), checks.results.hours.HourOf('checked_at'), name='result_hours')],
                     },
                 ),
             ],
         ),
         migrations.AddIndex(
             model_name='checkresult',
-            index=models.Index(models.F('monitor_id'), checks.hours.HourOf('checked_at'), condition=models.Q(('verdict', 'up'), _negated=True), name='result_failures'),
+            index=models.Index(models.F('monitor_id'), checks.results.hours.HourOf('checked_at'), condition=models.Q(('verdict', 'up'), _negated=True), name='result_failures'),
         ),
         migrations.AddIndex(
             model_name='checkresult',
-            index=django.contrib.postgres.indexes.BrinIndex(checks.hours.MinuteOf('checked_at'), autosummarize=True, name='result_times'),
+            index=django.contrib.postgres.indexes.BrinIndex(checks.results.hours.MinuteOf('checked_at'), autosummarize=True, name='result_times'),
         ),
     ]

@@ -8,14 +8,14 @@ from django.contrib.postgres.indexes import BrinIndex
 from django.db import models
 from django.db.models.functions import Now
 
-from checks.hours import HourOf, MinuteOf
+from checks.results.hours import HourOf, MinuteOf
 from checks.spec import ReasonCode, Verdict
 
 
 class CheckResult(models.Model):
     """One check, as it was found. Written once, in bulk, and never changed.
 
-    The table is partitioned by day of UTC (checks.partitions, ADR 12). `monitor_id` is no foreign key: this is the
+    The table is partitioned by day of UTC (ADR 12). `monitor_id` is no foreign key: this is the
     largest table by far, and it lies below `monitors`. A result is named by (monitor, claim), and recording, under
     the lock of the monitor's state, stores it once: the database has no unique index, which would be as large as the
     rows themselves. The order of the columns is that of their alignment.

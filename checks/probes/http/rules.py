@@ -14,9 +14,9 @@ from functools import cache, cached_property
 from importlib import import_module
 from pkgutil import iter_modules
 
-from checks.json_path import Document, NotJsonError, comparable
-from checks.spec import ContentRule, RuleType
-from checks.wording import quote
+from checks.probes.http.json_path import Document, NotJsonError, comparable
+from checks.probes.http.spec import ContentRule, RuleType
+from core.text import quote
 
 _CHARSET = re.compile(r"""charset\s*=\s*["']?([A-Za-z0-9._:+-]{1,40})""", re.IGNORECASE)
 # Python caches each name that it does not know, so it is only asked for the names that it has. These of them are no

@@ -1,4 +1,4 @@
-"""Where a worker leaves the answer that a web process waits for: a list of one, in the broker."""
+"""Reply queues: how a worker answers a web process that waits, over a list of one item in the broker."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def new_address() -> str:
 
 
 def post(address: str, answer: Any) -> None:
-    """Leave the answer; if nobody fetches it, it goes by itself."""
+    """Send the answer. It expires if nobody fetches it."""
     with _client(settings.REDIS_URL).pipeline() as pipe:
         pipe.rpush(address, msgspec.json.encode(answer))
         pipe.expire(address, KEPT_SEC)
@@ -38,12 +38,12 @@ def post(address: str, answer: Any) -> None:
 
 
 def wait(address: str, kind: type[T], *, timeout_sec: float) -> T | None:
-    """Return the answer, or None if none came in time or it is not a `kind`. Raises RedisError."""
+    """Return the answer, or None if none came in time or it is no `kind`. Raises RedisError."""
     taken = _client(settings.REDIS_URL).blpop([address], timeout=timeout_sec)
     if taken is None:
         return None
     try:
         return msgspec.json.decode(taken[1], type=kind)
     except (ValueError, RecursionError) as error:
-        logger.warning("a malformed answer in the broker was dropped: %s", error)
+        logger.warning("dropped a malformed answer from the broker: %s", error)
         return None

@@ -9,7 +9,7 @@ from typing import Any
 from django.apps import AppConfig
 from django.core import checks
 
-from checks.partitions import SERIES, is_there, parts
+from checks.results.partitions import SERIES, is_there, parts
 from core.clock import utc_now
 
 AHEAD = timedelta(days=2)  # the hourly task keeps a week: by then it has failed for five days

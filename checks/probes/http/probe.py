@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from checks.evidence import Evidence, Mask, Redirect, shown_body, shown_headers, shown_line, shown_url
-from checks.probes.failures import explain, explain_body, parse_certificate_end, timed_out
-from checks.probes.request import BadRequestError, Request, as_get, first_request, redirected
-from checks.probes.transfer import HEAD_CAP, Hop, Transfer
-from checks.rules import decode_body
-from checks.spec import CheckSpec, ReasonCode
+from checks.probes.http.failures import explain, explain_body, parse_certificate_end, timed_out
+from checks.probes.http.request import BadRequestError, Request, as_get, first_request, redirected
+from checks.probes.http.rules import decode_body
+from checks.probes.http.spec import HttpSpec
+from checks.probes.http.transfer import HEAD_CAP, Hop, Transfer
+from checks.spec import ReasonCode
 from checks.verdict import Exchange, Failure
 
 MAX_REDIRECTS = 10
@@ -32,7 +33,7 @@ class Probe:
         "spec",
     )
 
-    def __init__(self, spec: CheckSpec, *, now: float) -> None:
+    def __init__(self, spec: HttpSpec, *, now: float) -> None:
         self.spec = spec
         self.deadline = now + spec.timeout_ms / 1000
         self.exchange = Exchange()

@@ -9,7 +9,7 @@ from urllib.parse import SplitResult, quote, urljoin, urlsplit, urlunsplit
 
 import idna
 
-from checks.spec import CheckSpec
+from checks.probes.http.spec import HttpSpec
 from core.egress import literal_address
 
 METHODS = frozenset({"HEAD", "GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
@@ -188,11 +188,11 @@ def _header_lines(headers: tuple[tuple[str, str], ...], method: str, body: bytes
         raise BadRequestError("A request header cannot be sent: its value is no valid text.") from error
 
 
-def _body_of(spec: CheckSpec) -> bytes | None:
+def _body_of(spec: HttpSpec) -> bytes | None:
     return None if spec.body is None else spec.body.encode("utf-8", "replace")
 
 
-def first_request(spec: CheckSpec) -> Request:
+def first_request(spec: HttpSpec) -> Request:
     """Raises BadRequestError where the spec cannot be sent."""
     method = "GET" if spec.rules and spec.method == "HEAD" else spec.method
     if method not in METHODS:
@@ -208,7 +208,7 @@ def as_get(request: Request) -> Request:
     return replace(request, method="GET")
 
 
-def redirected(request: Request, spec: CheckSpec, *, status: int, location: str) -> Request:
+def redirected(request: Request, spec: HttpSpec, *, status: int, location: str) -> Request:
     """The request that follows a redirect (decision 24). Raises BadRequestError for where it cannot lead.
 
     Headers of the monitor go to its own origin alone. 303, and 301 and 302 after POST, become a GET without body.

@@ -11,9 +11,9 @@ from typing import Any
 from django.db import connection
 from django.db.models import Q, QuerySet
 
-from checks.hours import HOUR_OF_CHECK, HourOf, end_of_hour, start_of_hour
-from checks.models import CheckResult
-from checks.rollups import rolled_until
+from checks.results.hours import HOUR_OF_CHECK, HourOf, end_of_hour, start_of_hour
+from checks.results.models import CheckResult
+from checks.results.rollups import rolled_until
 from checks.spec import Verdict
 
 _STRETCHES = (timedelta(days=1), timedelta(days=7))

@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 
 from django.conf import settings
 
-from checks.partitions import RESULTS, ROLLUPS, SERIES, Series, delete_strays, drop, make
-from checks.rollups import rolled_until
+from checks.results.partitions import RESULTS, ROLLUPS, SERIES, Series, delete_strays, drop, make
+from checks.results.rollups import rolled_until
 
 logger = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from celery import shared_task
 
-from checks import erasure, retention, rollups
+from checks.results import erasure, retention, rollups
 from core.clock import utc_now
 
 

@@ -16,9 +16,9 @@ from typing import Any
 from django.conf import settings
 from django.db import connection, transaction
 
-from checks.hours import HOUR, HOUR_OF_CHECK, MINUTE_OF_CHECK, start_of_hour
-from checks.models import RollupProgress
-from checks.partitions import RESULTS, parts
+from checks.results.hours import HOUR, HOUR_OF_CHECK, MINUTE_OF_CHECK, start_of_hour
+from checks.results.models import RollupProgress
+from checks.results.partitions import RESULTS, parts
 from core.bulk import insert_rows
 from core.db import hold, try_hold
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from django.db import connection
 
-from checks.hours import HOUR, HOUR_OF_CHECK, start_of_hour
-from checks.rollups import note_late
+from checks.results.hours import HOUR, HOUR_OF_CHECK, start_of_hour
+from checks.results.rollups import note_late
 from checks.spec import CheckOutcome
 from core.bulk import array, insert_rows
 from core.clock import utc_now

@@ -11,9 +11,9 @@ from typing import Any
 
 from django.db import connection, transaction
 
-from checks.models import DeletedMonitor, LateHour
-from checks.partitions import RESULTS, ROLLUPS, Series, parts
-from checks.rollups import LOCK
+from checks.results.models import DeletedMonitor, LateHour
+from checks.results.partitions import RESULTS, ROLLUPS, Series, parts
+from checks.results.rollups import LOCK
 from core.db import hold
 
 MONITORS_AT_ONCE = 20

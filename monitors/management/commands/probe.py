@@ -12,13 +12,14 @@ from urllib.parse import urlsplit
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from checks.engine import probe_engine
 from checks.evidence import Evidence
-from checks.guard import guard
-from checks.probes.request import METHODS, BadRequestError, first_request
-from checks.spec import CheckOutcome, CheckSpec, ContentRule, RuleType, Verdict
+from checks.probes.http.request import METHODS, BadRequestError, first_request
+from checks.probes.http.spec import ContentRule, HttpSpec, RuleType
+from checks.spec import CheckOutcome, Verdict
 from core.clock import to_ms
 from core.egress import EgressGuard, literal_address
+from core.outbound import guard
+from monitors.probing.prober import probe_engine
 
 EXIT_SLOW, EXIT_DOWN, EXIT_USAGE = 1, 2, 3
 
@@ -115,7 +116,7 @@ def _check_url(url: str, egress: EgressGuard) -> None:
         )
 
 
-def build_spec(url: str, options: dict[str, Any], egress: EgressGuard) -> CheckSpec:
+def build_spec(url: str, options: dict[str, Any], egress: EgressGuard) -> HttpSpec:
     """The check that the command line describes. Raises CommandError with return code 3."""
     _check_url(url, egress)
     rules = tuple(_rule(option, text) for option, text in options["rules"] or ())
@@ -133,7 +134,7 @@ def build_spec(url: str, options: dict[str, Any], egress: EgressGuard) -> CheckS
         raise _usage(
             f"--expect-status must be {_STATUSES.start} to {_STATUSES.stop - 1}, or 0 for any 2xx or 3xx"
         )
-    spec = CheckSpec(
+    spec = HttpSpec(
         url,
         method="GET" if rules and options["method"] == "HEAD" else options["method"],
         headers=headers,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from urllib.parse import urlsplit
 
-from checks.probes.request import BadRequestError, parse_target
+from checks.probes.http.request import BadRequestError, parse_target
 
 MAX_URL = 2_048
 

@@ -1,0 +1,42 @@
+"""The settings of one http check."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from checks.spec import CheckSpec
+
+
+class RuleType(StrEnum):
+    TEXT_CONTAINS = "text_contains"
+    TEXT_ABSENT = "text_absent"
+    JSON_FIELD = "json_field"
+
+
+@dataclass(frozen=True, slots=True)
+class ContentRule:
+    """One assertion on the body: `value` for the text rules, `path` and perhaps `equals` for json_field."""
+
+    type: RuleType
+    value: str = ""
+    path: str = ""
+    equals: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HttpSpec(CheckSpec):
+    """One http check. `headers` have plaintext values, so a spec never shows them in its repr."""
+
+    url: str
+    method: str = "HEAD"
+    headers: tuple[tuple[str, str], ...] = ()
+    body: str | None = None
+    expect_status: int | None = None
+    follow_redirects: bool = False
+    check_ssl: bool = False
+    rules: tuple[ContentRule, ...] = ()
+    only_2xx: bool = False  # a scheduler's trigger: only 2xx is success
+
+    def __repr__(self) -> str:
+        return f"HttpSpec({self.method} {self.url})"
