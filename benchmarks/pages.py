@@ -52,7 +52,7 @@ from core.clock import utc_now
 from monitors.models import Monitor, MonitorState
 from projects.access import Caller
 from projects.services import create_project
-from statuspages.pages import create_page
+from statuspages.services import create_page
 user, now = User.objects.get(email={EMAIL!r}), utc_now()
 places = [create_project(Caller(user), name=f"Project {{n}}", now=now) for n in range(20)]
 monitors = list(Monitor.objects.order_by("pk"))
@@ -82,7 +82,7 @@ cookie, times, paths = sys.argv[1], int(sys.argv[2]), json.loads(sys.argv[3])
 client = Client()
 client.cookies["sessionid"] = cookie
 def get(path):
-    cache.clear(), caching.forget_local(), public.forget_local()
+    cache.clear(), caching.clear_local_caches(), public.clear_local_caches()
     start, worked = time.perf_counter(), time.process_time()
     answer = client.get(path, headers={"Accept-Encoding": "gzip"})
     assert answer.status_code == 200, (path, answer.status_code)

@@ -42,7 +42,7 @@ from core.clock import utc_now
 from monitors.models import Monitor
 from monitors.seeding import seed_history
 from projects.access import Caller
-from statuspages.pages import create_page
+from statuspages.services import create_page
 user = create_account(email={EMAIL!r}, password={PASSWORD!r}, plan="pro")
 seed_history(user, monitors=int(os.environ["MONITORS"]), days=int(os.environ["DAYS"]), interval_sec=3600, now=utc_now())
 ids = list(Monitor.objects.order_by("pk").values_list("public_id", flat=True))

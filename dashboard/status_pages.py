@@ -15,7 +15,7 @@ from core.errors import ApiError, NotFound
 from dashboard import limits
 from dashboard.pages import PageRequest, page
 from dashboard.status_page_forms import EditPageForm, LogoForm, NewPageForm, NoteForm, UpdateForm
-from statuspages import notes, pages, selectors
+from statuspages import selectors, services
 from statuspages.lookup import page_url
 from statuspages.models import StatusPage
 
@@ -42,7 +42,7 @@ def create(request: PageRequest) -> HttpResponse:
             lambda: form.make_once(
                 request,
                 request.caller,
-                lambda: pages.create_page(request.caller, form.given(), now=now).public_id,
+                lambda: services.create_page(request.caller, form.given(), now=now).public_id,
                 now=now,
             )
         )
@@ -64,7 +64,7 @@ def edit(request: PageRequest, page_id: str) -> HttpResponse:
     found = selectors.get_page(request.caller, page_id)
     form = EditPageForm(request.POST or None, caller=request.caller, page=found)
     if request.method == "POST" and form.is_valid():
-        saved = form.attempt(lambda: pages.update_page(request.caller, page_id, form.given()))
+        saved = form.attempt(lambda: services.update_page(request.caller, page_id, form.given()))
         if saved is not None:
             messages.success(request, "The page is saved.")
             return redirect("status_page", page_id)
@@ -76,7 +76,7 @@ def edit(request: PageRequest, page_id: str) -> HttpResponse:
 @require_POST
 @page
 def delete(request: PageRequest, page_id: str) -> HttpResponse:
-    pages.delete_page(request.caller, page_id)
+    services.delete_page(request.caller, page_id)
     messages.success(request, "The page is deleted.")
     return redirect("status_pages")
 
@@ -91,7 +91,7 @@ def set_logo(request: PageRequest, page_id: str) -> HttpResponse:
 
         def set_it() -> StatusPage:
             limits.count(request, "logo")
-            return pages.set_logo(request.caller, page_id, data)
+            return services.set_logo(request.caller, page_id, data)
 
         if form.attempt(set_it) is not None:
             messages.success(request, "The logo is on the page.")
@@ -102,7 +102,7 @@ def set_logo(request: PageRequest, page_id: str) -> HttpResponse:
 @require_POST
 @page
 def remove_logo(request: PageRequest, page_id: str) -> HttpResponse:
-    pages.remove_logo(request.caller, page_id)
+    services.remove_logo(request.caller, page_id)
     messages.success(request, "The page has no logo any more.")
     return redirect("status_page", page_id)
 
@@ -119,7 +119,7 @@ def write_note(request: PageRequest, page_id: str) -> HttpResponse:
             lambda: form.make_once(
                 request,
                 request.caller,
-                lambda: notes.write_note(request.caller, page_id, given, now=now).public_id,
+                lambda: services.create_note(request.caller, page_id, given, now=now).public_id,
                 now=now,
             )
         )
@@ -136,7 +136,9 @@ def add_update(request: PageRequest, page_id: str, note_id: str) -> HttpResponse
     form = UpdateForm(request.POST, prefix=note_id)
     if form.is_valid():
         given = form.cleaned_data
-        done = form.attempt(lambda: notes.add_update(request.caller, page_id, note_id, given, now=utc_now()))
+        done = form.attempt(
+            lambda: services.add_update(request.caller, page_id, note_id, given, now=utc_now())
+        )
         if done is not None:
             messages.success(request, "The update is on the page.")
             return redirect("status_page", page_id)
@@ -147,7 +149,7 @@ def add_update(request: PageRequest, page_id: str, note_id: str) -> HttpResponse
 @page
 def delete_note(request: PageRequest, page_id: str, note_id: str) -> HttpResponse:
     try:
-        notes.delete_note(request.caller, page_id, note_id)
+        services.delete_note(request.caller, page_id, note_id)
     except NotFound:
         raise
     except ApiError as error:

@@ -19,8 +19,8 @@ from incidents.serializers import WindowInputSerializer
 from manifests.entries import Reference
 from monitors.configuration import MAX_HEADERS
 from monitors.serializers import HeaderInputSerializer, MonitorInputSerializer
-from statuspages.pages import MAX_MONITORS
 from statuspages.serializers import MAX_GROUPS, PageInputSerializer
+from statuspages.services import MAX_MONITORS
 
 MAX_ID = 64
 Fields = dict[str, serializers.Field[Any, Any, Any, Any]]

@@ -14,7 +14,7 @@ MOST_ROWS = 50
 
 @admin.register(StatusPage)
 class StatusPageAdmin(ReadOnlyAdmin[StatusPage]):
-    """Who has which slug and domain."""
+    """Status pages with their slugs and domains."""
 
     list_display = (
         "public_id",
@@ -72,7 +72,7 @@ class PageNoteAdmin(ReadOnlyAdmin[PageNote]):
 
 @admin.register(Subscriber)
 class SubscriberAdmin(ReadOnlyAdmin[Subscriber]):
-    """By `hint`: the address is for the mails alone."""
+    """Subscribers, shown by `hint` instead of their address."""
 
     list_display = ("public_id", "hint", "page", "created_at", "confirmed_at")
     list_filter = (("confirmed_at", admin.EmptyFieldListFilter), ("page", AutocompleteFilter))

@@ -1,4 +1,4 @@
-"""A monitor's badges: made and taken away by who keeps the monitor, seen by whoever knows the key."""
+"""Badges of monitors as small SVGs, public to everyone who has their key."""
 
 from __future__ import annotations
 
@@ -13,18 +13,24 @@ from monitors.models import MonitorState
 from monitors.selectors import get_monitor, statistics
 from monitors.uptime.daily import daily_uptimes
 from projects.access import Caller
-from statuspages import shields
 from statuspages.models import Badge
 from statuspages.selectors import find_badge, get_badge
 
 _DAYS = {"uptime-7d": 7, "uptime-30d": 30, "uptime-90d": 90}
+_COLOURS = {"up": "#0d7350", "slow": "#8a5300", "down": "#bb2025", "idle": "#575f6d"}
+_LABEL = "#343a46"
+_PADDING = 6
+# Widths in Verdana at 11 px. `textLength` makes them exact in every other font.
+_WIDE, _NARROW = frozenset("mwMW%@"), frozenset("iljtfrI.,:;|!'()[] 1")
+
+_STATUS_KINDS = {"up": "up", "slow": "slow", "down": "down", "paused": "idle", "unknown": "idle"}
 
 
-def give_badge(caller: Caller, monitor_id: str, *, now: datetime) -> Badge:
-    """The monitor's badge, a new one where it had none."""
+def create_badge(caller: Caller, monitor_id: str, *, now: datetime) -> Badge:
+    """Return the monitor's badge, created if it has none."""
     with transaction.atomic():
         monitor = get_monitor(caller, monitor_id)
-        # As whoever deletes the monitor does.
+        # The lock that deleting the monitor takes.
         if not MonitorState.objects.select_for_update(no_key=True).filter(pk=monitor.pk).exists():
             raise NotFound
         Badge.objects.bulk_create(
@@ -33,24 +39,24 @@ def give_badge(caller: Caller, monitor_id: str, *, now: datetime) -> Badge:
         return get_badge(caller, monitor_id)
 
 
-def take_badge(caller: Caller, monitor_id: str) -> None:
-    """Its key shows nothing any more, and comes back with no later badge."""
+def delete_badge(caller: Caller, monitor_id: str) -> None:
+    """Delete the badge. A later one gets another key."""
     badge = get_badge(caller, monitor_id)
     Badge.objects.filter(pk=badge.pk, key=badge.key).delete()
 
 
 def draw(key: str, name: str, *, now: datetime) -> bytes:
-    """The picture `name` of a badge: status, uptime-24h, uptime-7d, uptime-30d, uptime-90d or latency.
+    """Return the SVG `name` of a badge: status, uptime-24h, uptime-7d, uptime-30d, uptime-90d or latency.
 
-    Nothing of the monitor but that is in it. Raises NotFound for an unknown key and for an unknown name alike.
+    Raises NotFound for an unknown key and for an unknown name.
     """
     monitor = find_badge(key)
     if name == "status":
         status = "paused" if not monitor.enabled else monitor.state.status or "unknown"
-        drawn = shields.shield("status", status, shields.STATUS_KINDS[status])
+        drawn = _shield("status", status, _STATUS_KINDS[status])
     elif name == "latency":
         latency = average_latency([monitor.pk], since=now - timedelta(hours=24)).get(monitor.pk)
-        drawn = shields.shield("latency", "no data" if latency is None else f"{latency:.0f} ms", "idle")
+        drawn = _shield("latency", "no data" if latency is None else f"{latency:.0f} ms", "idle")
     elif name == "uptime-24h":
         drawn = _uptime("uptime 24h", statistics([monitor], now=now)[monitor.pk].uptime_24h)
     elif name in _DAYS:
@@ -64,4 +70,31 @@ def draw(key: str, name: str, *, now: datetime) -> bytes:
 
 def _uptime(label: str, percent: float | None) -> str:
     shown = "no data" if percent is None else f"{percent:.2f}".rstrip("0").rstrip(".") + "%"
-    return shields.shield(label, shown, shields.uptime_kind(percent))
+    return _shield(label, shown, _uptime_kind(percent))
+
+
+def _shield(label: str, value: str, kind: str) -> str:
+    """Return a badge as SVG. `label` and `value` are not escaped; `kind` is up, slow, down or idle."""
+    left, right = _width(label), _width(value)
+    width = left + right
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="20" role="img" aria-label="{label}: {value}">'
+        f"<title>{label}: {value}</title>"
+        f'<clipPath id="r"><rect width="{width}" height="20" rx="4"/></clipPath>'
+        f'<g clip-path="url(#r)"><path fill="{_LABEL}" d="M0 0h{left}v20H0z"/>'
+        f'<path fill="{_COLOURS[kind]}" d="M{left} 0h{right}v20H{left}z"/></g>'
+        '<g fill="#fff" font-family="Verdana,Geneva,DejaVu Sans,sans-serif" font-size="11" text-anchor="middle">'
+        f'<text x="{left / 2:g}" y="14" textLength="{left - 2 * _PADDING}">{label}</text>'
+        f'<text x="{left + right / 2:g}" y="14" textLength="{right - 2 * _PADDING}">{value}</text></g></svg>'
+    )
+
+
+def _uptime_kind(percent: float | None) -> str:
+    if percent is None:
+        return "idle"
+    return "up" if percent >= 99.5 else "slow" if percent >= 95 else "down"
+
+
+def _width(text: str) -> int:
+    width = sum(10.0 if c in _WIDE else 4.2 if c in _NARROW else 7.0 for c in text)
+    return round(width) + 2 * _PADDING

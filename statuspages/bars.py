@@ -1,7 +1,7 @@
-"""Ninety days as a drawing of a few hundred bytes: one path for each kind of day, runs of equal days as one box. Pure.
+"""Uptime bars as SVG: one path per kind of day, one box per run of equal days. Pure.
 
-A thousand monitors with a rectangle for each day would be a page of ten megabytes. The gaps between days are a mask of
-the stylesheet.
+A rectangle per day would make a page of a thousand monitors ten megabytes large. The stylesheet masks the gaps between
+days.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from itertools import groupby
 HEIGHT = 20
 FOOT = 7
 BAD = 95.0
-"""Percent of uptime below which a day is red from top to bottom; above, red at its foot."""
+"""Percent of uptime. Days below it are drawn all red, other days with an outage red at the bottom."""
 
-# A letter for each kind of day: not observed, up, down for a while, down for long. Runs are found by expressions, for
-# a page has ninety thousand days.
+# One letter per kind of day: not observed, up, partly down, mostly down. Regular expressions find the runs, because a
+# page can have ninety thousand days.
 _NONE, _UP, _PART, _BAD = "nupb"
 _PATHS = (
     ("fill-none", (("n", re.compile("n+"), 0, HEIGHT),)),
@@ -26,7 +26,7 @@ _PATHS = (
 
 
 def svg(percents: Sequence[float | None]) -> str:
-    """A drawing without words: what it says stands beside it."""
+    """Return the bars, without text: the page shows the same facts beside them."""
     kinds = "".join(
         [
             _NONE if percent is None else _UP if percent >= 100 else _PART if percent >= BAD else _BAD
@@ -49,16 +49,13 @@ def svg(percents: Sequence[float | None]) -> str:
 
 
 def bad_days(percents: Iterable[float | None]) -> str:
-    """For the script that tells of days: `12:99.65 14:0`, each day that was not wholly up; `20:-` for one unobserved.
-
-    Days that follow one another and are alike are one: `0-11:-`.
-    """
+    """Return the days below 100 % for status.js: `12:99.65 14:0`, `20:-` if not observed, `0-11:-` for a run."""
     found = []
     start = 0
     for percent, run in groupby(percents):
         length = len(list(run))
         if percent != 100.0:
-            place = str(start) if length == 1 else f"{start}-{start + length - 1}"
-            found.append(f"{place}:{'-' if percent is None else format(percent, 'g')}")
+            days = str(start) if length == 1 else f"{start}-{start + length - 1}"
+            found.append(f"{days}:{'-' if percent is None else format(percent, 'g')}")
         start += length
     return " ".join(found)

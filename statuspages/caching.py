@@ -1,8 +1,7 @@
-"""Bytes that many readers ask for, made by one of them: fresh for FRESH_SEC, and shown a little longer while one makes
-them anew.
+"""A cache of rendered pages. One reader renders; the others get the stale copy meanwhile.
 
-Kept in Django's cache for all processes, and for LOCAL_SEC in each of them: ten thousand readers in a minute cost a
-rendering every ten seconds, and a question to the cache every two.
+Entries are fresh for FRESH_SEC. They live in Django's cache, shared by all processes, and for LOCAL_SEC in each
+process: ten thousand readers in a minute cost a rendering every ten seconds and a cache query every two.
 """
 
 from __future__ import annotations
@@ -23,27 +22,27 @@ from core.cache import load, store
 FRESH_SEC = 10.0
 KEPT_SEC = 600
 LOCAL_SEC = 2.0
-MAKING_SEC = 15
-"""How long one that makes bytes anew may take before another tries."""
+RENDER_LEASE_SEC = 15
+"""Time to render before another reader tries."""
 
 T = TypeVar("T")
 
 
-class Brief(Generic[T]):
-    """What this process has looked at moments ago: at most `size` of them, the least used go first."""
+class LocalCache(Generic[T]):
+    """A thread-safe cache of this process with a time limit. Evicts the least recently used above `size` entries."""
 
     def __init__(self, size: int, *, seconds: float = LOCAL_SEC) -> None:
         self._size, self._seconds = size, seconds
         self._kept: OrderedDict[str, tuple[float, T]] = OrderedDict()
         self._lock = threading.Lock()
 
-    def get(self, key: str, otherwise: Callable[[], T]) -> T:
+    def get(self, key: str, load: Callable[[], T]) -> T:
         with self._lock:
             kept = self._kept.get(key)
             if kept is not None and time.monotonic() < kept[0]:
                 self._kept.move_to_end(key)
                 return kept[1]
-        found = otherwise()
+        found = load()
         with self._lock:
             self._kept[key] = (time.monotonic() + self._seconds, found)
             self._kept.move_to_end(key)
@@ -58,7 +57,7 @@ class Brief(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """`gzipped` is empty where it would be no smaller. `made_at` is by the clock on the wall, for all processes."""
+    """`gzipped` is empty if it would not be smaller. `made_at` is Unix time, comparable between processes."""
 
     body: bytes
     gzipped: bytes
@@ -67,36 +66,36 @@ class Rendered:
     made_at: float
 
 
-_local: Brief[Rendered] = Brief(64)
-_without: Brief[Rendered] = Brief(64, seconds=FRESH_SEC)
-_making = threading.Lock()  # one first rendering at a time in a process: readers of a cold page wait for it
+_local: LocalCache[Rendered] = LocalCache(64)
+_fallback: LocalCache[Rendered] = LocalCache(64, seconds=FRESH_SEC)
+_rendering = threading.Lock()  # readers of a page that is not cached wait for one rendering
 
 
 def fetch(key: str, content_type: str, make: Callable[[], bytes]) -> Rendered:
-    """What is kept under the key, made anew by `make` where it is too old; what that raises is kept nowhere."""
+    """Return the entry of `key`, rendered by `make` if absent or stale. Exceptions of `make` are not cached."""
     return _local.get(key, lambda: _shared(key, content_type, make))
 
 
-def forget_local() -> None:
-    """For tests, which do not wait."""
+def clear_local_caches() -> None:
+    """Clear the caches of this process, for tests."""
     _local.clear()
-    _without.clear()
+    _fallback.clear()
 
 
 def _shared(key: str, content_type: str, make: Callable[[], bytes]) -> Rendered:
     found = _kept(key)
     if found is not None:
-        # The first who finds it old makes it anew; all others show what there is meanwhile.
-        if _is_fresh(found) or not cache.add(f"{key}:making", 1, MAKING_SEC):
+        # The first reader of a stale entry renders it; the others get the stale one.
+        if _is_fresh(found) or not cache.add(f"{key}:rendering", 1, RENDER_LEASE_SEC):
             return found
         try:
             return _make(key, content_type, make)
         finally:
-            cache.delete(f"{key}:making")
-    with _making:
+            cache.delete(f"{key}:rendering")
+    with _rendering:
         found = _kept(key)
-        # Of our own, where the broker keeps nothing for us.
-        return _without.get(key, lambda: _make(key, content_type, make)) if found is None else found
+        # A local copy, in case the cache server is down.
+        return _fallback.get(key, lambda: _make(key, content_type, make)) if found is None else found
 
 
 def _kept(key: str) -> Rendered | None:

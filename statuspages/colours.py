@@ -7,19 +7,19 @@ import re
 # The backgrounds and surfaces of tokens.css, light and dark.
 BACKGROUNDS = ("#f6f7f9", "#ffffff", "#0e1116", "#161a21")
 ENOUGH = 3.0
-"""AA of what is no text, 1.4.11. No colour has the 4.5 of text on white and on near-black, so none is used for text."""
+"""WCAG AA for non-text, 1.4.11. No colour reaches 4.5 on both themes, so accents are not used for text."""
 
 _LIGHT, _DARK = "#ffffff", "#000000"
 
 
 def contrast(one: str, other: str) -> float:
-    """Of two colours #rrggbb: 1 to 21."""
+    """Return the contrast of two colours #rrggbb: 1 to 21."""
     darker, lighter = sorted((_luminance(one), _luminance(other)))
     return (lighter + 0.05) / (darker + 0.05)
 
 
 def check_accent(text: str) -> str:
-    """The colour as it is kept; raises ValueError, saying why, for what is none or can be seen on one theme only."""
+    """Return the colour in lower case. Raises ValueError, with the reason, if it is malformed or too faint."""
     colour = text.lower()
     if not re.fullmatch("#[0-9a-f]{6}", colour):
         raise ValueError("must be a colour like #2f6fed.")
@@ -34,7 +34,7 @@ def check_accent(text: str) -> str:
 
 
 def text_on(colour: str) -> str:
-    """White or black, whichever is easier to read on it; of the two one has 4.5 to 1 on every colour."""
+    """Return white or black, the one with more contrast: at least 4.5 to 1 on every colour."""
     return max(_LIGHT, _DARK, key=lambda text: contrast(text, colour))
 
 

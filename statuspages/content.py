@@ -1,4 +1,4 @@
-"""What a page says at a moment: everything that its renderings show, and nothing else of the monitors behind it."""
+"""The public content of a status page: what every rendering shows, and nothing else of the monitors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DAYS = 90
 PAST = timedelta(days=14)
 AHEAD = timedelta(days=14)
 MOST_OUTAGES = 200
-"""Of the past, the newest: a monitor that wavers must not make a page of thousands."""
+"""The newest past outages: a flapping monitor must not fill the page with thousands."""
 MONTHS = 24
 
 UP, SLOW, DOWN = Verdict.UP.value, Verdict.SLOW.value, Verdict.DOWN.value
@@ -28,8 +28,8 @@ MAINTENANCE, PAUSED, UNKNOWN = "maintenance", "paused", "unknown"
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """A monitor. `since` is when its status began: an outage with its first failed check."""
+class MonitorEntry:
+    """A monitor. `since` is when its status began: for an outage the first failed check."""
 
     name: str
     status: str
@@ -40,11 +40,11 @@ class Shown:
 @dataclass(frozen=True, slots=True)
 class Group:
     name: str
-    monitors: list[Shown]
+    monitors: list[MonitorEntry]
 
 
 @dataclass(frozen=True, slots=True)
-class Update:
+class IncidentUpdate:
     status: str
     text: str
     at: datetime
@@ -55,15 +55,15 @@ class Update:
 
 
 @dataclass(frozen=True, slots=True)
-class Happening:
-    """An outage of a monitor, something that people wrote, or both. The newest update first."""
+class IncidentEntry:
+    """An outage of a monitor, a note, or both. The newest update comes first."""
 
     key: str
     title: str
     started_at: datetime
     resolved_at: datetime | None
     monitor: str | None = None
-    updates: list[Update] = field(default_factory=list)
+    updates: list[IncidentUpdate] = field(default_factory=list)
 
     @property
     def lasted(self) -> timedelta | None:
@@ -80,7 +80,7 @@ class Maintenance:
     title: str
     starts_at: datetime
     ends_at: datetime
-    on: bool
+    active: bool
     monitors: list[str]
 
 
@@ -90,17 +90,17 @@ class Content:
     state: str
     sentence: str
     groups: list[Group]
-    current: list[Happening]
-    past: list[tuple[date, list[Happening]]]
+    current: list[IncidentEntry]
+    past: list[tuple[date, list[IncidentEntry]]]
     maintenance: list[Maintenance]
 
     @property
-    def monitors(self) -> list[Shown]:
+    def monitors(self) -> list[MonitorEntry]:
         return [monitor for group in self.groups for monitor in group.monitors]
 
 
 def content_of(page: StatusPage, *, now: datetime) -> Content:
-    """In a number of queries that does not depend on how much there is to show."""
+    """Return the content of a page. The number of queries does not depend on the number of monitors."""
     items = shown_monitors(page)
     monitors = [item.monitor for item in items]
     histories = daily_uptimes(monitors, days=DAYS, now=now)
@@ -108,11 +108,11 @@ def content_of(page: StatusPage, *, now: datetime) -> Content:
     covered = {pk for one in coming if one.starts_at <= now for pk in one.monitor_ids}
     names = {item.monitor_id: item.name for item in items}
     groups = [
-        Group(group.name, [_shown(item, histories[item.monitor_id], covered) for item in members])
+        Group(group.name, [_monitor(item, histories[item.monitor_id], covered) for item in members])
         for group, members in groupby(items, key=lambda item: item.group)
     ]
-    happenings = _happenings(page, names, since=now - PAST, until=None)
-    current = [one for one in happenings if one.resolved_at is None]
+    incidents = _incidents(page, names, since=now - PAST, until=None)
+    current = [one for one in incidents if one.resolved_at is None]
     state, sentence = _overall([monitor for group in groups for monitor in group.monitors], current)
     return Content(
         page=page,
@@ -120,7 +120,7 @@ def content_of(page: StatusPage, *, now: datetime) -> Content:
         sentence=sentence,
         groups=groups,
         current=current,
-        past=_by_day(one for one in happenings if one.resolved_at is not None),
+        past=_by_day(one for one in incidents if one.resolved_at is not None),
         maintenance=[
             Maintenance(
                 one.name if page.show_window_names else "Scheduled maintenance",
@@ -136,8 +136,8 @@ def content_of(page: StatusPage, *, now: datetime) -> Content:
 
 def month_of(
     page: StatusPage, text: str, *, now: datetime
-) -> tuple[date, list[tuple[date, list[Happening]]]]:
-    """What happened in a month, `2026-03`, by day; raises NotFound for what is none of the last MONTHS."""
+) -> tuple[date, list[tuple[date, list[IncidentEntry]]]]:
+    """Return the first day of a month, `2026-03`, and its incidents by day. Raises NotFound outside the last MONTHS."""
     try:
         first = datetime.strptime(text, "%Y-%m").replace(tzinfo=UTC)
     except ValueError:
@@ -146,18 +146,18 @@ def month_of(
         raise NotFound
     end = (first + timedelta(days=32)).replace(day=1)
     names = {item.monitor_id: item.name for item in shown_monitors(page)}
-    return first.date(), _by_day(_happenings(page, names, since=first, until=end))
+    return first.date(), _by_day(_incidents(page, names, since=first, until=end))
 
 
 def months(now: datetime) -> list[date]:
-    """The first days of the months that can be looked at, this one first."""
+    """Return the first days of the months with a history page, the current month first."""
     found = [now.astimezone(UTC).date().replace(day=1)]
     while len(found) < MONTHS:
         found.append((found[-1] - timedelta(days=1)).replace(day=1))
     return found
 
 
-def _shown(item: PageMonitor, history: History, covered: set[int]) -> Shown:
+def _monitor(item: PageMonitor, history: History, covered: set[int]) -> MonitorEntry:
     monitor, state = item.monitor, item.monitor.state
     if not monitor.enabled:
         status = PAUSED
@@ -167,15 +167,15 @@ def _shown(item: PageMonitor, history: History, covered: set[int]) -> Shown:
         status = MAINTENANCE
     else:
         status = state.status
-    return Shown(item.name, status, began_at(state), history)
+    return MonitorEntry(item.name, status, began_at(state), history)
 
 
-def _happenings(
+def _incidents(
     page: StatusPage, names: dict[int, str], *, since: datetime, until: datetime | None
-) -> list[Happening]:
-    """What began in [since, until), the newest first; with `until` None also what began before and goes on."""
+) -> list[IncidentEntry]:
+    """Return what began in [since, until), newest first. If `until` is None, include what is still open."""
     notes = list_notes(page).filter(created_at__gte=since)
-    # By the page and not by a thousand ids, which cost more than what they find.
+    # A subquery: a list of a thousand ids costs more than the search itself.
     shown = showable().filter(page=page).values("monitor")
     incidents = Incident.objects.filter(monitor__in=shown, confirmed_at__isnull=False).only(
         "public_id", "monitor", "started_at", "resolved_at"
@@ -189,54 +189,56 @@ def _happenings(
     else:
         notes_found = list(notes.filter(created_at__lt=until))
         outages = list(found.filter(started_at__lt=until).order_by("-started_at")[:MOST_OUTAGES])
-    told = {note.incident_id for note in notes_found if note.incident_id is not None}
+    announced = {note.incident_id for note in notes_found if note.incident_id is not None}
     result = [_of_note(note, names) for note in notes_found]
     result += [
         _of_outage(outage, names)
         for outage in outages
-        if outage.pk not in told and outage.monitor_id in names
+        if outage.pk not in announced and outage.monitor_id in names
     ]
     return sorted(result, key=lambda one: one.started_at, reverse=True)
 
 
-def _of_note(note: PageNote, names: dict[int, str]) -> Happening:
+def _of_note(note: PageNote, names: dict[int, str]) -> IncidentEntry:
     incident = note.incident
     shown = names.get(incident.monitor_id) if incident is not None and incident.monitor_id else None
     started_at = note.created_at if incident is None or shown is None else incident.started_at
-    updates = [Update(update.status, update.text, update.at) for update in reversed(note.updates.all())]
-    return Happening(note.public_id, note.title, started_at, note.resolved_at, shown, updates)
+    updates = [
+        IncidentUpdate(update.status, update.text, update.at) for update in reversed(note.updates.all())
+    ]
+    return IncidentEntry(note.public_id, note.title, started_at, note.resolved_at, shown, updates)
 
 
-def _of_outage(incident: Incident, names: dict[int, str]) -> Happening:
+def _of_outage(incident: Incident, names: dict[int, str]) -> IncidentEntry:
     assert incident.monitor_id is not None
     name = names[incident.monitor_id]
     over = incident.resolved_at is not None
     title = f"{name} was down" if over else f"{name} is down"
-    return Happening(incident.public_id, title, incident.started_at, incident.resolved_at, name)
+    return IncidentEntry(incident.public_id, title, incident.started_at, incident.resolved_at, name)
 
 
-def _by_day(happenings: Iterable[Happening]) -> list[tuple[date, list[Happening]]]:
-    def day(one: Happening) -> date:
+def _by_day(incidents: Iterable[IncidentEntry]) -> list[tuple[date, list[IncidentEntry]]]:
+    def day(one: IncidentEntry) -> date:
         return one.started_at.astimezone(UTC).date()
 
-    return [(at, list(members)) for at, members in groupby(happenings, key=day)]
+    return [(at, list(members)) for at, members in groupby(incidents, key=day)]
 
 
-def _overall(monitors: Sequence[Shown], current: Sequence[Happening]) -> tuple[str, str]:
-    """How it is altogether, in a word and in a sentence."""
+def _overall(monitors: Sequence[MonitorEntry], current: Sequence[IncidentEntry]) -> tuple[str, str]:
+    """Return the overall status and a sentence for it."""
     count = len(monitors)
     by = {status: sum(one.status == status for one in monitors) for status in (UP, SLOW, DOWN, MAINTENANCE)}
     known = sum(by.values())
     if by[DOWN]:
         if by[DOWN] == count:
-            return DOWN, "Everything is down" if count > 1 else f"{monitors[0].name} is down"
+            return DOWN, "All systems are down" if count > 1 else f"{monitors[0].name} is down"
         return DOWN, f"{by[DOWN]} of {count} {'is' if by[DOWN] == 1 else 'are'} down"
     if any(one.updates for one in current):
-        return SLOW, "An incident is being worked on"
+        return SLOW, "We are investigating an incident"
     if by[MAINTENANCE]:
-        return MAINTENANCE, "Maintenance is under way"
+        return MAINTENANCE, "Maintenance in progress"
     if by[SLOW]:
-        return SLOW, "Everything works, some of it slowly"
+        return SLOW, "Degraded performance"
     if known:
-        return UP, "Everything is up"
-    return UNKNOWN, "Nothing is being checked at the moment" if count else "Nothing is shown here yet"
+        return UP, "All systems operational"
+    return UNKNOWN, "No current data" if count else "No monitors yet"

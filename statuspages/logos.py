@@ -1,4 +1,4 @@
-"""An uploaded picture becomes one of ours: decoded in a process with limits, scaled down and encoded again.
+"""Decode uploaded pictures in a process with limits, scale them down and encode them again.
 
 Only the pixels are kept: no metadata, no second file behind the picture, no script.
 """
@@ -64,6 +64,6 @@ def encode(data: bytes) -> Picture:
     if done.returncode != 0:
         reason = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
         logger.info("a picture was refused: status %d, %s", done.returncode, reason)
-        raise ValueError("is no picture that can be read; send PNG, JPEG, WebP or GIF.")
+        raise ValueError("is not a readable picture; send PNG, JPEG, WebP or GIF.")
     width, height = struct.unpack_from(">HH", done.stdout)
     return Picture(done.stdout[4:], width, height)

@@ -1,14 +1,14 @@
-"""Where a page is found: by its slug below this deployment's address, and by a domain of its own.
+"""Find status pages by slug or by their own domain.
 
-What a request has to know before anything is rendered or looked up in a cache is a `Place`. It is kept for LIFETIME,
-also that there is none; whoever changes a page forgets it at once, but for the copies that processes keep for moments.
+A `PublishedPage` is all that a request needs before rendering. It is cached for LIFETIME_SEC. A write removes it from
+the shared cache at once; the local caches of other processes follow within seconds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache as remembered
+from functools import cache as memoize
 from urllib.parse import urlsplit
 
 from django.conf import settings
@@ -22,8 +22,8 @@ LIFETIME_SEC = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A published page. `lock` is empty where it has no password; else it changes with the password."""
+class PublishedPage:
+    """A published page. `lock` is empty without a password, and changes with the password."""
 
     page_id: int
     slug: str
@@ -32,15 +32,13 @@ class Place:
     lock: str
 
 
-def find(address: str) -> Place | None:
-    """The published page of a slug, or of a domain, which has a dot in it."""
+def find(address: str) -> PublishedPage | None:
+    """Return the published page of a slug or domain, or None. Domains contain a dot."""
     key = _key(address)
-    found = load(key, Place, seconds=LIFETIME_SEC)
+    found = load(key, PublishedPage, seconds=LIFETIME_SEC)
     if found is None:
         found = _look_up(address)
-        if (
-            found is not None
-        ):  # an unknown address is cheap to look up, and visitors can invent any number of them
+        if found is not None:  # visitors can invent any number of unknown addresses
             store(key, found, seconds=LIFETIME_SEC)
     return found
 
@@ -50,30 +48,30 @@ def forget(addresses: Iterable[str]) -> None:
 
 
 def own_hosts() -> frozenset[str]:
-    """The names of this deployment itself, which are no status page's."""
+    """Return the host names of the deployment itself."""
     return _own_hosts(settings.BASE_URL, tuple(settings.ALLOWED_HOSTS))
 
 
-@remembered
+@memoize
 def _own_hosts(base_url: str, allowed: tuple[str, ...]) -> frozenset[str]:
     return frozenset({urlsplit(base_url).hostname or "", *(host.lower() for host in allowed if host != "*")})
 
 
-def page_url(page: StatusPage | Place, domain: str | None) -> str:
-    """The address people know it by: that of its own domain, where it has one."""
+def page_url(page: StatusPage | PublishedPage, domain: str | None) -> str:
+    """Return the public URL of a page, on its own domain if it has one."""
     if domain is None:
         return f"{settings.BASE_URL}/status/{page.slug}"
     return f"{urlsplit(settings.BASE_URL).scheme}://{domain}/"
 
 
 def _key(address: str) -> str:
-    return f"status-place:{address}"
+    return f"status-page-at:{address}"
 
 
-def _look_up(address: str) -> Place | None:
+def _look_up(address: str) -> PublishedPage | None:
     by = {"custom_domain": address} if "." in address else {"slug": address}
     page = StatusPage.objects.filter(published=True, owner__is_active=True, **by).first()
     if page is None:
         return None
     lock = page.password_hash and salted_hmac("pulsekeeper.status-pages", page.password_hash).hexdigest()
-    return Place(page.pk, page.slug, page.version, page.custom_domain, lock)
+    return PublishedPage(page.pk, page.slug, page.version, page.custom_domain, lock)

@@ -1,5 +1,5 @@
-"""Pages for the public: what they show (StatusPage and its groups), what people write there (PageNote), who wants to
-be told by e-mail (Subscriber), the messages on their way to them (PageEvent, PageMail), and badges (Badge).
+"""Public status pages: their content (StatusPage, PageGroup, PageMonitor), notes (PageNote, NoteUpdate), subscribers
+and their mails (Subscriber, PageEvent, PageMail), and badges (Badge).
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from projects.models import Project
 
 
 class StatusPage(models.Model):
-    """Of a user, or of a project: then `owner` is the project's owner.
+    """A page of a user, or of a project: then `owner` is the project's owner.
 
-    `version` is raised by every change of what the page shows or who may see it: what is cached of it is found by it.
+    Every change of its content or access raises `version`, which is part of the cache keys.
     """
 
     class Theme(models.TextChoices):
@@ -50,7 +50,7 @@ class StatusPage(models.Model):
 
 
 class PageLogo(models.Model):
-    """As `statuspages.logos` encoded it: nothing of what was uploaded but the picture."""
+    """A logo as `statuspages.logos` encoded it."""
 
     page = models.OneToOneField(
         StatusPage, on_delete=models.CASCADE, primary_key=True, related_name="logo", db_index=True
@@ -65,7 +65,7 @@ class PageLogo(models.Model):
 
 
 class PageGroup(models.Model):
-    """Monitors under a heading; without a name they stand by themselves. In the order of ids."""
+    """Monitors under a heading, which may be empty. Ordered by id."""
 
     page = models.ForeignKey(StatusPage, on_delete=models.CASCADE, related_name="groups")
     name = models.CharField(max_length=200, default="")
@@ -75,9 +75,9 @@ class PageGroup(models.Model):
 
 
 class PageMonitor(models.Model):
-    """A monitor on a page, under a name of its own there: the monitor's may be nobody else's business.
+    """A monitor on a page, with a public name of its own: the monitor's name is private.
 
-    Whether it may still be shown is settled whenever the page is read (`statuspages.selectors.shown_monitors`).
+    `statuspages.selectors.showable` decides at each read whether it may still be shown.
     """
 
     page = models.ForeignKey(StatusPage, on_delete=models.CASCADE, related_name="+", db_index=False)
@@ -95,7 +95,7 @@ class PageMonitor(models.Model):
 
 
 class PageNote(models.Model):
-    """What people say of an incident, in updates. Resolved with the update that says so."""
+    """A text about an incident, in updates. An update with the status resolved resolves it."""
 
     public_id = models.CharField(max_length=40, unique=True, default=ids.page_note_id, editable=False)
     page = models.ForeignKey(StatusPage, on_delete=models.CASCADE, related_name="notes", db_index=False)
@@ -112,7 +112,7 @@ class PageNote(models.Model):
 
 
 class NoteUpdate(models.Model):
-    """In the order of ids."""
+    """An update of a note. Ordered by id."""
 
     class Status(models.TextChoices):
         INVESTIGATING = "investigating"
@@ -231,7 +231,7 @@ class PageMail(models.Model):
 
 
 class Badge(models.Model):
-    """A monitor has badges once somebody asks for them; who knows the key may see how it stands, and nothing more."""
+    """A monitor's badges. Everyone who has the key can see its status and uptime, and nothing else."""
 
     monitor = models.OneToOneField(
         Monitor, on_delete=models.CASCADE, primary_key=True, related_name="badge", db_index=True

@@ -37,24 +37,24 @@ _LABEL = re.compile("[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 
 
 def check_slug(text: str) -> str:
-    """Raises ValueError, saying why."""
+    """Return the slug. Raises ValueError with the reason."""
     if not _SLUG.fullmatch(text):
         raise ValueError("must be 1 to 64 of a-z, 0-9 and -, with no - at either end.")
     if text in RESERVED:
-        raise ValueError("is kept for Pulsekeeper itself; choose another.")
+        raise ValueError("is reserved; choose another.")
     return text
 
 
 def check_domain(text: str, *, own: Iterable[str]) -> str:
-    """A host name as it is kept: ASCII, in lower case. Raises ValueError for what is none, or is one of `own`."""
+    """Return the host name in ASCII and lower case. Raises ValueError if it is malformed or one of `own`."""
     name = text.strip().rstrip(".").lower()
     try:
         name = idna.encode(name, uts46=True).decode("ascii")
     except idna.IDNAError:
-        raise ValueError("is no host name, like status.example.com.") from None
+        raise ValueError("must be a host name, like status.example.com.") from None
     labels = name.split(".")
     if len(name) > 253 or len(labels) < 2 or not all(map(_LABEL.fullmatch, labels)) or _is_address(name):
-        raise ValueError("is no host name, like status.example.com.")
+        raise ValueError("must be a host name, like status.example.com.")
     if name in own:
         raise ValueError("is an address of Pulsekeeper itself.")
     return name

@@ -1,8 +1,7 @@
-"""What anybody may ask for: status pages, by their slug or on a domain of their own, badges, and links of mails.
+"""Public requests: status pages by slug or on their own domain, badges, and links in subscribers' mails.
 
-Called by `config.middleware` before sessions and CSRF tokens, which these have no use for: nothing that is done here
-rests on a cookie, but for reading a page with a password, and that cookie is sent with no request of another site.
-On a page's domain there is that page, and nothing else of this application.
+`config.middleware` calls this before sessions and CSRF protection: nothing here relies on a cookie, except reading a
+page with a password, and that cookie is SameSite=Strict. A page's own domain serves that page and nothing else.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ from core.errors import NotFound, ValidationFailed
 from core.throttles import seconds_to_wait
 from statuspages import caching, lookup, rendering, subscriptions
 from statuspages.badges import draw
-from statuspages.caching import Brief, Rendered
-from statuspages.lookup import Place
+from statuspages.caching import LocalCache, Rendered
+from statuspages.lookup import PublishedPage
 from statuspages.models import StatusPage
 from statuspages.rendering import HTML, Links
 
-# A policy without a nonce: the same bytes for all. Nothing is inline.
+# No nonce, because all readers get the same bytes. Nothing is inline.
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self';"
     " base-uri 'none'; frame-ancestors 'none'"
@@ -40,7 +39,7 @@ UNLOCKED_SEC = 12 * 3600
 _STATIC = ("pulsekeeper/", "vendor/")
 
 _PATHS = ("/status/", "/badge/", "/status-subscriptions/")
-# What follows the address of a page, below its slug and on its own domain.
+# The rest of a path, after the slug or on the own domain.
 _SLUG = re.compile(r"/status/([a-z0-9][a-z0-9-]{0,63})(\.json|\.atom|/[a-z0-9/.-]{1,30}|)")
 _ON_DOMAIN = {"/": "", "/status.json": ".json", "/status.atom": ".atom"}
 _PARTS = {"": "page", ".json": "json", ".atom": "atom", "/theme.css": "theme", "/logo": "logo"}
@@ -48,32 +47,32 @@ _MONTH = re.compile(r"/history/(\d{4}-\d{2})")
 _BADGE = re.compile(r"/badge/(bdg_[a-z2-7]{26})/([a-z0-9-]{1,20})\.svg")
 _LINK = re.compile(r"/status-subscriptions/(confirm|unsubscribe)/([0-9A-Za-z_-]{1,64})")
 
-_places: Brief[Place | None] = Brief(1_024)
+_published: LocalCache[PublishedPage | None] = LocalCache(1_024)
 
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """A request for a page that there is."""
+    """A request for an existing page."""
 
     request: HttpRequest
-    place: Place
+    published: PublishedPage
     links: Links
     on_domain: bool
 
     @property
     def cookie(self) -> str:
-        return f"status_{self.place.page_id}"
+        return f"status_{self.published.page_id}"
 
 
 def is_public(path: str, host_header: str) -> bool:
-    """Whether a request is for something of this module, or for a static file, by its path and its Host header."""
+    """Return whether this module or the static files answer a request, by its path and Host header."""
     if path.startswith((*_PATHS, settings.STATIC_URL)):
         return True
     return _is_page_domain(split_domain_port(host_header)[0])
 
 
 def answer(request: HttpRequest) -> HttpResponse | None:
-    """The answer, where the request is for something of this module; None where others are to answer."""
+    """Return the response, or None if another view has to answer."""
     try:
         return _answer(request)
     except NotFound:
@@ -85,7 +84,7 @@ def _answer(request: HttpRequest) -> HttpResponse | None:
     host = split_domain_port(request.META.get("HTTP_HOST", ""))[0]
     if _is_page_domain(host):
         if path.startswith(tuple(settings.STATIC_URL + folder for folder in _STATIC)):
-            # Style sheets, scripts and icons: public files, that whoever serves them finds by our own host.
+            # Public static files: WhiteNoise serves them under our own host.
             request.META["HTTP_HOST"] = urlsplit(settings.BASE_URL).netloc
             return None
         return _page(
@@ -93,7 +92,7 @@ def _answer(request: HttpRequest) -> HttpResponse | None:
         )
     if not path.startswith(_PATHS):
         return None
-    request.get_host()  # raises for a host that is none of ours
+    request.get_host()  # raises DisallowedHost
     if found := _SLUG.fullmatch(path):
         return _page(request, found[1], found[2], on_domain=False)
     if found := _BADGE.fullmatch(path):
@@ -109,10 +108,10 @@ def _is_page_domain(host: str) -> bool:
 
 
 def _page(request: HttpRequest, address: str, rest: str, *, on_domain: bool) -> HttpResponse:
-    place = _places.get(address, lambda: lookup.find(address))
-    if place is None:
+    published = _published.get(address, lambda: lookup.find(address))
+    if published is None:
         raise NotFound
-    visit = Visit(request, place, Links.of(place, on_domain=on_domain), on_domain)
+    visit = Visit(request, published, Links.of(published, on_domain=on_domain), on_domain)
     if request.method == "POST":
         if rest == "/unlock":
             return _unlock(visit)
@@ -126,25 +125,30 @@ def _page(request: HttpRequest, address: str, rest: str, *, on_domain: bool) -> 
     if rest in _PARTS:
         name = _PARTS[rest]
         content_type, make = rendering.PARTS[name]
-        return _shown(visit, name, content_type, make)
+        return _respond(visit, name, content_type, make)
     if found := _MONTH.fullmatch(rest):
         month = found[1]
-        return _shown(
-            visit, f"history-{month}", HTML, lambda place, links: rendering.history(place, links, month)
+        return _respond(
+            visit,
+            f"history-{month}",
+            HTML,
+            lambda published, links: rendering.history(published, links, month),
         )
     raise NotFound
 
 
-def _shown(visit: Visit, name: str, content_type: str, make: Callable[[Place, Links], bytes]) -> HttpResponse:
-    place, links = visit.place, visit.links
-    way = "domain" if visit.on_domain else "slug"
+def _respond(
+    visit: Visit, name: str, content_type: str, make: Callable[[PublishedPage, Links], bytes]
+) -> HttpResponse:
+    published, links = visit.published, visit.links
+    address = "domain" if visit.on_domain else "slug"
     rendered = caching.fetch(
-        f"status-page:{place.page_id}:{place.version}:{way}:{name}",
+        f"status-page:{published.page_id}:{published.version}:{address}:{name}",
         content_type,
-        lambda: make(place, links),
+        lambda: make(published, links),
     )
     response = _rendered(visit.request, rendered)
-    if place.lock:
+    if published.lock:
         response["Cache-Control"] = "private, no-cache"
         response["X-Robots-Tag"] = "noindex"
     else:
@@ -155,7 +159,7 @@ def _shown(visit: Visit, name: str, content_type: str, make: Callable[[Place, Li
 
 
 def _rendered(request: HttpRequest, rendered: Rendered) -> HttpResponse:
-    """The bytes, packed where the reader takes that; 304 where the reader has them."""
+    """Return the bytes, compressed if the client accepts gzip, or 304 if the client has them."""
     packed = bool(rendered.gzipped) and _takes_gzip(request.META.get("HTTP_ACCEPT_ENCODING", ""))
     if rendered.etag in request.META.get("HTTP_IF_NONE_MATCH", ""):
         response = HttpResponse(status=304)
@@ -181,17 +185,17 @@ def _takes_gzip(accepted: str) -> bool:
 
 
 def _may_read(visit: Visit) -> bool:
-    if not visit.place.lock:
+    if not visit.published.lock:
         return True
     try:
         opened = _signer(visit).unsign(visit.request.COOKIES.get(visit.cookie, ""), max_age=UNLOCKED_SEC)
     except BadSignature:
         return False
-    return constant_time_compare(opened, visit.place.lock)
+    return constant_time_compare(opened, visit.published.lock)
 
 
 def _signer(visit: Visit) -> TimestampSigner:
-    return TimestampSigner(salt=f"pulsekeeper.status-pages.{visit.place.page_id}")
+    return TimestampSigner(salt=f"pulsekeeper.status-pages.{visit.published.page_id}")
 
 
 def _ask_for_password(visit: Visit, *, wrong: str | None = None) -> HttpResponse:
@@ -199,23 +203,23 @@ def _ask_for_password(visit: Visit, *, wrong: str | None = None) -> HttpResponse
 
 
 def _unlock(visit: Visit) -> HttpResponse:
-    request, place = visit.request, visit.place
+    request, published = visit.request, visit.published
     back = HttpResponseRedirect(visit.links.page)
-    if not place.lock:
+    if not published.lock:
         return back
-    # The address first: one that has used up its own tries takes none from the page's.
+    # Per address first: a blocked address does not use up the page's attempts.
     counted = {
-        "status-password": f"{place.page_id} {client_network(request)}",
-        "status-password-page": str(place.page_id),
+        "status-password": f"{published.page_id} {client_network(request)}",
+        "status-password-page": str(published.page_id),
     }
     if (wait := _wait(counted)) is not None:
         return _too_many(wait)
-    stored = StatusPage.objects.filter(pk=place.page_id).values_list("password_hash", flat=True).first()
+    stored = StatusPage.objects.filter(pk=published.page_id).values_list("password_hash", flat=True).first()
     if not stored or not check_password(request.POST.get("password", "")[:200], stored):
-        return _ask_for_password(visit, wrong="That is not the password of this page.")
+        return _ask_for_password(visit, wrong="Wrong password.")
     back.set_cookie(
         visit.cookie,
-        _signer(visit).sign(place.lock),
+        _signer(visit).sign(published.lock),
         max_age=UNLOCKED_SEC,
         path=visit.links.root or "/",
         secure=settings.BASE_URL.startswith("https://"),
@@ -227,7 +231,7 @@ def _unlock(visit: Visit) -> HttpResponse:
 
 
 def _subscribe(visit: Visit) -> HttpResponse:
-    request, place = visit.request, visit.place
+    request, published = visit.request, visit.published
     email = request.POST.get("email", "")[:254]
     counted = {
         "status-subscribe": client_network(request),
@@ -236,35 +240,33 @@ def _subscribe(visit: Visit) -> HttpResponse:
     if (wait := _wait(counted)) is not None:
         return _too_many(wait)
     try:
-        subscriptions.subscribe(place.page_id, email, now=utc_now())
+        subscriptions.subscribe(published.page_id, email, now=utc_now())
     except ValidationFailed as error:
         reason = (error.reason or "").removeprefix("email: ")
         body = rendering.message(
-            "That did not work",
+            "Subscription failed",
             "",
             form={"path": f"{visit.links.root}/subscribe", "email": email, "reason": reason},
         )
         return _text(body, status=422)
     return _text(
         rendering.message(
-            "Look into your mail",
-            "If this address is not subscribed yet, a mail is on its way to it. Follow the link in it within 24 hours, "
-            "and you will be told what happens here.",
+            "Check your e-mail",
+            "If this address is not subscribed yet, we have sent a message to it. Follow its link within 24 hours to "
+            "confirm the subscription.",
             back=visit.links.page,
         )
     )
 
 
 def _link(request: HttpRequest, to: str, token: str) -> HttpResponse:
-    """A link of a mail. GET asks, POST does: programs that look at links in mails follow a GET, and change nothing."""
+    """Answer a link of a mail. GET asks, POST acts: mail scanners follow links with GET and must change nothing."""
     wait = seconds_to_wait("status-links", client_network(request))
     if wait is not None:
         return _too_many(wait)
     if request.method == "POST" and to == "unsubscribe":
         subscriptions.unsubscribe(token)
-        return _text(
-            rendering.message("You are unsubscribed", "This address is forgotten, and gets no more mail.")
-        )
+        return _text(rendering.message("Unsubscribed", "This address was deleted and gets no more mail."))
     if request.method not in {*_READ, "POST"}:
         return _not_allowed("GET, HEAD, POST")
     try:
@@ -274,20 +276,20 @@ def _link(request: HttpRequest, to: str, token: str) -> HttpResponse:
     except NotFound:
         return _text(
             rendering.message(
-                "This link leads nowhere any more", "It has run out, or the address was unsubscribed since."
+                "This link is no longer valid", "It has expired, or the address was unsubscribed."
             ),
             status=404,
         )
     name = subscriber.page.name
     back = lookup.page_url(subscriber.page, subscriber.page.custom_domain)
     if request.method == "POST":
-        text = f"You will be told by e-mail what happens at {name}. Each mail has a link to stop it."
-        return _text(rendering.message("You are subscribed", text, back=back))
+        text = f"You will receive updates about {name} by e-mail. Each message has a link to unsubscribe."
+        return _text(rendering.message("Subscribed", text, back=back))
     asked = {
-        "confirm": ("Subscribe to news?", f"News of {name} will be sent to {subscriber.hint}.", "Subscribe"),
+        "confirm": ("Subscribe?", f"Updates about {name} will be sent to {subscriber.hint}.", "Subscribe"),
         "unsubscribe": (
             "Unsubscribe?",
-            f"News of {name} will no longer be sent to {subscriber.hint}.",
+            f"Updates about {name} will no longer be sent to {subscriber.hint}.",
             "Unsubscribe",
         ),
     }
@@ -314,7 +316,7 @@ def _text(body: bytes, *, status: int = 200, headers: Mapping[str, str] | None =
             "Content-Security-Policy": _POLICY,
             "Cache-Control": "no-store",
             "X-Robots-Tag": "noindex",
-            "Referrer-Policy": "no-referrer",  # the link of a mail is a secret
+            "Referrer-Policy": "no-referrer",  # links of mails are secret
             **(headers or {}),
         },
     )
@@ -327,21 +329,19 @@ def _wait(counted: Mapping[str, str]) -> float | None:
 
 
 def _not_found() -> HttpResponse:
-    return _text(
-        rendering.message("There is no such page", "It was moved or taken down, or never was."), status=404
-    )
+    return _text(rendering.message("Page not found", "It may have been moved or deleted."), status=404)
 
 
 def _too_many(wait: float) -> HttpResponse:
-    body = rendering.message("Too many tries", "Wait a while before the next one.")
+    body = rendering.message("Too many attempts", "Wait before you try again.")
     return _text(body, status=429, headers={"Retry-After": str(max(1, round(wait)))})
 
 
 def _not_allowed(allowed: str) -> HttpResponse:
-    return _text(rendering.message("That is not possible here", ""), status=405, headers={"Allow": allowed})
+    return _text(rendering.message("Method not allowed", ""), status=405, headers={"Allow": allowed})
 
 
-def forget_local() -> None:
-    """For tests, which do not wait."""
-    _places.clear()
-    caching.forget_local()
+def clear_local_caches() -> None:
+    """Clear the caches of this process, for tests."""
+    _published.clear()
+    caching.clear_local_caches()

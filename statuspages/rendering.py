@@ -1,4 +1,4 @@
-"""A page as bytes: HTML, JSON, an Atom feed, its colours and its logo. Each is made for all readers at once."""
+"""Render a status page as HTML, JSON, Atom feed, theme and logo: the same bytes for all readers."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from core.clock import utc_now
 from core.errors import NotFound
 from core.templatetags.pulsekeeper import icon, percent
 from statuspages import bars, colours
-from statuspages.content import Happening, Shown, content_of, month_of, months
-from statuspages.lookup import Place
+from statuspages.content import IncidentEntry, MonitorEntry, content_of, month_of, months
+from statuspages.lookup import PublishedPage
 from statuspages.models import PageLogo, StatusPage
 
 HTML, JSON, ATOM, CSS = (
@@ -33,7 +33,7 @@ HTML, JSON, ATOM, CSS = (
 )
 FEED_ENTRIES = 50
 MANY = 100
-"""Monitors, beyond which a browser is told to lay out those on the screen only."""
+"""Number of monitors above which the stylesheet lays out only those on the screen."""
 WORDS = {
     "up": "Up",
     "slow": "Slow",
@@ -54,7 +54,7 @@ ICONS = {
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """Where the parts of a page are: below its slug, or on a domain of its own."""
+    """Paths of a page's parts, below its slug or on its own domain."""
 
     root: str
     page: str
@@ -62,20 +62,20 @@ class Links:
     atom: str
 
     @classmethod
-    def of(cls, place: Place, *, on_domain: bool) -> Links:
+    def of(cls, published: PublishedPage, *, on_domain: bool) -> Links:
         if on_domain:
             return cls("", "/", "/status.json", "/status.atom")
-        root = f"/status/{place.slug}"
+        root = f"/status/{published.slug}"
         return cls(root, root, f"{root}.json", f"{root}.atom")
 
-    def absolute(self, place: Place, path: str) -> str:
+    def absolute(self, published: PublishedPage, path: str) -> str:
         if self.root:
             return settings.BASE_URL + path
-        return f"{urlsplit(settings.BASE_URL).scheme}://{place.domain}{path}"
+        return f"{urlsplit(settings.BASE_URL).scheme}://{published.domain}{path}"
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class MonitorLine:
     """A monitor as its line on the page shows it."""
 
     name: str
@@ -86,9 +86,9 @@ class Row:
     days: SafeString
 
     @classmethod
-    def of(cls, monitor: Shown) -> Row:
+    def of(cls, monitor: MonitorEntry) -> MonitorLine:
         percents = monitor.history.percents()
-        # Numbers and words of ours: escaping them on a thousand lines would take a tenth of the time of the page.
+        # Our own numbers and words are safe: escaping them on a thousand lines takes a tenth of the rendering.
         return cls(
             monitor.name,
             _states()[monitor.status],
@@ -106,18 +106,18 @@ class Row:
 
 @cache
 def _states() -> dict[str, SafeString]:
-    """The icon and the word of each status: the same on a thousand lines."""
+    """Return the icon and word of each status."""
     return {status: format_html("{}{}", icon(ICONS[status]), word) for status, word in WORDS.items()}
 
 
-def html(place: Place, links: Links) -> bytes:
-    page, now = _page(place), utc_now()
+def html(published: PublishedPage, links: Links) -> bytes:
+    page, now = _page(published), utc_now()
     content = content_of(page, now=now)
-    rows = [(group, [Row.of(monitor) for monitor in group.monitors]) for group in content.groups]
+    rows = [(group, [MonitorLine.of(monitor) for monitor in group.monitors]) for group in content.groups]
     return _draw(
         "statuspages/page.html",
         page,
-        place,
+        published,
         links,
         content=content,
         groups=rows,
@@ -128,40 +128,47 @@ def html(place: Place, links: Links) -> bytes:
     )
 
 
-def history(place: Place, links: Links, month: str) -> bytes:
-    page, now = _page(place), utc_now()
+def history(published: PublishedPage, links: Links, month: str) -> bytes:
+    page, now = _page(published), utc_now()
     first, days = month_of(page, month, now=now)
     known = months(now)
     index = known.index(first)
     later = known[index - 1] if index else None
     earlier = known[index + 1] if index + 1 < len(known) else None
     return _draw(
-        "statuspages/history.html", page, place, links, first=first, days=days, later=later, earlier=earlier
+        "statuspages/history.html",
+        page,
+        published,
+        links,
+        first=first,
+        days=days,
+        later=later,
+        earlier=earlier,
     )
 
 
-def as_json(place: Place, links: Links) -> bytes:
-    page = _page(place)
+def as_json(published: PublishedPage, links: Links) -> bytes:
+    page = _page(published)
     content = content_of(page, now=utc_now())
     body = {
         "page": {
             "name": page.name,
             "description": page.description,
-            "url": links.absolute(place, links.page),
+            "url": links.absolute(published, links.page),
         },
         "status": {"state": content.state, "description": content.sentence},
         "groups": [
             {"name": group.name, "monitors": [_monitor(monitor) for monitor in group.monitors]}
             for group in content.groups
         ],
-        "incidents": [_happening(one) for one in content.current],
-        "past_incidents": [_happening(one) for _, members in content.past for one in members],
+        "incidents": [_incident_json(one) for one in content.current],
+        "past_incidents": [_incident_json(one) for _, members in content.past for one in members],
         "maintenance": [
             {
                 "title": one.title,
                 "starts_at": _iso(one.starts_at),
                 "ends_at": _iso(one.ends_at),
-                "active": one.on,
+                "active": one.active,
                 "monitors": one.monitors,
             }
             for one in content.maintenance
@@ -170,25 +177,25 @@ def as_json(place: Place, links: Links) -> bytes:
     return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def atom(place: Place, links: Links) -> bytes:
-    page = _page(place)
+def atom(published: PublishedPage, links: Links) -> bytes:
+    page = _page(published)
     content = content_of(page, now=utc_now())
-    address = links.absolute(place, links.page)
+    address = links.absolute(published, links.page)
     feed = _Feed(
         title=_printable(page.name),
         link=address,
         description="",
         subtitle=_printable(page.description) or None,
-        feed_url=links.absolute(place, links.atom),
+        feed_url=links.absolute(published, links.atom),
         feed_guid=f"tag:pulsekeeper,2026:{page.public_id}",
     )
-    happenings = [*content.current, *(one for _, members in content.past for one in members)]
-    for one in sorted(happenings, key=lambda one: one.changed_at, reverse=True)[:FEED_ENTRIES]:
+    incidents = [*content.current, *(one for _, members in content.past for one in members)]
+    for one in sorted(incidents, key=lambda one: one.changed_at, reverse=True)[:FEED_ENTRIES]:
         feed.add_item(
             title=_printable(one.title),
             link=f"{address}#{one.key}",
             unique_id=f"tag:pulsekeeper,2026:{one.key}",
-            description=_printable(_told(one)),
+            description=_printable(_feed_text(one)),
             pubdate=one.started_at,
             updateddate=one.changed_at,
         )
@@ -197,22 +204,22 @@ def atom(place: Place, links: Links) -> bytes:
     return out.getvalue()
 
 
-def theme(place: Place, links: Links) -> bytes:
-    accent = _page(place).accent
+def theme(published: PublishedPage, links: Links) -> bytes:
+    accent = _page(published).accent
     if accent is None:
         return b""
     return f":root{{--page-accent:{accent};--on-page-accent:{colours.text_on(accent)}}}\n".encode()
 
 
-def logo(place: Place, links: Links) -> bytes:
-    found = PageLogo.objects.filter(page=place.page_id).first()
+def logo(published: PublishedPage, links: Links) -> bytes:
+    found = PageLogo.objects.filter(page=published.page_id).first()
     if found is None:
         raise NotFound
     return bytes(found.image)
 
 
 def unlock(*, path: str, wrong: str | None) -> bytes:
-    """The question for a password says nothing of the page behind it."""
+    """Render the password form. It reveals nothing about the page."""
     return render_to_string("statuspages/unlock.html", {"path": path, "wrong": wrong}).encode()
 
 
@@ -220,7 +227,7 @@ def message(title: str, text: str, **more: Any) -> bytes:
     return render_to_string("statuspages/message.html", {"title": title, "text": text, **more}).encode()
 
 
-Part = tuple[str, Callable[[Place, Links], bytes]]
+Part = tuple[str, Callable[[PublishedPage, Links], bytes]]
 PARTS: dict[str, Part] = {
     "page": (HTML, html),
     "json": (JSON, as_json),
@@ -230,25 +237,25 @@ PARTS: dict[str, Part] = {
 }
 
 
-def _page(place: Place) -> StatusPage:
-    page = StatusPage.objects.select_related("logo").defer("logo__image").filter(pk=place.page_id).first()
+def _page(published: PublishedPage) -> StatusPage:
+    page = StatusPage.objects.select_related("logo").defer("logo__image").filter(pk=published.page_id).first()
     if page is None:
         raise NotFound
     return page
 
 
-def _draw(template: str, page: StatusPage, place: Place, links: Links, **context: Any) -> bytes:
+def _draw(template: str, page: StatusPage, published: PublishedPage, links: Links, **context: Any) -> bytes:
     context |= {
         "page": page,
         "links": links,
         "logo": getattr(page, "logo", None),
-        "protected": bool(place.lock),
-        "version": place.version,
+        "protected": bool(published.lock),
+        "version": published.version,
     }
     return render_to_string(template, context).encode()
 
 
-def _monitor(monitor: Shown) -> dict[str, Any]:
+def _monitor(monitor: MonitorEntry) -> dict[str, Any]:
     history = monitor.history
     return {
         "name": monitor.name,
@@ -261,7 +268,7 @@ def _monitor(monitor: Shown) -> dict[str, Any]:
     }
 
 
-def _happening(one: Happening) -> dict[str, Any]:
+def _incident_json(one: IncidentEntry) -> dict[str, Any]:
     return {
         "title": one.title,
         "monitor": one.monitor,
@@ -273,16 +280,16 @@ def _happening(one: Happening) -> dict[str, Any]:
     }
 
 
-def _told(one: Happening) -> str:
+def _feed_text(one: IncidentEntry) -> str:
     lines = [f"{update.at:%Y-%m-%d %H:%M} UTC, {update.label}: {update.text}" for update in one.updates]
     if not lines:
-        until = "It goes on." if one.resolved_at is None else f"Until {one.resolved_at:%Y-%m-%d %H:%M} UTC."
+        until = "Ongoing." if one.resolved_at is None else f"Until {one.resolved_at:%Y-%m-%d %H:%M} UTC."
         lines = [f"Since {one.started_at:%Y-%m-%d %H:%M} UTC. {until}"]
     return "\n\n".join(lines)
 
 
 def _printable(text: str) -> str:
-    """Without what no XML can hold."""
+    """Return the text without characters that XML does not allow."""
     return "".join(c for c in text if c.isprintable() or c in "\n\t")
 
 
@@ -292,6 +299,6 @@ def _iso(moment: datetime) -> str:
 
 class _Feed(Atom1Feed):
     def latest_post_date(self) -> datetime:
-        """Nothing of the time of rendering: the same news are the same bytes."""
+        """Return the newest entry's date instead of the current time, so that equal feeds are equal bytes."""
         dates = [item["updateddate"] for item in self.items]
         return max(dates) if dates else datetime(2026, 1, 1, tzinfo=UTC)

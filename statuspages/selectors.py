@@ -1,4 +1,4 @@
-"""CheckRecord status pages: for those who keep them, by `projects.access`, and what the public may see of them."""
+"""Read status pages: for their editors through `projects.access`, and what the public may see."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from statuspages.models import Badge, NoteUpdate, PageGroup, PageMonitor, PageNo
 
 
 def list_pages(caller: Caller) -> QuerySet[StatusPage]:
-    """With their groups and monitors, as far as those may be shown."""
+    """Return the pages with their groups and the monitors that may be shown."""
     groups = PageGroup.objects.order_by("pk").prefetch_related(
         Prefetch("monitors", showable().select_related("monitor").order_by("pk"))
     )
@@ -30,26 +30,26 @@ def get_page(caller: Caller, public_id: str) -> StatusPage:
 
 
 def showable() -> QuerySet[PageMonitor]:
-    """Monitors on pages that may be shown there now.
+    """Return the monitors that may be shown on their pages now.
 
-    A project's page shows its project's monitors; a person's page those that the person owns, or has a role in the
-    project of. A monitor that moved elsewhere is shown no more, and again once it is back.
+    A project's page shows its project's monitors. A user's page shows monitors that the user owns, or whose project
+    the user is a member of. A monitor that moved elsewhere is hidden until it moves back.
     """
-    place = Membership.objects.filter(user=OuterRef("page__owner"), project=OuterRef("monitor__project"))
+    published = Membership.objects.filter(user=OuterRef("page__owner"), project=OuterRef("monitor__project"))
     return PageMonitor.objects.filter(
         Q(page__project__isnull=False, monitor__project=F("page__project"))
         | Q(page__project=None, monitor__owner=F("page__owner"))
-        | Q(Exists(place), page__project=None)
+        | Q(Exists(published), page__project=None)
     )
 
 
 def shown_monitors(page: StatusPage) -> list[PageMonitor]:
-    """What the public sees of, in the order of the page; groups and states are loaded."""
+    """Return the monitors of the public page in its order, with groups and states loaded."""
     return list(
         showable()
         .filter(page=page)
         .select_related("monitor", "monitor__state")
-        .prefetch_related("group")  # a few, which a join would make anew for each of a thousand monitors
+        .prefetch_related("group")  # few rows; a join would build them again for each monitor
         .only(
             "name",
             "group",
@@ -78,20 +78,20 @@ def get_note(page: StatusPage, public_id: str) -> PageNote:
 
 
 def list_subscribers(page: StatusPage) -> QuerySet[Subscriber]:
-    """Those who agreed."""
+    """Return the confirmed subscribers."""
     return Subscriber.objects.filter(page=page, confirmed_at__isnull=False)
 
 
 def get_badge(caller: Caller, monitor_id: str) -> Badge:
-    """Raises NotFound also where the monitor has none."""
+    """Return the monitor's badge. Raises NotFound if there is none."""
     badge = Badge.objects.filter(monitor=get_monitor(caller, monitor_id)).first()
     if badge is None:
-        raise NotFound("The monitor has no badges; PUT makes them.")
+        raise NotFound("The monitor has no badges; PUT creates them.")
     return badge
 
 
 def find_badge(key: str) -> Monitor:
-    """For the public, who know the key."""
+    """Return the monitor of a badge's key."""
     monitor = Monitor.objects.select_related("state").filter(badge__key=key).first()
     if monitor is None:
         raise NotFound

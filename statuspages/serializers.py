@@ -13,7 +13,7 @@ from core.api.fields import BoolField, ChoiceField, EpochMsField, StrictSerializ
 from statuspages.logos import MAX_BYTES
 from statuspages.lookup import page_url
 from statuspages.models import Badge, NoteUpdate, PageNote, StatusPage
-from statuspages.pages import MAX_MONITORS
+from statuspages.services import MAX_MONITORS
 
 MAX_TEXT = 5_000
 MAX_GROUPS = 100
@@ -32,7 +32,7 @@ class PageGroupInputSerializer(StrictSerializer):
 
 
 class PageInputSerializer(StrictSerializer):
-    """The body of create. What goes together is judged by `statuspages.pages`."""
+    """The body of create. Joint rules are checked by `statuspages.services`."""
 
     project_id = TextField(
         required=False,
@@ -43,7 +43,7 @@ class PageInputSerializer(StrictSerializer):
     name = TextField(max_length=200)
     slug = TextField(max_length=64, help_text="The page is at /status/<slug>: a-z, 0-9 and -.")
     description = TextField(required=False, allow_blank=True, max_length=MAX_TEXT)
-    published = BoolField(required=False, help_text="false: nobody sees it. Default: true.")
+    published = BoolField(required=False, help_text="false: the page is hidden. Default: true.")
     theme = ChoiceField(
         required=False,
         choices=StatusPage.Theme.values,

@@ -16,8 +16,8 @@ from core.crypto import seal
 from core.errors import NotFound, ValidationFailed
 from projects.access import Caller
 from statuspages import links
-from statuspages.locks import hold
 from statuspages.models import PageMail, StatusPage, Subscriber
+from statuspages.services import lock_page
 
 LIFETIME = timedelta(hours=24)
 """How long a link to agree is good; the row goes with it."""
@@ -87,7 +87,7 @@ def unsubscribe(token: str) -> None:
 
 def remove_subscriber(caller: Caller, page_id: str, subscriber_id: str) -> None:
     with transaction.atomic():
-        page = hold(caller, page_id)
+        page = lock_page(caller, page_id)
         deleted, _ = Subscriber.objects.filter(page=page, public_id=subscriber_id).delete()
         if not deleted:
             raise NotFound

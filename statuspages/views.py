@@ -15,7 +15,7 @@ from core.api.views import OK, OkSerializer, body_of
 from core.clock import utc_now
 from core.throttles import CallerThrottle, LogoThrottle
 from projects.access import caller_of
-from statuspages import badges, notes, pages, selectors, subscriptions
+from statuspages import badges, selectors, services, subscriptions
 from statuspages.serializers import (
     MAX_ENCODED,
     BadgeSerializer,
@@ -71,7 +71,7 @@ class StatusPageList(APIView):
         now = utc_now()
 
         def make() -> Created:
-            page = pages.create_page(caller, given, now=now)
+            page = services.create_page(caller, given, now=now)
             return Created(page.public_id, StatusPageSerializer(page).data)
 
         return Response(create_once(request, caller, make, now=now).answer, status=201)
@@ -97,7 +97,7 @@ class StatusPageDetail(APIView):
         caller = caller_of(request)
         selectors.get_page(caller, page_id)  # not found goes before what is wrong with the body
         given = body_of(request, PagePatchSerializer)
-        return Response(StatusPageSerializer(pages.update_page(caller, page_id, given)).data)
+        return Response(StatusPageSerializer(services.update_page(caller, page_id, given)).data)
 
     @extend_schema(
         operation_id="delete_status_page",
@@ -106,7 +106,7 @@ class StatusPageDetail(APIView):
         responses={200: OkSerializer},
     )
     def delete(self, request: Request, page_id: str) -> Response:
-        pages.delete_page(caller_of(request), page_id)
+        services.delete_page(caller_of(request), page_id)
         return Response(OK)
 
 
@@ -125,7 +125,7 @@ class StatusPageLogo(APIView):
         caller = caller_of(request)
         selectors.get_page(caller, page_id)
         picture = body_of(request, LogoInputSerializer)["image"]
-        return Response(StatusPageSerializer(pages.set_logo(caller, page_id, picture)).data)
+        return Response(StatusPageSerializer(services.set_logo(caller, page_id, picture)).data)
 
     @extend_schema(
         operation_id="remove_status_page_logo",
@@ -133,7 +133,7 @@ class StatusPageLogo(APIView):
         responses={200: OkSerializer},
     )
     def delete(self, request: Request, page_id: str) -> Response:
-        pages.remove_logo(caller_of(request), page_id)
+        services.remove_logo(caller_of(request), page_id)
         return Response(OK)
 
 
@@ -163,7 +163,7 @@ class NoteList(APIView):
         given = body_of(request, NoteInputSerializer)
 
         def make() -> Created:
-            note = notes.write_note(caller, page_id, given, now=now)
+            note = services.create_note(caller, page_id, given, now=now)
             return Created(note.public_id, NoteSerializer(note).data)
 
         return Response(create_once(request, caller, make, now=now).answer, status=201)
@@ -183,7 +183,7 @@ class NoteDetail(APIView):
         responses={200: OkSerializer},
     )
     def delete(self, request: Request, page_id: str, note_id: str) -> Response:
-        notes.delete_note(caller_of(request), page_id, note_id)
+        services.delete_note(caller_of(request), page_id, note_id)
         return Response(OK)
 
 
@@ -202,7 +202,7 @@ class NoteUpdates(APIView):
         given = body_of(request, NoteUpdateInputSerializer)
 
         def make() -> Created:
-            note = notes.add_update(caller, page_id, note_id, given, now=now)
+            note = services.add_update(caller, page_id, note_id, given, now=now)
             return Created(note.public_id, NoteSerializer(note).data)
 
         return Response(create_once(request, caller, make, now=now).answer, status=201)
@@ -253,7 +253,7 @@ class MonitorBadge(APIView):
         responses=BadgeSerializer,
     )
     def put(self, request: Request, monitor_id: str) -> Response:
-        badge = badges.give_badge(caller_of(request), monitor_id, now=utc_now())
+        badge = badges.create_badge(caller_of(request), monitor_id, now=utc_now())
         return Response(BadgeSerializer(badge).data)
 
     @extend_schema(
@@ -262,5 +262,5 @@ class MonitorBadge(APIView):
         responses={200: OkSerializer},
     )
     def delete(self, request: Request, monitor_id: str) -> Response:
-        badges.take_badge(caller_of(request), monitor_id)
+        badges.delete_badge(caller_of(request), monitor_id)
         return Response(OK)

@@ -50,13 +50,13 @@ def show(request: PageRequest, monitor_id: str) -> HttpResponse:
 @require_POST
 @page
 def give(request: PageRequest, monitor_id: str) -> HttpResponse:
-    badges.give_badge(request.caller, monitor_id, now=utc_now())
+    badges.create_badge(request.caller, monitor_id, now=utc_now())
     return redirect("monitor_badges", monitor_id)
 
 
 @require_POST
 @page
 def take(request: PageRequest, monitor_id: str) -> HttpResponse:
-    badges.take_badge(request.caller, monitor_id)
+    badges.delete_badge(request.caller, monitor_id)
     messages.success(request, "The badges are taken away. Their addresses show nothing any more.")
     return redirect("monitor_badges", monitor_id)

@@ -23,7 +23,7 @@ from manifests.resources.base import (
     without,
 )
 from manifests.secrets import Secret
-from statuspages import colours, pages, selectors
+from statuspages import colours, selectors, services
 from statuspages.names import check_domain
 
 _DEFAULTS: dict[str, Any] = {
@@ -156,13 +156,13 @@ class Pages(Single):
         return found
 
     def create(self, making: Making, shape: Shape) -> None:
-        pages.create_page(making.account.caller, self._given(making, shape, set(shape)), now=making.now)
+        services.create_page(making.account.caller, self._given(making, shape, set(shape)), now=making.now)
 
     def update(self, making: Making, present: Present, shape: Shape, changed: set[str]) -> None:
-        pages.update_page(making.account.caller, present.id, self._given(making, shape, changed))
+        services.update_page(making.account.caller, present.id, self._given(making, shape, changed))
 
     def delete(self, making: Making, present: Present) -> None:
-        pages.delete_page(making.account.caller, present.id)
+        services.delete_page(making.account.caller, present.id)
 
     def _given(self, making: Making, shape: Shape, names: set[str]) -> dict[str, Any]:
         """The body of the API that sets these fields."""

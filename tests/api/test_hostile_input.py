@@ -22,8 +22,8 @@ from core.clock import to_ms, utc_now
 from incidents.services import declare
 from incidents.windows import create_window
 from projects.access import Caller
-from statuspages.badges import give_badge
-from statuspages.notes import write_note
+from statuspages.badges import create_badge
+from statuspages.services import create_note
 from tests.api.client import SCHEMA, Answer, Api
 from tests.makers import PASSWORD, make_channel, make_delivery, make_monitor, make_project, make_user
 from tests.statuspages.making import make_page
@@ -129,7 +129,7 @@ def names(user: User) -> dict[str, str]:
     monitor = make_monitor(user, first=Verdict.UP, project_id=project.public_id)
     channel = make_channel(user, project_id=project.public_id)
     caller, now = Caller(user), utc_now()
-    give_badge(caller, monitor.public_id, now=now)
+    create_badge(caller, monitor.public_id, now=now)
     page = make_page(user, [monitor])
     note = {"title": "Late", "text": "Late.", "status": "identified"}
     update = {"name": "Update", "starts_at": now, "ends_at": now + timedelta(hours=1), "monitors": "all"}
@@ -141,7 +141,7 @@ def names(user: User) -> dict[str, str]:
         "window_id": create_window(caller, update, now=now).public_id,
         "project_id": project.public_id,
         "page_id": page.public_id,
-        "note_id": write_note(caller, page.public_id, note, now=now).public_id,
+        "note_id": create_note(caller, page.public_id, note, now=now).public_id,
         "token_id": ProjectToken.objects.get().public_id,
     }
 

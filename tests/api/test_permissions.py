@@ -25,8 +25,8 @@ from monitors.probing import interactive
 from monitors.services import FIRST_CLAIM
 from projects.access import Caller
 from projects.models import Membership
-from statuspages.badges import give_badge
-from statuspages.notes import write_note
+from statuspages.badges import create_badge
+from statuspages.services import create_note
 from tests.api.client import Api
 from tests.makers import (
     NOON,
@@ -218,10 +218,10 @@ def world(db: None) -> World:
     window = create_window(Caller(owner), WINDOW | times | here, now=utc_now())
     make_connector(owner, revoked_at=utc_now())
     page = make_page(owner, [monitor], **here)
-    give_badge(Caller(owner), monitor.public_id, now=utc_now())
+    create_badge(Caller(owner), monitor.public_id, now=utc_now())
     ids = {
         "page_id": page.public_id,
-        "note_id": write_note(Caller(owner), page.public_id, NOTE, now=utc_now()).public_id,
+        "note_id": create_note(Caller(owner), page.public_id, NOTE, now=utc_now()).public_id,
         "subscriber_id": make_subscriber(page).public_id,
         "provider": "vercel",
         "channel_id": channel.public_id,

@@ -10,7 +10,6 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from accounts.models import User
-from alerts import services
 from alerts.models import AlertChannel
 from checks.results.models import CheckResult
 from checks.spec import Verdict
@@ -21,9 +20,8 @@ from monitors.models import Monitor, MonitorState, SchedulerGap, StatusChange
 from projects.access import Caller
 from projects.models import Membership, Project
 from projects.services import rename_project
-from statuspages import pages
 from statuspages.models import StatusPage
-from statuspages.notes import write_note
+from statuspages.services import create_note
 from tests.api.client import Api
 from tests.api.test_openapi import OPERATIONS
 from tests.makers import make_channel, make_connector, make_delivery, make_monitor, make_project, make_user
@@ -100,7 +98,7 @@ def add_notes(user: User, project: Project, count: int) -> None:
     page = StatusPage.objects.first() or make_page(user, [])
     for _ in range(count):
         note = {"title": "Late", "status": "investigating", "text": "Orders are late."}
-        write_note(Caller(user), page.public_id, note, now=utc_now())
+        create_note(Caller(user), page.public_id, note, now=utc_now())
 
 
 def add_subscribers(user: User, project: Project, count: int) -> None:
@@ -167,8 +165,8 @@ def test_every_list_is_counted() -> None:
 def test_as_many_queries_for_thirty_rows_as_for_one(
     api: Api, user: User, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(services, "MAX_CHANNELS", 100)
-    monkeypatch.setattr(pages, "MAX_PAGES", 100)
+    monkeypatch.setattr("alerts.services.MAX_CHANNELS", 100)
+    monkeypatch.setattr("statuspages.services.MAX_PAGES", 100)
     template, most, fill = LISTS[name]
     project = make_project(user)
 

@@ -14,9 +14,9 @@ from core.clock import utc_now
 from core.errors import ValidationFailed
 from incidents.models import Incident
 from projects.access import Caller
-from statuspages import pages
+from statuspages import services
 from statuspages.models import PageEvent, StatusPage, Subscriber
-from statuspages.pages import create_page
+from statuspages.services import create_page
 from tests.api.client import Api
 from tests.makers import at_once, make_monitor, make_project, make_user
 from tests.statuspages.making import bomb, make_page, make_subscriber, picture, slow_jpeg
@@ -139,7 +139,7 @@ def test_a_monitor_of_somebody_else_or_of_another_project_is_none(api: Api, user
 @pytest.mark.django_db(transaction=True)
 def test_the_cap_and_the_slug_hold_at_once(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> None:
     user = make_user()
-    monkeypatch.setattr(pages, "MAX_PAGES", 2)
+    monkeypatch.setattr(services, "MAX_PAGES", 2)
 
     def make(slug: str) -> Any:
         return lambda: create_page(Caller(user), {"name": "x", "slug": slug}, now=utc_now())

@@ -36,8 +36,7 @@ from projects.access import Caller
 from projects.members import add_member
 from projects.models import Project
 from projects.services import create_project
-from statuspages.notes import add_update, write_note
-from statuspages.pages import create_page, set_logo
+from statuspages.services import add_update, create_note, create_page, set_logo
 from tests.makers import PASSWORD, make_connector, make_delivery
 from tests.processes.waiting import until
 from tokens.services import create_token
@@ -370,7 +369,7 @@ def _status_pages(
     drawing.polygon([(128, 48), (70, 180), (186, 180)], fill="#eef3e6")
     picture.save(logo, "PNG")
     set_logo(anna, page.public_id, logo.getvalue())
-    note = write_note(
+    note = create_note(
         anna,
         page.public_id,
         {

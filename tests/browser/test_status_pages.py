@@ -47,12 +47,12 @@ def test_from_making_it_to_news_by_mail(page: Page, app: Application, browse: Br
     reader = f"reader-{random_text(5)}@example.com"
     page.get_by_label("E-mail address").fill(reader)
     page.get_by_role("button", name="Subscribe").click()
-    expect(page.get_by_role("heading", name="Look into your mail")).to_be_visible()
+    expect(page.get_by_role("heading", name="Check your e-mail")).to_be_visible()
     axe(page)
     page.goto(app.link_in(app.mail_to(reader, about="Do you want news")))
     axe(page)
     page.get_by_role("button", name="Subscribe").click()
-    expect(page.get_by_role("heading", name="You are subscribed")).to_be_visible()
+    expect(page.get_by_role("heading", name="Subscribed")).to_be_visible()
 
     desk.get_by_label("Title").fill("Orders are late")
     desk.get_by_label("What you tell").fill("We are looking.")
@@ -87,7 +87,7 @@ def test_a_page_with_a_password(page: Page, app: Application, browse: Browse) ->
     axe(page)
     page.get_by_label("Password").fill("close sesame")
     page.get_by_role("button", name="Open").click()
-    expect(page.get_by_text("That is not the password of this page.")).to_be_visible()
+    expect(page.get_by_text("Wrong password.")).to_be_visible()
     axe(page)
     page.get_by_label("Password").fill("open sesame")
     page.get_by_role("button", name="Open").click()

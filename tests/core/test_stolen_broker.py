@@ -25,8 +25,8 @@ from monitors.probing.interactive import CheckResult
 from monitors.scheduling import tick
 from projects.access import Caller
 from statuspages import public
-from statuspages.badges import give_badge
-from statuspages.lookup import Place
+from statuspages.badges import create_badge
+from statuspages.lookup import PublishedPage
 from tests.makers import PASSWORD, empty_broker, make_monitor, make_user
 from tests.statuspages.making import look, make_page
 
@@ -55,7 +55,7 @@ def broker() -> Iterator[redis.Redis]:
         empty_broker()
         yield broker
         empty_broker()
-        public.forget_local()
+        public.clear_local_caches()
 
 
 def poison(broker: redis.Redis, value: bytes) -> None:
@@ -89,7 +89,7 @@ def test_pages_answer_and_run_nothing_from_the_broker(
     tick(utc_now())
     owner = make_user()
     monitor = make_monitor(owner)
-    page, badge = make_page(owner, [monitor]), give_badge(Caller(owner), monitor.public_id, now=utc_now())
+    page, badge = make_page(owner, [monitor]), create_badge(Caller(owner), monitor.public_id, now=utc_now())
     staff = Client()
     staff.force_login(
         create_account(
@@ -121,22 +121,22 @@ def test_a_malformed_answer_of_a_worker_counts_as_none(broker: redis.Redis, mark
 def test_an_entry_that_was_not_stored_under_its_key_is_absent(
     broker: redis.Redis, settings: Settings
 ) -> None:
-    place = Place(page_id=1, slug="shop", version=1, domain=None, lock="x")
-    store("status-place:shop", place, seconds=60)
-    assert load("status-place:shop", Place, seconds=60) == place
-    (key,) = cast("list[bytes]", broker.keys("*status-place:shop"))
+    place = PublishedPage(page_id=1, slug="shop", version=1, domain=None, lock="x")
+    store("status-page-at:shop", place, seconds=60)
+    assert load("status-page-at:shop", PublishedPage, seconds=60) == place
+    (key,) = cast("list[bytes]", broker.keys("*status-page-at:shop"))
     signed = cast("bytes", broker.get(key))
 
     forged = signed.replace(rb"\"lock\":\"x\"", rb"\"lock\":\"\"")
     assert forged != signed
     broker.set(key, forged)
-    assert load("status-place:shop", Place, seconds=60) is None, "without its password"
+    assert load("status-page-at:shop", PublishedPage, seconds=60) is None, "without its password"
     broker.set(key.replace(b"shop", b"cafe"), signed)
-    assert load("status-place:cafe", Place, seconds=60) is None, "that of another page"
+    assert load("status-page-at:cafe", PublishedPage, seconds=60) is None, "that of another page"
     broker.set(key, signed)
-    assert load("status-place:shop", Place, seconds=-1) is None, "kept for longer than it may be"
+    assert load("status-page-at:shop", PublishedPage, seconds=-1) is None, "kept for longer than it may be"
     settings.SECRET_KEY = "of another deployment"
-    assert load("status-place:shop", Place, seconds=60) is None
+    assert load("status-page-at:shop", PublishedPage, seconds=60) is None
 
 
 def test_workers_take_json_alone_and_answer_few_commands(

@@ -9,7 +9,7 @@ from django.test import Client
 
 from accounts.models import User
 from statuspages.models import Badge
-from statuspages.public import forget_local
+from statuspages.public import clear_local_caches
 from tests.makers import make_monitor, make_user
 
 pytestmark = pytest.mark.django_db
@@ -29,7 +29,7 @@ def test_badges_are_given_shown_and_taken_away(web: Client, user: User) -> None:
         assert drawn.status_code == 200
         assert "secret" not in drawn.text
     web.post(f"{path}/take")
-    forget_local()
+    clear_local_caches()
     assert "No badges yet" in web.get(path).text
     assert not Badge.objects.exists()
 

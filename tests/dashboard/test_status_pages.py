@@ -15,7 +15,7 @@ from checks.spec import Verdict
 from core.clock import utc_now
 from projects.access import Caller
 from statuspages.models import PageMonitor, StatusPage
-from statuspages.notes import write_note
+from statuspages.services import create_note
 from tests.makers import make_monitor, make_user
 from tests.statuspages.making import make_page, picture
 
@@ -157,7 +157,7 @@ def test_nobody_else_sees_or_changes_it(web: Client) -> None:
     stranger = make_user()
     page = make_page(stranger, [])
     written = {"title": "x", "status": "investigating", "text": "x"}
-    note = write_note(Caller(stranger), page.public_id, written, now=utc_now())
+    note = create_note(Caller(stranger), page.public_id, written, now=utc_now())
     path = f"/status-pages/{page.public_id}"
     assert page.name not in text_of(web.get("/status-pages"))
     assert {web.get(path).status_code, web.get(f"{path}/edit").status_code} == {404}

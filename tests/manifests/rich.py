@@ -10,7 +10,7 @@ from core.clock import utc_now
 from incidents.windows import create_window
 from monitors.services import update_monitor
 from projects.access import Caller
-from statuspages.pages import create_page
+from statuspages.services import create_page
 from tests.makers import make_channel, make_monitor, make_project, make_user
 
 SECRET = "hunter2-in-a-header"

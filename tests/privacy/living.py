@@ -16,8 +16,8 @@ from incidents.windows import create_window
 from monitors.recording import record
 from projects.access import Caller
 from projects.members import add_member
-from statuspages.badges import give_badge
-from statuspages.notes import write_note
+from statuspages.badges import create_badge
+from statuspages.services import create_note
 from tests.api.client import Api
 from tests.makers import (
     check_record,
@@ -54,9 +54,9 @@ def live(ada: User, friend: User) -> Any:
     window = {"name": NEEDLE, "starts_at": now, "ends_at": now + timedelta(hours=1), "monitors": "all"}
     create_window(caller, window, now=now)
     page = make_page(ada, [monitor], name=NEEDLE, slug=NEEDLE)
-    write_note(caller, page.public_id, {"title": NEEDLE, "status": "investigating", "text": NEEDLE}, now=now)
+    create_note(caller, page.public_id, {"title": NEEDLE, "status": "investigating", "text": NEEDLE}, now=now)
     make_subscriber(page, email=f"reader@{NEEDLE}.example")
-    give_badge(caller, monitor.public_id, now=now)
+    create_badge(caller, monitor.public_id, now=now)
     declare(caller, {"title": NEEDLE, "text": NEEDLE, "project_id": own.public_id}, now=now)
     App(ada)
 

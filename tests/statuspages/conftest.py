@@ -16,9 +16,9 @@ def _unthrottled_and_forgetful(settings: Settings) -> Iterator[None]:
     settings.THROTTLE_SCALE = 0
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
     cache.clear()
-    public.forget_local()
+    public.clear_local_caches()
     yield
-    public.forget_local()
+    public.clear_local_caches()
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from monitors.models import Monitor
 from projects.access import Caller
 from statuspages import public, subscriptions
 from statuspages.models import StatusPage, Subscriber
-from statuspages.pages import create_page
+from statuspages.services import create_page
 
 _numbers = itertools.count(1)
 
@@ -86,5 +86,5 @@ def slow_jpeg(*, side: int = 2_048, scans: int = 54_000) -> bytes:
 
 def look(path: str, *, host: str = "testserver", **headers: str) -> Any:
     """What a reader gets who comes with nothing, in a process that remembers nothing."""
-    public.forget_local()
+    public.clear_local_caches()
     return Client(raise_request_exception=False).get(path, headers={"host": host, **headers})

@@ -25,10 +25,9 @@ from monitors.services import delete_monitor, update_monitor
 from projects.access import Caller
 from projects.models import Membership
 from statuspages import caching
-from statuspages.badges import give_badge, take_badge
+from statuspages.badges import create_badge, delete_badge
 from statuspages.models import StatusPage
-from statuspages.notes import write_note
-from statuspages.pages import delete_page, set_logo, update_page
+from statuspages.services import create_note, delete_page, set_logo, update_page
 from tests.makers import make_monitor, make_project, make_user, minutes
 from tests.statuspages.making import look, make_page, make_subscriber, picture
 
@@ -72,7 +71,7 @@ def test_a_page_shows_its_monitors_under_their_names_there(user: User) -> None:
     text = answer.content.decode()
     assert (answer.status_code, answer["Content-Type"]) == (200, "text/html; charset=utf-8")
     assert "Shown 1" in text
-    assert "Everything is up" in text
+    assert "All systems operational" in text
     assert "How &lt;we&gt; are." in text
     assert re.search(r"<path class=\"fill-up\"", text)
     assert "#5b6ee1" in look(f"/status/{page.slug}/theme.css").content.decode()
@@ -88,7 +87,7 @@ def test_nothing_of_a_monitor_is_told_but_what_is_shown(user: User) -> None:
         private_monitor(user), resolved_at=utc_now(), resolution=Incident.Resolution.RECOVERED
     )
     note = {"title": "Late", "status": "investigating", "text": "Orders are late."}
-    write_note(Caller(user), page.public_id, note, now=utc_now())
+    create_note(Caller(user), page.public_id, note, now=utc_now())
     text = everything_of(page)
     for secret in (
         SECRET,
@@ -134,7 +133,7 @@ def test_hostile_text_is_text(user: User) -> None:
     page = make_page(user, [], name=attack, description=attack, groups=shown)
     has_outage(monitor)
     note = {"title": attack, "status": "investigating", "text": attack}
-    write_note(Caller(user), page.public_id, note, now=utc_now())
+    create_note(Caller(user), page.public_id, note, now=utc_now())
     root = f"/status/{page.slug}"
     for path in (root, f"{root}/history/{utc_now():%Y-%m}"):
         text = look(path).content.decode()
@@ -179,7 +178,7 @@ def test_json_says_what_the_page_says(user: User) -> None:
     answer = look(f"/status/{page.slug}.json")
     found = json.loads(answer.content)
     assert answer["Access-Control-Allow-Origin"] == "*"
-    assert found["status"] == {"state": "up", "description": "Everything is up"}
+    assert found["status"] == {"state": "up", "description": "All systems operational"}
     (shown,) = found["groups"][0]["monitors"]
     assert (shown["name"], shown["status"], shown["uptime_90d"]) == ("Shown 1", "up", 100.0)
     assert len(shown["days"]["uptime"]) == 90
@@ -247,7 +246,7 @@ class TestPasswords:
             update_page(Caller(user), other.public_id, {"password": "another one"})
         from statuspages import public
 
-        public.forget_local()
+        public.clear_local_caches()
         assert client.get(f"/status/{other.slug}").status_code == 403
 
     def test_it_is_tried_a_few_times_only(self, user: User, client: Any, settings: Settings) -> None:
@@ -310,7 +309,7 @@ class TestDomains:
         make_page(user, [], slug="other")
         answer = look(path, host="status.shop.example")
         assert answer.status_code == 404
-        assert "There is no such page" in answer.content.decode()
+        assert "Page not found" in answer.content.decode()
 
     def test_its_styles_are_served(self, page: StatusPage) -> None:
         answer = look("/static/pulsekeeper/status.css", host="status.shop.example")
@@ -370,12 +369,12 @@ class TestCaching:
         monkeypatch.setattr(caching, "FRESH_SEC", 0.0)
 
         def second() -> bytes:
-            caching.forget_local()
+            caching.clear_local_caches()
             meanwhile = caching.fetch(key, "text/plain", lambda: make("not needed"))
             assert meanwhile.body == b"first"
             return make("second")
 
-        caching.forget_local()
+        caching.clear_local_caches()
         assert caching.fetch(key, "text/plain", second).body == b"second"
         assert made == ["first", "second"]
 
@@ -385,7 +384,7 @@ class TestBadges:
 
     def test_they_tell_how_it_stands_and_nothing_more(self, user: User) -> None:
         monitor = private_monitor(user)
-        badge = give_badge(Caller(user), monitor.public_id, now=utc_now())
+        badge = create_badge(Caller(user), monitor.public_id, now=utc_now())
         texts = []
         for name in self.NAMES:
             answer = look(f"/badge/{badge.key}/{name}.svg")
@@ -401,11 +400,11 @@ class TestBadges:
     def test_without_a_key_there_is_none(self, user: User) -> None:
         monitor = private_monitor(user)
         assert look(f"/badge/{monitor.public_id}/status.svg").status_code == 404
-        badge = give_badge(Caller(user), monitor.public_id, now=utc_now())
+        badge = create_badge(Caller(user), monitor.public_id, now=utc_now())
         assert look(f"/badge/{badge.key}/name.svg").status_code == 404
-        take_badge(Caller(user), monitor.public_id)
+        delete_badge(Caller(user), monitor.public_id)
         assert look(f"/badge/{badge.key}/status.svg").status_code == 404
-        assert give_badge(Caller(user), monitor.public_id, now=utc_now()).key != badge.key
+        assert create_badge(Caller(user), monitor.public_id, now=utc_now()).key != badge.key
 
 
 def test_subscribers_are_on_no_page(user: User) -> None:

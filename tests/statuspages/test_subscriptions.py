@@ -22,8 +22,7 @@ from monitors.models import Monitor
 from projects.access import Caller
 from statuspages import events, links, mailing, subscriptions
 from statuspages.models import PageEvent, PageMail, StatusPage, Subscriber
-from statuspages.notes import add_update, write_note
-from statuspages.pages import update_page
+from statuspages.services import add_update, create_note, update_page
 from tests.alerts.inbox import Inbox, part
 from tests.makers import at_once, make_monitor, make_user, minutes
 from tests.statuspages.making import make_page, make_subscriber
@@ -89,8 +88,8 @@ def has_outage(monitor: Monitor, **columns: Any) -> Incident:
 
 
 def test_from_the_form_to_news_to_the_end(user: User, page: StatusPage, inbox: Inbox) -> None:
-    assert "Look into your mail" in subscribe(page, "Reader@Example.com").content.decode()
-    write_note(Caller(user), page.public_id, NOTE, now=utc_now())
+    assert "Check your e-mail" in subscribe(page, "Reader@Example.com").content.decode()
+    create_note(Caller(user), page.public_id, NOTE, now=utc_now())
     tick()
     (question,) = inbox.mails
     assert inbox.recipients == [["reader@example.com"]]
@@ -99,8 +98,8 @@ def test_from_the_form_to_news_to_the_end(user: User, page: StatusPage, inbox: I
     confirm = link_in(question)
     assert "Subscribe" in Client().get(confirm).content.decode()
     assert not Subscriber.objects.filter(confirmed_at__isnull=False).exists()
-    assert "You are subscribed" in Client().post(confirm).content.decode()
-    note = write_note(Caller(user), page.public_id, NOTE, now=utc_now())
+    assert "Subscribed" in Client().post(confirm).content.decode()
+    note = create_note(Caller(user), page.public_id, NOTE, now=utc_now())
     tick()
     (told,) = inbox.mails[1:]
     assert told["Subject"] == "[Shop status] Investigating: Orders are late"
@@ -230,7 +229,7 @@ class TestCrashes:
         self, user: User, page: StatusPage, inbox: Inbox
     ) -> None:
         make_subscriber(page)
-        write_note(Caller(user), page.public_id, NOTE, now=utc_now())
+        create_note(Caller(user), page.public_id, NOTE, now=utc_now())
         events.address(utc_now())
         assert len(mailing.claim(utc_now())) == 1  # and dies
         assert mailing.send_due() == 0
@@ -242,7 +241,7 @@ class TestCrashes:
         self, user: User, page: StatusPage, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         readers = [make_subscriber(page) for _ in range(3)]
-        write_note(Caller(user), page.public_id, NOTE, now=utc_now())
+        create_note(Caller(user), page.public_id, NOTE, now=utc_now())
 
         def die(*_: object, **__: object) -> None:
             raise SystemExit
@@ -258,7 +257,7 @@ class TestCrashes:
     def test_two_at_once_send_each_once(self, user: User, page: StatusPage, inbox: Inbox) -> None:
         for _ in range(20):
             make_subscriber(page)
-        write_note(Caller(user), page.public_id, NOTE, now=utc_now())
+        create_note(Caller(user), page.public_id, NOTE, now=utc_now())
         at_once(*[lambda: events.address(utc_now())] * 3)
 
         def work() -> None:
@@ -273,7 +272,7 @@ class TestCrashes:
         self, user: User, page: StatusPage, inbox: Inbox
     ) -> None:
         make_subscriber(page)
-        write_note(Caller(user), page.public_id, NOTE, now=utc_now())
+        create_note(Caller(user), page.public_id, NOTE, now=utc_now())
         inbox.refuse_recipient = "450 later"
         tick()
         mail = PageMail.objects.get()
@@ -289,7 +288,7 @@ class TestCrashes:
     ) -> None:
         settings.EMAIL_BACKEND = "django.core.mail.backends.console.EmailBackend"
         make_subscriber(page)
-        write_note(Caller(user), page.public_id, NOTE, now=utc_now())
+        create_note(Caller(user), page.public_id, NOTE, now=utc_now())
         tick()
         mail = PageMail.objects.get()
         assert (mail.state, mail.attempts) == ("waiting", 1)
@@ -309,7 +308,7 @@ def test_ten_thousand_are_addressed_by_one_statement(user: User, page: StatusPag
         )
         for n in range(10_000)
     )
-    write_note(Caller(user), page.public_id, NOTE, now=now)
+    create_note(Caller(user), page.public_id, NOTE, now=now)
     with CaptureQueriesContext(connection) as captured:
         assert events.address(now) == 1
     assert len(captured) <= 8
@@ -323,7 +322,7 @@ def test_a_small_page_does_not_wait_for_a_large_one(user: User, page: StatusPage
     small = make_page(user, [])
     last = make_subscriber(small)
     for one in (page, small):
-        write_note(Caller(user), one.public_id, NOTE, now=utc_now())
+        create_note(Caller(user), one.public_id, NOTE, now=utc_now())
     events.address(utc_now())
     claimed = {one.mail_id for one in mailing.claim(utc_now())}
     assert PageMail.objects.get(subscriber=last).pk in claimed
@@ -338,7 +337,7 @@ def test_an_account_with_many_pages_gets_no_more_turns_than_one_with_a_single_pa
     for page in (*many, single, single):
         make_subscriber(page)
     for page in (*many, single):
-        write_note(Caller(page.owner), page.public_id, NOTE, now=utc_now())
+        create_note(Caller(page.owner), page.public_id, NOTE, now=utc_now())
     while events.address(utc_now()):
         pass
     claimed = {one.mail_id for one in mailing.claim(utc_now())}
@@ -350,7 +349,7 @@ def test_of_a_page_that_is_taken_down_nothing_more_is_sent(
     user: User, page: StatusPage, inbox: Inbox
 ) -> None:
     make_subscriber(page)
-    write_note(Caller(user), page.public_id, NOTE, now=utc_now())
+    create_note(Caller(user), page.public_id, NOTE, now=utc_now())
     update_page(Caller(user), page.public_id, {"published": False})
     tick()
     assert inbox.mails == []
