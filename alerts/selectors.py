@@ -1,4 +1,4 @@
-"""CheckRecord channels and what went to them."""
+"""Read channels and what went to them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CheckRecord the audit log. Who may, is for the floors above: `projects.log`."""
+"""Read the audit log. Who may, is for the floors above: `projects.log`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CheckRecord incidents and maintenance windows."""
+"""Read incidents and maintenance windows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CheckRecord monitors: for the API, with their statistics, and for workers, as specs."""
+"""Read monitors: for the API, with their statistics, and for workers, as specs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CheckRecord projects."""
+"""Read projects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CheckRecord what checks left behind."""
+"""Read what checks left behind."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ import pytest
 from core import logs
 
 ROOT = Path(__file__).parents[2]
-CheckRecord = Callable[[], list[str]]
+Reader = Callable[[], list[str]]
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def logger() -> logging.Logger:
     return found
 
 
-def _written(logger: logging.Logger, *, json: bool) -> Iterator[CheckRecord]:
+def _written(logger: logging.Logger, *, json: bool) -> Iterator[Reader]:
     stream = StringIO()
     handler = logging.StreamHandler(stream)
     handler.setFormatter(logs.Formatter(json=json))
@@ -43,12 +43,12 @@ def as_json(logger: logging.Logger) -> Iterator[Callable[[], list[dict[str, Any]
         yield partial(_objects, read)
 
 
-def _objects(read: CheckRecord) -> list[dict[str, Any]]:
+def _objects(read: Reader) -> list[dict[str, Any]]:
     return [json.loads(line) for line in read()]
 
 
 @pytest.fixture
-def as_text(logger: logging.Logger) -> Iterator[CheckRecord]:
+def as_text(logger: logging.Logger) -> Iterator[Reader]:
     yield from _written(logger, json=False)
 
 
@@ -83,7 +83,7 @@ def test_a_crash_is_one_line(logger: logging.Logger, as_json: Callable[[], list[
     assert line["exception"].endswith("base 10: 'password=[masked]'")
 
 
-def test_text_is_for_people(logger: logging.Logger, as_text: CheckRecord) -> None:
+def test_text_is_for_people(logger: logging.Logger, as_text: Reader) -> None:
     with logs.bound(task="t", task_id="1"):
         logger.warning("a name\nof two lines", extra={"count": 2, "password": "hunter22"})
     (line,) = as_text()
