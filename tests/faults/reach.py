@@ -43,7 +43,7 @@ NAMES = (
     "database",
     "broker",
     "mail server",
-    "what is checked",
+    "targets",
     "receivers of alerts",
     "providers",
     "registries",
@@ -115,14 +115,14 @@ def main() -> None:
         migrate(Place())
         inbox = stack.enter_context(Inbox(address=NETWORKS["mail server"].address))
         receiver = stack.enter_context(Receiver(address=NETWORKS["receivers of alerts"].address))
-        site = stack.enter_context(Site(address=NETWORKS["what is checked"].address))
+        site = stack.enter_context(Site(address=NETWORKS["targets"].address))
         database, broker = _relays(stack)
         servers = {
             "database": database.place,
             "broker": broker.place,
             "mail server": (NETWORKS["mail server"].address, inbox.port),
             "receivers of alerts": _place(receiver.url),
-            "what is checked": _place(site.url("/")),
+            "targets": _place(site.url("/")),
         }
         hosts = {
             name: NamespaceHost(name, number, [NETWORKS[each] for each in reached])
