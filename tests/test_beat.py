@@ -12,7 +12,7 @@ from django.conf import settings
 from config.beat import app as beat
 from config.celery import app
 from monitors.scheduling.backlog import queued
-from tests.makers import empty_broker
+from tests.helpers import flush_broker
 from tests.processes.waiting import until
 
 ROOT = Path(__file__).parents[1]
@@ -62,7 +62,7 @@ def test_workers_load_no_code_of_pages() -> None:
 
 
 def test_it_sends(tmp_path: Path) -> None:
-    empty_broker()
+    flush_broker()
     arguments = ["--quiet", "beat", "--schedule", str(tmp_path / "schedule"), "--pidfile="]
     with subprocess.Popen(
         [sys.executable, "-m", "celery", "-A", "config.beat", *arguments],
@@ -74,4 +74,4 @@ def test_it_sends(tmp_path: Path) -> None:
             until(lambda: queued("dispatch") >= 2, 30, "ticks are sent")
         finally:
             process.terminate()
-    empty_broker()
+    flush_broker()

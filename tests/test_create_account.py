@@ -8,7 +8,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from accounts.models import User
-from tests.makers import make_user
+from tests.factories import UserFactory
 
 pytestmark = pytest.mark.django_db
 
@@ -46,6 +46,6 @@ def test_bad_values_are_named_and_nothing_is_made(options: dict[str, str], named
 
 
 def test_a_taken_address() -> None:
-    make_user(email="me@example.com")
+    UserFactory(email="me@example.com")
     with pytest.raises(CommandError, match="already"):
         create()

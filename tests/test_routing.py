@@ -17,7 +17,7 @@ from honcho.environ import parse_procfile
 from config import system_checks
 from config.celery import app
 from config.routing import QUEUES, ROUTES, UnroutedTask, queue_of, unrouted
-from tests.makers import empty_broker
+from tests.helpers import flush_broker
 from tests.processes.waiting import until
 
 ROOT = Path(__file__).parents[1]
@@ -99,7 +99,7 @@ def test_a_queue_that_is_not_declared_is_refused() -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_tasks_of_celery_itself_still_run() -> None:
-    empty_broker()
+    flush_broker()
     done: list[str] = []
 
     def note(sender: Any, **_: object) -> None:

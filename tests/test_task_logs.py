@@ -19,7 +19,7 @@ from celery.contrib.testing.worker import start_worker
 from config.celery import app
 from config.routing import ROUTES
 from core import logs
-from tests.makers import empty_broker
+from tests.helpers import flush_broker
 from tests.processes.waiting import until
 
 ROOT = Path(__file__).parents[1]
@@ -42,7 +42,7 @@ def stream(transactional_db: None) -> Iterator[StringIO]:
     stream = StringIO()
     handler = logging.StreamHandler(stream)
     handler.setFormatter(logs.Formatter(json=True))
-    empty_broker()
+    flush_broker()
     with start_worker(app, pool="threads", concurrency=1, perform_ping_check=False, queues=["dispatch"]):
         logging.getLogger().addHandler(handler)
         yield stream

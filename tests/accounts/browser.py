@@ -11,7 +11,7 @@ from django.test import Client
 from django.urls import reverse
 
 from accounts.models import User
-from tests.makers import PASSWORD
+from tests.helpers import PASSWORD
 
 
 class Page:

@@ -7,7 +7,7 @@ from pytest_django.fixtures import Settings
 
 from accounts.models import User
 from tests.accounts.browser import Browser
-from tests.makers import make_user
+from tests.factories import UserFactory
 
 
 @pytest.fixture(autouse=True)
@@ -17,12 +17,14 @@ def _cheap_open_and_unthrottled(settings: Settings, transactional_db: None) -> N
     settings.THROTTLE_SCALE = 0
     settings.SIGN_UP = True
     settings.BASE_URL = "http://testserver"
-    make_user(plan="free")  # brings the plan back, which a test of transactions takes away behind itself
+    UserFactory(
+        plan__name="free"
+    )  # brings the plan back, which a test of transactions takes away behind itself
 
 
 @pytest.fixture
 def user() -> User:
-    return make_user()
+    return UserFactory()
 
 
 @pytest.fixture

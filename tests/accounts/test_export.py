@@ -9,7 +9,7 @@ from django.urls import reverse
 from accounts.models import User
 from tests.accounts.browser import Browser, signed_in
 from tests.audit.reading import last
-from tests.makers import PASSWORD
+from tests.helpers import PASSWORD
 
 
 def test_the_file_is_given_to_whoever_shows_that_it_is_his(user: User) -> None:

@@ -19,7 +19,8 @@ from tests.accounts.fakes import FakeGitHub
 from tests.accounts.test_social import begin, come_back, prove
 from tests.api.client import Api
 from tests.audit.reading import actions, forget_all, last
-from tests.makers import PASSWORD, make_user
+from tests.factories import UserFactory
+from tests.helpers import PASSWORD
 from tests.second_factor import App
 
 ANOTHER = "quite another long one"
@@ -138,7 +139,7 @@ def test_github_linked_and_unlinked(user: User, github: FakeGitHub) -> None:
 def test_in_the_admin_it_is_the_staff_s_hand(user: User) -> None:
     staff = create_account(email="staff@example.com", password=PASSWORD, is_staff=True, is_superuser=True)
     browser = signed_in(staff)
-    fields = {"email": "made@example.com", "plan": str(make_user().plan_id), "usable_password": "true"}
+    fields = {"email": "made@example.com", "plan": str(UserFactory().plan_id), "usable_password": "true"}
     browser.send(reverse("admin:accounts_user_add"), **fields, password1=PASSWORD, password2=PASSWORD)
     entry, made = last(Action.ACCOUNT_CREATED), User.objects.get(email="made@example.com")
     assert (entry.actor_type, entry.actor_id, entry.subject_id) == ("staff", staff.pk, made.pk)

@@ -7,7 +7,7 @@ from django.urls import reverse
 from accounts.models import User
 from accounts.services import create_account
 from tests.accounts.browser import Browser, signed_in
-from tests.makers import PASSWORD
+from tests.helpers import PASSWORD
 
 
 def test_the_admin_has_it_too(browser: Browser) -> None:

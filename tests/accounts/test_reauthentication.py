@@ -19,7 +19,8 @@ from tests.accounts.browser import Browser, code_of, mails_to
 from tests.accounts.fakes import FakeGitHub
 from tests.accounts.test_social import begin, come_back, go
 from tests.api.client import Api
-from tests.makers import PASSWORD, make_user
+from tests.factories import UserFactory
+from tests.helpers import PASSWORD
 from tests.second_factor import App
 
 ADA = "ada@example.com"
@@ -134,7 +135,7 @@ def test_a_second_factor_or_a_password_is_asked_for_where_there_is_one(browser: 
     browser.send(f"{page.path}?next=/account/export/", code=app.code())
     assert browser.open(reverse("account_export")).heading == "Export the account"
     other = Browser()
-    other.sign_in(make_user(email="bob@example.com").email)
+    other.sign_in(UserFactory(email="bob@example.com").email)
     assert other.open(reverse(BY_MAIL)).path == reverse("account_reauthenticate")
     assert other.send(reverse(BY_MAIL), send="").path == reverse("account_reauthenticate")
     assert mails_to("bob@example.com") == []

@@ -25,7 +25,8 @@ from accounts.web.tasks import forget
 from core.clock import utc_now
 from tests.accounts.browser import Browser, link_of, mails_to, signed_in
 from tests.api.client import Api
-from tests.makers import PASSWORD, make_project, make_unconfirmed, make_user
+from tests.factories import ProjectFactory, UserFactory
+from tests.helpers import PASSWORD
 from tests.second_factor import App, stored
 
 ANOTHER = "quite another long one"
@@ -180,7 +181,7 @@ def test_an_address_that_somebody_else_takes_meanwhile(user: User) -> None:
     browser, old = signed_in(user), user.email
     page = browser.send(reverse("account_email"), email="new@example.com", action_add="")
     browser.send(f"{page.path}?next={reverse('account_email')}", password=PASSWORD)
-    make_unconfirmed("new@example.com")
+    UserFactory(email="new@example.com", unconfirmed=True)
     shown = browser.confirm_link(mails_to("new@example.com")[0])
     user.refresh_from_db()
     assert user.email == old
@@ -251,7 +252,7 @@ def test_sessions_are_listed_and_ended(user: User) -> None:
     assert "Safari on iPhone" in page.text
     assert "sin_" in page.text
     browser_end, api_end = sorted(set(re.findall(r"/account/sessions/\w+/end/", page.text)))
-    stranger = signed_in(make_user())
+    stranger = signed_in(UserFactory())
     for browser in (stranger, here):
         assert browser.send(browser_end).heading == "Is it you?", "a stolen session ends no others"
         browser.prove()
@@ -280,7 +281,7 @@ def test_deleting_the_account(user: User) -> None:
 
 
 def test_an_account_that_others_depend_on_is_kept_and_says_why(user: User) -> None:
-    make_project(user, name="Shop", member=make_user())
+    ProjectFactory(owner=user, name="Shop", member=UserFactory())
     browser, path = signed_in(user), reverse("account_delete")
     browser.send(f"{reverse('account_reauthenticate')}?next={path}", password=PASSWORD)
     page = browser.send(path, email=user.email)
@@ -296,7 +297,7 @@ def test_the_admin_is_behind_the_same_door(browser: Browser) -> None:
     assert (page.path, page.heading) == ("/account/login/", "Sign in")
     assert browser.sign_in(staff.email, next="/admin/").heading == "Second factor"
     assert browser.open("/admin/").heading == "Second factor"
-    assert signed_in(make_user()).open("/admin/").status == 403
+    assert signed_in(UserFactory()).open("/admin/").status == 403
 
 
 def test_the_admin_has_no_door_and_no_password_form_of_its_own() -> None:

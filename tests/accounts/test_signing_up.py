@@ -23,14 +23,15 @@ from projects.access import Caller
 from projects.members import add_member, invitation_link
 from projects.models import Membership
 from tests.accounts.browser import Browser, mails_to, signed_in
-from tests.makers import PASSWORD, at_once, make_project, make_unconfirmed, make_user
+from tests.factories import ProjectFactory, UserFactory
+from tests.helpers import PASSWORD, run_concurrently
 
 NEW = "new@example.com"
 
 
 def invite(owner: User, email: str = NEW) -> str:
     """The address of the invitation's page."""
-    project = make_project(owner, name="Shop")
+    project = ProjectFactory(owner=owner, name="Shop")
     add_member(Caller(owner), project.public_id, email=email, role="member", now=utc_now())
     (path,) = re.findall(r"/invitations/\w+", str(mail.outbox[-1].body))
     return str(path)
@@ -63,15 +64,15 @@ def test_a_sign_up_that_somebody_else_began_ends_with_ones_own_password(user: Us
     invited = Browser()
     invited.open(invitation)
     invited.sign_up("invited@example.com", PASSWORD)
-    old = make_unconfirmed("old@example.com", password="the stranger's password")
+    old = UserFactory(email="old@example.com", password="the stranger's password", unconfirmed=True)
     invitation = invite(user, "old@example.com")
     by_invitation = Browser()
     by_invitation.open(invitation)
     by_invitation.sign_up(old.email, PASSWORD)
-    older = make_unconfirmed("older@example.com", password="the stranger's password")
+    older = UserFactory(email="older@example.com", password="the stranger's password", unconfirmed=True)
     assert stranger.sign_in(older.email, "the stranger's password").heading == "Look into your mail"
     Browser().choose_password(older.email)
-    oldest = make_unconfirmed("oldest@example.com", password="the stranger's password")
+    oldest = UserFactory(email="oldest@example.com", password="the stranger's password", unconfirmed=True)
     link = reverse(
         "account_confirm_email", args=[EmailConfirmationHMAC(EmailAddress.objects.get(user=oldest)).key]
     )
@@ -133,7 +134,7 @@ def test_an_unconfirmed_change_of_address_keeps_nobody_out(browser: Browser, use
     invited = "invited@example.com"
     squatter.send(reverse("account_email"), email=invited, action_add="")
     browser = Browser()
-    browser.open(invite(make_user(), invited))
+    browser.open(invite(UserFactory(), invited))
     browser.sign_up(invited, PASSWORD)
     assert browser.person() == invited
 
@@ -163,7 +164,7 @@ def test_two_sign_ups_with_one_address_at_once() -> None:
     browsers[0].sign_up(NEW)
     for browser in browsers:
         browser.follow(NEW)
-    at_once(*[lambda browser=browser: browser.sign_up(NEW, PASSWORD) for browser in browsers])
+    run_concurrently(*[lambda browser=browser: browser.sign_up(NEW, PASSWORD) for browser in browsers])
     assert sorted(str(browser.person()) for browser in browsers) == ["None"] * 3 + [NEW]
     assert User.objects.filter(email=NEW).count() == 1
 
@@ -235,20 +236,20 @@ def test_an_invitation_that_was_withdrawn_opens_nothing(
 
 
 def test_an_invitation_of_somebody_who_is_signed_in(user: User) -> None:
-    newcomer = make_user(email=NEW)
+    newcomer = UserFactory(email=NEW)
     Membership.objects.all().delete()
     path = invite(user, "later@example.com")
     page = signed_in(newcomer).open(path)
     assert "later@example.com" in page.text
     assert NEW in page.text
-    later = make_user(email="later@example.com")
+    later = UserFactory(email="later@example.com")
     browser = signed_in(later)  # takes it up
     assert Membership.objects.filter(user=later).exists()
     assert browser.open(path).status == 404
 
 
 def test_a_reset_by_its_person_ends_a_stranger_s_password(browser: Browser) -> None:
-    make_unconfirmed(NEW, password="the stranger's password")
+    UserFactory(email=NEW, password="the stranger's password", unconfirmed=True)
     browser.send(reverse("account_reset_password"), email=NEW)
     page = browser.follow(NEW)
     browser.send(page.path, password1=PASSWORD)

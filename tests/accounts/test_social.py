@@ -21,7 +21,8 @@ from tests.accounts.browser import Browser, Page, mails_to, signed_in
 from tests.accounts.fakes import FakeDoor, FakeGitHub, FakeGoogle
 from tests.api.client import Api
 from tests.connectors.fakes import Mode
-from tests.makers import PASSWORD, at_once, make_project, make_unconfirmed, make_user
+from tests.factories import ProjectFactory, UserFactory
+from tests.helpers import PASSWORD, run_concurrently
 from tests.second_factor import App
 
 ADA = "ada@example.com"
@@ -77,7 +78,7 @@ def test_somebody_new(browser: Browser, door: FakeDoor) -> None:
 
 
 def test_an_account_of_the_verified_address(browser: Browser, door: FakeDoor) -> None:
-    user, door.email = make_user(email=ADA), "Ada@Example.com"
+    user, door.email = UserFactory(email=ADA), "Ada@Example.com"
     go(browser, door)
     assert browser.person() == ADA
     (told,) = mails_to(ADA)
@@ -92,7 +93,7 @@ def test_an_account_of_the_verified_address(browser: Browser, door: FakeDoor) ->
 def test_a_stranger_s_account_of_one_s_address_is_taken_from_the_stranger(
     browser: Browser, door: FakeDoor
 ) -> None:
-    user = make_unconfirmed(ADA)
+    user = UserFactory(email=ADA, unconfirmed=True)
     go(browser, door)
     assert (browser.person(), is_verified(user)) == (ADA, True)
     assert Browser().sign_in(ADA).heading == "Sign in"
@@ -135,7 +136,7 @@ def test_pages_with_its_button_may_lead_there(browser: Browser, github: FakeGitH
 
 
 def test_an_address_that_the_provider_has_not_verified(browser: Browser, door: FakeDoor) -> None:
-    user, door.verified = make_user(email=ADA), False
+    user, door.verified = UserFactory(email=ADA), False
     page = go(browser, door)
     assert (page.status, browser.person()) == (400, None)
     assert "no verified e-mail address" in page.text
@@ -207,13 +208,13 @@ def test_keys_that_the_provider_does_not_know(browser: Browser, door: FakeDoor) 
 
 
 def test_whoever_is_shut_out_stays_so(browser: Browser, door: FakeDoor) -> None:
-    User.objects.filter(pk=make_user(email=ADA).pk).update(is_active=False)
+    User.objects.filter(pk=UserFactory(email=ADA).pk).update(is_active=False)
     assert go(browser, door).heading == "This account is closed"
     assert browser.person() is None
 
 
 def test_the_second_factor_is_asked_for(browser: Browser, door: FakeDoor) -> None:
-    app = App(make_user(email=ADA))
+    app = App(UserFactory(email=ADA))
     assert go(browser, door).heading == "Second factor"
     assert browser.person() is None
     browser.send(reverse("mfa_authenticate"), code=app.code())
@@ -227,8 +228,8 @@ def test_where_sign_up_is_closed_only_the_invited_come_in(
     page = go(browser, door)
     assert (page.status, "by invitation" in page.text) == (400, True)
     assert not User.objects.filter(email=ADA).exists()
-    owner = make_user()
-    project = make_project(owner)
+    owner = UserFactory()
+    project = ProjectFactory(owner=owner)
     add_member(Caller(owner), project.public_id, email=ADA, role="member", now=utc_now())
     go(browser, door)
     assert browser.person() == ADA
@@ -243,7 +244,9 @@ def test_two_first_ways_in_at_once(door: FakeDoor) -> None:
         come_back(browser, callback)
         return browser.person()
 
-    people = at_once(*[lambda pair=pair: arrive(*pair) for pair in zip(browsers, callbacks, strict=True)])
+    people = run_concurrently(
+        *[lambda pair=pair: arrive(*pair) for pair in zip(browsers, callbacks, strict=True)]
+    )
     assert people == [ADA] * 4
     assert User.objects.filter(email=ADA).count() == 1
     assert SocialAccount.objects.count() == 1
@@ -253,14 +256,14 @@ def test_signing_up_by_password_and_by_a_provider_at_once(github: FakeGitHub) ->
     typing, coming = Browser(), Browser()
     typing.token()
     callback = github.consent(begin(coming, github))
-    at_once(lambda: typing.sign_up(ADA), lambda: come_back(coming, callback))
+    run_concurrently(lambda: typing.sign_up(ADA), lambda: come_back(coming, callback))
     user = User.objects.get(email=ADA)
     assert (coming.person(), is_verified(user), user.has_usable_password()) == (ADA, True, False)
     assert Browser().sign_in(ADA).heading == "Sign in"
 
 
 def test_linking_and_unlinking(door: FakeDoor) -> None:
-    user, remove = make_user(), reverse("social_remove", kwargs={"provider": door.NAME})
+    user, remove = UserFactory(), reverse("social_remove", kwargs={"provider": door.NAME})
     browser = signed_in(user)
     begin_path = reverse("social_begin", kwargs={"provider": door.NAME})
     assert browser.send(begin_path).heading == "Is it you?", "a stolen session links nothing"
@@ -281,7 +284,7 @@ def test_linking_and_unlinking(door: FakeDoor) -> None:
 
 def test_what_opens_another_account_is_not_linked(github: FakeGitHub) -> None:
     go(Browser(), github)
-    user = make_user()
+    user = UserFactory()
     browser = signed_in(user)
     prove(browser)
     page = go(browser, github)
@@ -290,7 +293,7 @@ def test_what_opens_another_account_is_not_linked(github: FakeGitHub) -> None:
 
 
 def test_whoever_signs_out_on_the_way_links_nothing(github: FakeGitHub) -> None:
-    user = make_user()
+    user = UserFactory()
     browser = signed_in(user)
     prove(browser)
     callback = github.consent(begin(browser, github))

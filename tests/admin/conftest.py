@@ -10,7 +10,8 @@ from django.contrib.contenttypes.models import ContentType
 from django.test import Client
 
 from accounts.services import create_account
-from tests.makers import PASSWORD, make_user
+from tests.factories import UserFactory
+from tests.helpers import PASSWORD
 
 
 @pytest.fixture(autouse=True)
@@ -24,7 +25,7 @@ def _content_types_of_this_test() -> Iterator[None]:
 @pytest.fixture
 def staff(db: None) -> Client:
     for plan in ("free", "pro"):  # which a test of transactions takes away behind itself
-        make_user(plan=plan)
+        UserFactory(plan__name=plan)
     client = Client()
     client.force_login(
         create_account(email="staff@example.com", password=PASSWORD, is_staff=True, is_superuser=True)

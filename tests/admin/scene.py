@@ -15,7 +15,6 @@ from alerts.models import AlertChannel
 from audit.actions import Action
 from audit.services import record
 from checks.results.models import CheckResult
-from checks.spec import Verdict
 from connectors.models import Connector, Import
 from core.crypto import seal, sealed_columns
 from incidents.models import FlappingSpell, Incident, IncidentEvent, MaintenanceWindow
@@ -31,15 +30,15 @@ from statuspages.models import (
     StatusPage,
     Subscriber,
 )
-from tests.makers import (
-    NOON,
-    make_channel,
-    make_connector,
-    make_delivery,
-    make_monitor,
-    make_project,
-    make_user,
+from tests.factories import (
+    ChannelFactory,
+    ConnectorFactory,
+    DeliveryFactory,
+    MonitorFactory,
+    ProjectFactory,
+    UserFactory,
 )
+from tests.helpers import NOON
 from tokens import secrets as token_secrets
 from tokens.models import Session
 from tokens.services import create_token
@@ -60,16 +59,16 @@ def furnish(count: int) -> list[str]:
 
 
 def _one_of_each(number: int) -> list[str]:
-    owner = make_user()
-    project = make_project(owner, name=f"Shop {number}")
+    owner = UserFactory()
+    project = ProjectFactory(owner=owner, name=f"Shop {number}")
     given: dict[str, Any] = {
         "request_headers": [{"name": "Authorization", "value": SECRET}],
         "request_body": BODY,
     }
-    monitor = make_monitor(
-        owner, first=Verdict.DOWN, project_id=project.public_id, method="POST", name=f"Till {number}", **given
+    monitor = MonitorFactory(
+        owner=owner, down=True, project=project, method="POST", name=f"Till {number}", **given
     )
-    heartbeat = make_monitor(owner, type="heartbeat", name=f"Backup {number}", interval_sec=300, url="")
+    heartbeat = MonitorFactory(owner=owner, heartbeat=True, name=f"Backup {number}", interval_sec=300)
     token, plaintext = create_token(
         Caller(owner), project_id=project.public_id, name="CI", ttl_seconds=None, now=NOON
     )
@@ -122,13 +121,13 @@ def _around(owner: User, project: Project, monitor: Monitor, incident: Incident,
         project=project, role="member", created_at=NOON, invited_email=f"new{number}@example.com",
         invited_by=owner, invitation_digest=f"digest {number:03}".encode(), invited_until=NOON,
     )  # fmt: skip
-    channel: AlertChannel = make_channel(
-        owner, kind="webhook", url=f"https://hooks.example.com/{SECRET.replace(' ', '-')}", secret=SECRET,
-        project_id=project.public_id, monitors="all",
+    channel: AlertChannel = ChannelFactory(
+        owner=owner, kind="webhook", url=f"https://hooks.example.com/{SECRET.replace(' ', '-')}", secret=SECRET,
+        project=project, monitors="all",
     )  # fmt: skip
-    make_delivery(channel, items=2, monitor=monitor).items.update(incident=incident)
-    make_delivery(channel, state=channel.deliveries.model.State.DEAD)
-    connector: Connector = make_connector(owner)
+    DeliveryFactory(channel=channel, items=2, monitor=monitor).items.update(incident=incident)
+    DeliveryFactory(channel=channel, dead=True)
+    connector: Connector = ConnectorFactory(user=owner)
     Import.objects.create(
         user=connector.user, provider="vercel", external_ref=f"prj_{number}", monitor=monitor
     )

@@ -24,24 +24,13 @@ from accounts.models import Plan, User
 from accounts.services import create_account
 from alerts.models import Delivery
 from audit.models import Entry
-from checks.spec import Verdict
 from core.clock import utc_now
 from monitors.models import Monitor, MonitorState, StatusChange
 from monitors.scheduling.backlog import queued
 from monitors.services import create_monitor
 from projects.access import Caller
-from tests.makers import (
-    NOON,
-    PASSWORD,
-    at_once,
-    empty_broker,
-    make_channel,
-    make_delivery,
-    make_monitor,
-    make_project,
-    make_user,
-    state_of,
-)
+from tests.factories import ChannelFactory, DeliveryFactory, MonitorFactory, ProjectFactory, UserFactory
+from tests.helpers import NOON, PASSWORD, flush_broker, run_concurrently, state_of
 from tokens.models import ProjectToken, Session
 from tokens.services import caller_for, create_token, sign_in
 
@@ -60,9 +49,9 @@ def noted(model: type[Model]) -> list[tuple[str | None, int, str]]:
 
 
 def test_pausing_and_resuming(staff: Client) -> None:
-    owner = make_user()
-    running = [make_monitor(owner, first=Verdict.UP) for _ in range(2)]
-    paused = make_monitor(owner, first=Verdict.UP)
+    owner = UserFactory()
+    running = [MonitorFactory(owner=owner, up=True) for _ in range(2)]
+    paused = MonitorFactory(owner=owner, up=True)
     assert act(staff, Monitor, "pause", paused) == "1 monitor was paused."
     told = act(staff, Monitor, "pause", *running, paused)
     assert told == "2 monitors were paused. Left as they are: 1 is paused already."
@@ -79,7 +68,7 @@ def test_pausing_and_resuming(staff: Client) -> None:
 
 
 def test_muting_asks_for_how_long(staff: Client) -> None:
-    monitor = make_monitor(make_user())
+    monitor = MonitorFactory()
     body = {"action": "mute", "_selected_action": [monitor.pk]}
     page = staff.post(reverse("admin:monitors_monitor_changelist"), body).content.decode()
     assert "for a day" in page
@@ -97,11 +86,11 @@ def test_muting_asks_for_how_long(staff: Client) -> None:
 def test_checking_now(
     staff: Client, django_capture_on_commit_callbacks: DjangoCaptureOnCommitCallbacks
 ) -> None:
-    empty_broker()
-    owner = make_user()
-    wanted = make_monitor(owner, first=Verdict.UP)
-    others = [make_monitor(owner, type=kind, first=Verdict.UP) for kind in ("heartbeat", "scheduler")]
-    paused = make_monitor(owner, first=Verdict.UP)
+    flush_broker()
+    owner = UserFactory()
+    wanted = MonitorFactory(owner=owner, up=True)
+    others = [MonitorFactory(owner=owner, type=kind, up=True) for kind in ("heartbeat", "scheduler")]
+    paused = MonitorFactory(owner=owner, up=True)
     act(staff, Monitor, "pause", paused)
     before = state_of(wanted).claim
     with django_capture_on_commit_callbacks(execute=True):
@@ -115,7 +104,7 @@ def test_checking_now(
     with django_capture_on_commit_callbacks(execute=True):
         assert "1 is being checked already" in act(staff, Monitor, "check_now", wanted)
     assert queued("interactive") == 1
-    empty_broker()
+    flush_broker()
 
 
 def test_checks_that_no_broker_takes_are_due(
@@ -127,7 +116,7 @@ def test_checks_that_no_broker_takes_are_due(
         raise OperationalError("gone")
 
     monkeypatch.setattr(current_app, "send_task", gone)
-    monitor = make_monitor(make_user(), first=Verdict.UP)
+    monitor = MonitorFactory(up=True)
     with django_capture_on_commit_callbacks(execute=True):
         act(staff, Monitor, "check_now", monitor)
     state = state_of(monitor)
@@ -138,8 +127,8 @@ def test_checks_that_no_broker_takes_are_due(
 
 @pytest.mark.parametrize("action", ["pause", "resume", "check_now"])
 def test_many_monitors_take_no_query_each(staff: Client, action: str) -> None:
-    owner = make_user()
-    monitors = [make_monitor(owner, first=Verdict.UP) for _ in range(12)]
+    owner = UserFactory()
+    monitors = [MonitorFactory(owner=owner, up=True) for _ in range(12)]
     if action == "resume":
         act(staff, Monitor, "pause", *monitors)
 
@@ -153,8 +142,8 @@ def test_many_monitors_take_no_query_each(staff: Client, action: str) -> None:
 
 
 def test_tokens_and_sessions_end_and_say_nothing_of_themselves(staff: Client) -> None:
-    owner = make_user()
-    project = make_project(owner)
+    owner = UserFactory()
+    project = ProjectFactory(owner=owner)
     now = utc_now()
     token, plaintext = create_token(
         Caller(owner), project_id=project.public_id, name="CI", ttl_seconds=None, now=now
@@ -176,7 +165,7 @@ def test_tokens_and_sessions_end_and_say_nothing_of_themselves(staff: Client) ->
 
 
 def test_a_browser_is_signed_out(staff: Client) -> None:
-    owner = make_user()
+    owner = UserFactory()
     browser = Client()
     browser.force_login(owner)
     row = UserSession.objects.create(
@@ -189,9 +178,9 @@ def test_a_browser_is_signed_out(staff: Client) -> None:
 
 
 def test_dead_deliveries_go_out_again_once(staff: Client) -> None:
-    channel = make_channel(make_user())
-    dead = make_delivery(channel, state=Delivery.State.DEAD)
-    sent = make_delivery(channel, state=Delivery.State.SENT)
+    channel = ChannelFactory()
+    dead = DeliveryFactory(channel=channel, dead=True)
+    sent = DeliveryFactory(channel=channel, sent=True)
     told = act(staff, Delivery, "replay", dead, sent)
     assert told == "1 delivery was set to be tried again. Left as they are: 1 is sent, or still tried."
     assert act(staff, Delivery, "replay", dead).startswith("0 ")
@@ -200,10 +189,10 @@ def test_dead_deliveries_go_out_again_once(staff: Client) -> None:
 
 
 def test_another_plan_slows_down_what_is_too_fast_for_it(staff: Client) -> None:
-    owner, other = make_user(), make_user(plan="free")
-    fast = make_monitor(owner, first=Verdict.UP, interval_sec=60)
-    slow = make_monitor(owner, first=Verdict.UP, interval_sec=3600)
-    heartbeat = make_monitor(owner, type="heartbeat", interval_sec=60, grace_sec=30)
+    owner, other = UserFactory(), UserFactory(plan__name="free")
+    fast = MonitorFactory(owner=owner, up=True, interval_sec=60)
+    slow = MonitorFactory(owner=owner, up=True, interval_sec=3600)
+    heartbeat = MonitorFactory(owner=owner, heartbeat=True, interval_sec=60, grace_sec=30)
     MonitorState.objects.filter(pk=heartbeat.pk).update(
         last_ping_at=NOON, status="up", fresh=False, next_due_at=NOON + timedelta(seconds=90)
     )
@@ -222,8 +211,8 @@ def test_another_plan_slows_down_what_is_too_fast_for_it(staff: Client) -> None:
 
 
 def test_the_form_of_an_account_changes_the_plan_in_the_same_way(staff: Client) -> None:
-    owner = make_user()
-    monitor = make_monitor(owner, interval_sec=60)
+    owner = UserFactory()
+    monitor = MonitorFactory(owner=owner, interval_sec=60)
     free = Plan.objects.get_or_create(name="free", defaults={"min_interval_sec": 300, "monitor_limit": 50})[0]
     body = {"email": owner.email, "plan": free.pk, "is_active": "on"}
     assert staff.post(reverse("admin:accounts_user_change", args=[owner.pk]), body).status_code == 302
@@ -234,7 +223,7 @@ def test_the_form_of_an_account_changes_the_plan_in_the_same_way(staff: Client) 
 
 
 def test_whoever_may_only_look_has_no_actions(with_rights: Callable[..., Client]) -> None:
-    monitor = make_monitor(make_user(), first=Verdict.UP)
+    monitor = MonitorFactory(up=True)
     looking = with_rights("monitors.view_monitor")
     page = looking.get(reverse("admin:monitors_monitor_change", args=[monitor.pk])).content.decode()
     assert monitor.name in page
@@ -249,7 +238,7 @@ def test_whoever_may_only_look_has_no_actions(with_rights: Callable[..., Client]
 def test_rights_are_given_by_superusers_alone(with_rights: Callable[..., Client]) -> None:
     helping = with_rights("accounts.view_user", "accounts.change_user")
     boss = create_account(email="boss@example.com", password=PASSWORD, is_staff=True, is_superuser=True)
-    customer = make_user()
+    customer = UserFactory()
     body = {"email": customer.email, "plan": customer.plan_id, "is_active": "on", "is_superuser": "on"}
     address = reverse("admin:accounts_user_change", args=[customer.pk])
     assert helping.post(address, body | {"is_staff": "on"}).status_code == 302
@@ -266,8 +255,8 @@ def test_too_many_at_once_are_refused(staff: Client, monkeypatch: pytest.MonkeyP
     from core.staff import listing
 
     monkeypatch.setattr(listing, "MOST_LISTED", 2)
-    owner = make_user()
-    monitors = [make_monitor(owner) for _ in range(3)]
+    owner = UserFactory()
+    monitors = [MonitorFactory(owner=owner) for _ in range(3)]
     told = act(staff, Monitor, "pause", monitors[0], select_across=1)
     assert "Nothing was done" in told
     assert not Monitor.objects.filter(enabled=False).exists()
@@ -277,12 +266,12 @@ def test_too_many_at_once_are_refused(staff: Client, monkeypatch: pytest.MonkeyP
 def test_no_monitor_slips_past_a_change_of_plan() -> None:
     from accounts.services import change_plan
 
-    owner = make_user()
-    make_user(plan="free")
+    owner = UserFactory()
+    UserFactory(plan__name="free")
     free = Plan.objects.get(name="free")
     caller = Caller(User.objects.select_related("plan").get(pk=owner.pk))
     given = {"url": "http://127.0.0.1:9/", "interval_sec": 60}
-    at_once(
+    run_concurrently(
         lambda: change_plan([owner.pk], free),
         *[lambda: create_monitor(caller, dict(given), now=utc_now()) for _ in range(4)],
     )

@@ -13,7 +13,7 @@ from accounts.models import User
 from audit.actions import Action
 from audit.models import Entry
 from tests.audit.reading import actions, forget_all, last
-from tests.makers import make_project, make_user
+from tests.factories import ProjectFactory, UserFactory
 from tests.second_factor import App
 
 LIST = "/admin/audit/entry/"
@@ -26,8 +26,8 @@ def text(staff: Client, query: str = "") -> str:
 
 
 def test_searching_and_filtering(staff: Client) -> None:
-    ada, bob = make_user(email="ada@example.com"), make_user(email="bob@example.com")
-    project = make_project(ada)
+    ada, bob = UserFactory(email="ada@example.com"), UserFactory(email="bob@example.com")
+    project = ProjectFactory(owner=ada)
     forget_all()
     one = audit.services.record(Action.TOKEN_CREATED, actor=ada, project=project, target_name="CI")
     Entry.objects.filter(pk=one.pk).update(address="2001:db8::1")
@@ -94,11 +94,11 @@ def test_what_is_asked_has_an_index(condition: str, indexes: tuple[str, ...]) ->
 
 
 def test_what_staff_does_to_accounts_is_theirs(staff: Client) -> None:
-    user = make_user(email="ada@example.com")
+    user = UserFactory(email="ada@example.com")
     App(user)
     forget_all()
     path = reverse("admin:accounts_user_change", args=[user.pk])
-    fields = {"email": "new@example.com", "plan": str(make_user(plan="free").plan_id)}
+    fields = {"email": "new@example.com", "plan": str(UserFactory(plan__name="free").plan_id)}
     forget_all()
     assert staff.post(path, fields).status_code == 302
     assert actions(subject_id=user.pk) == ["plan.changed", "email.changed", "account.updated"]

@@ -15,7 +15,7 @@ import config.urls  # noqa: F401  (finds the admin's pages)
 from core.staff import ReadOnlyAdmin, StaffAdmin
 from tests.admin.addresses import pages_of
 from tests.admin.scene import furnish
-from tests.makers import empty_broker
+from tests.helpers import flush_broker
 
 MOST_QUERIES = 20
 ROWS = 15  # a query for each would be too many by itself
@@ -68,7 +68,7 @@ def test_lists_are_bounded_and_searchable() -> None:
 
 
 def test_every_page_takes_few_queries_and_tells_no_secret(staff: Client) -> None:
-    empty_broker()
+    flush_broker()
     hidden = furnish(ROWS)
     wrong: list[str] = []
     for model, page in admin.site._registry.items():

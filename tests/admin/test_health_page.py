@@ -15,7 +15,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from pytest_django.fixtures import Settings
 
-from alerts.models import AlertChannel, Delivery
+from alerts.models import AlertChannel
 from config import health as readiness
 from config import health_page, standing
 from core.clock import utc_now
@@ -23,7 +23,8 @@ from monitors.models import Monitor, MonitorState
 from monitors.scheduling import tick
 from statuspages.models import PageEvent, PageMail, StatusPage, Subscriber
 from tests.alerts.inbox import Inbox
-from tests.makers import empty_broker, make_channel, make_delivery, make_monitor, make_user
+from tests.factories import ChannelFactory, DeliveryFactory, MonitorFactory, UserFactory
+from tests.helpers import flush_broker
 from tests.processes.up import free_port
 
 # Asked over a connection of its own, which sees what is committed.
@@ -33,10 +34,10 @@ pytestmark = pytest.mark.django_db(transaction=True)
 @pytest.fixture(autouse=True)
 def _asked_anew(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(readiness, "FRESH_SEC", -1)
-    empty_broker()
+    flush_broker()
     tick(utc_now())
     yield
-    empty_broker()
+    flush_broker()
 
 
 def words(client: Client) -> str:
@@ -48,9 +49,9 @@ def words(client: Client) -> str:
 
 
 def test_what_there_is_to_look_at(staff: Client) -> None:
-    monitor = make_monitor(make_user())
+    monitor = MonitorFactory()
     MonitorState.objects.filter(pk=monitor.pk).update(next_due_at=utc_now() - timedelta(hours=3, minutes=20))
-    make_delivery(make_channel(monitor.owner), state=Delivery.State.DEAD)
+    DeliveryFactory(channel=ChannelFactory(owner=monitor.owner), dead=True)
     page = StatusPage.objects.create(owner=monitor.owner, created_at=utc_now(), name="Shop", slug="shop")
     event = PageEvent.objects.create(page=page, kind="note", source="n", title="", text="", at=utc_now())
     subscriber = Subscriber.objects.create(page=page, created_at=utc_now(), address_digest=b"d", hint="a…")
@@ -128,18 +129,18 @@ def test_it_is_for_staff_and_linked(staff: Client, with_rights: Callable[..., Cl
     assert with_rights().get(address).status_code == 200
     somebody = Client()
     assert somebody.get(address).status_code == 302
-    somebody.force_login(make_user())
+    somebody.force_login(UserFactory())
     assert somebody.get(address).status_code == 302
 
 
 def test_alerts_that_reach_nobody_are_trouble_and_one_dead_receiver_is_not(staff: Client) -> None:
     said = "Alerts to 2 channels fail and none was delivered in the last 10 min"
-    owner = make_user()
-    healthy = make_channel(owner)
+    owner = UserFactory()
+    healthy = ChannelFactory(owner=owner)
     for number in range(2):
         assert said not in words(staff), number
-        channel = make_channel(owner)
-        make_delivery(channel)
+        channel = ChannelFactory(owner=owner)
+        DeliveryFactory(channel=channel)
         AlertChannel.objects.filter(pk=channel.pk).update(failures=1)
     assert said in words(staff)
     AlertChannel.objects.filter(pk=healthy.pk).update(last_sent_at=utc_now() - timedelta(minutes=1))

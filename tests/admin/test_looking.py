@@ -12,29 +12,28 @@ from django.urls import reverse
 from accounts.models import User
 from alerts.models import AlertChannel, Delivery
 from incidents.models import Incident, IncidentEvent
-from tests.makers import (
-    NOON,
-    PASSWORD,
-    make_channel,
-    make_delivery,
-    make_monitor,
-    make_plan,
-    make_project,
-    make_user,
+from tests.factories import (
+    ChannelFactory,
+    DeliveryFactory,
+    MonitorFactory,
+    PlanFactory,
+    ProjectFactory,
+    UserFactory,
 )
+from tests.helpers import NOON, PASSWORD
 
 
 def fill(count: int) -> None:
     for _ in range(count):
-        owner = make_user()
-        project = make_project(owner)
-        monitor = make_monitor(owner, project_id=project.public_id)
+        owner = UserFactory()
+        project = ProjectFactory(owner=owner)
+        monitor = MonitorFactory(owner=owner, project=project)
         incident = Incident.objects.create(
             owner=owner, project=project, monitor=monitor, name="Shop", started_at=NOON
         )
         for type_ in ("first_failure", "confirmed"):
             IncidentEvent.objects.create(incident=incident, type=type_, at=NOON, text=f"It is {type_}.")
-        delivery = make_delivery(make_channel(owner), state=Delivery.State.DEAD, items=2)
+        delivery = DeliveryFactory(channel=ChannelFactory(owner=owner), dead=True, items=2)
         delivery.items.update(incident=incident)
 
 
@@ -61,7 +60,9 @@ def test_items_of_a_delivery_take_no_query_each(staff: Client) -> None:
     delivery = Delivery.objects.get()
     shown(staff, "alerts_delivery_change", delivery.pk)  # what Django keeps from the first page on
     _, two = shown(staff, "alerts_delivery_change", delivery.pk)
-    make_delivery(delivery.channel, items=20).items.update(delivery=delivery, incident=Incident.objects.get())
+    DeliveryFactory(channel=delivery.channel, items=20).items.update(
+        delivery=delivery, incident=Incident.objects.get()
+    )
     _, many = shown(staff, "alerts_delivery_change", delivery.pk)
     assert many == two
 
@@ -69,7 +70,7 @@ def test_items_of_a_delivery_take_no_query_each(staff: Client) -> None:
 def test_an_account_made_in_the_admin_has_its_channel_too(staff: Client) -> None:
     body = {
         "email": "new@example.com",
-        "plan": make_plan().pk,
+        "plan": PlanFactory().pk,
         "usable_password": "true",
         "password1": PASSWORD,
         "password2": PASSWORD,

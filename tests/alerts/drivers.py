@@ -20,7 +20,8 @@ from incidents import consuming
 from incidents.models import Incident
 from monitors.models import Monitor, MonitorState
 from monitors.recording import record
-from tests.makers import NOON, check_record, make_monitor
+from tests.factories import MonitorFactory
+from tests.helpers import NOON, check_record
 
 EVERYTHING = tuple(Topic.values)
 
@@ -77,7 +78,7 @@ class Drive:
         """The same, of each name; all like the first one, since a storm takes many."""
         first, *others = names
         given = {"fail_threshold": 1} | given
-        model = make_monitor(owner, name=first, interval_sec=interval_sec, **given)
+        model = MonitorFactory(owner=owner, name=first, interval_sec=interval_sec, **given)
         copies = Monitor.objects.bulk_create(
             Monitor(**_columns(model, "id", "public_id", "name"), name=name) for name in others
         )

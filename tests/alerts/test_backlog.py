@@ -16,12 +16,12 @@ from checks.spec import Verdict
 from incidents import consuming
 from monitors.models import Monitor
 from tests.alerts.drivers import Drive, at, make_channel
-from tests.makers import make_delivery, make_user
+from tests.factories import DeliveryFactory, UserFactory
 
 
 @pytest.fixture
 def owner(db: None) -> User:
-    user = make_user()
+    user = UserFactory()
     AlertChannel.objects.all().delete()
     return user
 
@@ -38,7 +38,7 @@ def claimed(moment: datetime) -> Try:
 
 
 def test_a_message_that_nobody_sends_is_late(owner: User) -> None:
-    delivery = make_delivery(make_channel(owner), at=at(0))
+    delivery = DeliveryFactory(channel=make_channel(owner), created_at=at(0))
     assert lag(at(100)) == timedelta(seconds=100)
     attempt = claimed(at(100))
     assert lag(at(101)) == timedelta(), "it is being sent"
@@ -91,7 +91,7 @@ def test_a_message_behind_one_that_is_tried_again_is_not_late(owner: User) -> No
     channel = make_channel(owner)
     drive = Drive()
     outages(drive.monitor(owner), drive, 1)
-    other = make_delivery(channel, at=at(150))
+    other = DeliveryFactory(channel=channel, created_at=at(150))
     finish(claimed(at(200)), delivered=False, detail="500", retry=True, now=at(201))
     finish(claimed(at(201)), delivered=True, detail="200", retry=True, now=at(202))
     other.refresh_from_db()
@@ -105,16 +105,16 @@ def test_a_message_behind_one_that_is_tried_again_is_not_late(owner: User) -> No
 def test_a_slow_receiver_and_a_busy_account_are_not_late(owner: User) -> None:
     channel = make_channel(owner)
     for _ in range(3):
-        make_delivery(channel, at=at(0))
+        DeliveryFactory(channel=channel, created_at=at(0))
     finish(claimed(at(1)), delivered=True, detail="200", retry=True, now=at(500))
     assert lag(at(503)) == timedelta(seconds=3), "one at a time: the next could go out since the last did"
     for _ in range(MOST_OF_OWNER + 2):
-        make_delivery(make_channel(owner), at=at(0))
+        DeliveryFactory(channel=make_channel(owner), created_at=at(0))
     for _ in range(MOST_OF_OWNER):
         claimed(at(503))
     assert claim(at(503)) is None
     assert lag(at(504)) == timedelta(), "the rest waits for others of its own account"
-    stranger = make_user()
+    stranger = UserFactory()
     AlertChannel.objects.filter(owner=stranger).delete()
-    make_delivery(make_channel(stranger), at=at(400))
+    DeliveryFactory(channel=make_channel(stranger), created_at=at(400))
     assert lag(at(504)) == timedelta(seconds=104), "the messages of other accounts count"

@@ -22,15 +22,8 @@ from projects.access import Caller
 from projects.members import remove_member
 from projects.models import Membership, Project
 from tests.api.client import Api
-from tests.makers import (
-    NOON,
-    at_once,
-    make_channel,
-    make_delivery,
-    make_monitor,
-    make_project,
-    make_user,
-)
+from tests.factories import ChannelFactory, DeliveryFactory, MonitorFactory, ProjectFactory, UserFactory
+from tests.helpers import NOON, run_concurrently
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -45,12 +38,12 @@ def _own_content_types() -> Iterator[None]:
 
 @pytest.fixture
 def member(transactional_db: None) -> User:
-    return make_user()
+    return UserFactory()
 
 
 @pytest.fixture
 def project(member: User) -> Project:
-    return make_project(make_user(), member=member)
+    return ProjectFactory(owner=UserFactory(), member=member)
 
 
 def owner_of(project: Project) -> User:
@@ -63,7 +56,7 @@ def leave(project: Project, member: User, *, by: User | None = None) -> None:
 
 
 def deactivate(project: Project, member: User) -> None:
-    admin = make_user()
+    admin = UserFactory()
     User.objects.filter(pk=admin.pk).update(is_staff=True, is_superuser=True)
     staff = Client()
     staff.force_login(admin)
@@ -105,12 +98,12 @@ def test_mails_to_a_member_end_with_the_place_and_the_account(
     project: Project, member: User, end: Callable[[Project, User], None]
 ) -> None:
     theirs, others = (
-        make_channel(user, kind="email", address=user.email, project_id=project.public_id)
+        ChannelFactory(owner=user, kind="email", address=user.email, project=project)
         for user in (member, owner_of(project))
     )
     assert theirs.confirmed_at
     for channel in (theirs, others):
-        make_delivery(channel)
+        DeliveryFactory(channel=channel)
     end(project, member)
     assert send_all() == [owner_of(project).email], "what was queued does not leave either"
     theirs.refresh_from_db()
@@ -119,15 +112,15 @@ def test_mails_to_a_member_end_with_the_place_and_the_account(
 
 
 def test_whoever_left_gets_no_queued_news_of_the_project(project: Project, member: User) -> None:
-    shared = make_monitor(owner_of(project), project_id=project.public_id, name="Shared")
-    own = make_monitor(member, name="Own")
+    shared = MonitorFactory(owner=owner_of(project), project=project, name="Shared")
+    own = MonitorFactory(owner=member, name="Own")
     channel = AlertChannel.objects.get(owner=member)
-    mixed, foreign = (make_delivery(channel, monitor=shared, at=NOON) for _ in range(2))
+    mixed, foreign = (DeliveryFactory(channel=channel, monitor=shared, created_at=NOON) for _ in range(2))
     mixed.items.create(
         channel=channel,
         source="own",
         at=NOON,
-        payload=make_delivery(channel, monitor=own).items.get().payload,
+        payload=DeliveryFactory(channel=channel, monitor=own).items.get().payload,
     )
     leave(project, member)
     send_all()
@@ -141,7 +134,7 @@ def test_alerts_of_ones_own_follow_to_an_address_that_was_clicked(project: Proje
     before = member.email
     channels = [
         AlertChannel.objects.get(owner=member),
-        make_channel(member, kind="email", address=before, project_id=project.public_id),
+        ChannelFactory(owner=member, kind="email", address=before, project=project),
     ]
     for clicked, email in ((True, "clicked@example.com"), (False, "typed@example.com")):
         before, member.email = member.email, email
@@ -158,7 +151,7 @@ def test_alerts_of_ones_own_follow_to_an_address_that_was_clicked(project: Proje
 
 def test_a_member_who_is_removed_while_they_enter_their_address(project: Project, member: User) -> None:
     given = {"kind": "email", "address": member.email, "project_id": project.public_id}
-    at_once(
+    run_concurrently(
         lambda: create_channel(Caller(member), given, now=utc_now()),
         lambda: leave(project, member, by=owner_of(project)),
     )
@@ -171,7 +164,7 @@ def test_an_account_that_ends_or_moves_while_its_person_enters_the_address(
 ) -> None:
     before = member.email
     given = {"kind": "email", "address": before, "project_id": project.public_id}
-    at_once(
+    run_concurrently(
         lambda: create_channel(Caller(member), given, now=utc_now()),
         lambda: change(project, member),
     )

@@ -19,7 +19,7 @@ from core.clock import utc_now
 from incidents.models import Incident
 from tests.alerts.drivers import Drive, make_channel, timeline
 from tests.alerts.receiver import Receiver
-from tests.makers import make_user
+from tests.factories import UserFactory
 
 ROOT = Path(__file__).parents[2]
 # As tests.alerts.dying_worker has them, which is no module to import: it loads the settings for a process of its own.
@@ -55,7 +55,7 @@ def end_leases() -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_no_alert_is_lost_wherever_a_worker_dies() -> None:
-    drive, owner = Drive(), make_user()
+    drive, owner = Drive(), UserFactory()
     AlertChannel.objects.all().delete()
     with Receiver() as receiver:
         for step in STEPS:

@@ -13,17 +13,18 @@ from alerts.models import AlertChannel, Delivery
 from alerts.services import delete_channel
 from core.clock import to_ms
 from projects.access import Caller
-from tests.makers import NOON, at_once, make_channel, make_delivery, make_user
+from tests.factories import ChannelFactory, DeliveryFactory, UserFactory
+from tests.helpers import NOON, run_concurrently
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def test_deleted_while_news_comes_and_messages_are_sent() -> None:
-    user = make_user()
+    user = UserFactory()
     for turn in range(8):
-        going, staying = make_channel(user), make_channel(user)
+        going, staying = ChannelFactory(owner=user), ChannelFactory(owner=user)
         for channel in (going, staying):
-            make_delivery(channel)
+            DeliveryFactory(channel=channel)
         tries = [sending.claim(NOON), sending.claim(NOON)]
         channel_ids = [going.pk, staying.pk]
 
@@ -37,7 +38,7 @@ def test_deleted_while_news_comes_and_messages_are_sent() -> None:
             for n, one in enumerate(tries)
             if one is not None
         ]
-        at_once(
+        run_concurrently(
             partial(delete_channel, Caller(user), going.public_id),
             *finishes,
             partial(put, 1),
@@ -49,8 +50,8 @@ def test_deleted_while_news_comes_and_messages_are_sent() -> None:
 
 
 def test_what_is_not_confirmed_is_not_sent_to() -> None:
-    channel = make_channel(make_user(), kind="email", address="other@example.com")
-    make_delivery(channel)
+    channel = ChannelFactory(kind="email", address="other@example.com")
+    DeliveryFactory(channel=channel)
     claimed = sending.claim(NOON)
     assert claimed is not None
     assert sending.load(claimed)[0] is None

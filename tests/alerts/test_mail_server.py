@@ -27,7 +27,7 @@ from projects.access import Caller
 from tests.alerts.inbox import Inbox
 from tests.alerts.receiver import Receiver
 from tests.api.client import Api
-from tests.makers import make_channel, make_user
+from tests.factories import ChannelFactory, UserFactory
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -46,7 +46,7 @@ def inbox(settings: Settings) -> Inbox:
 
 
 def own_address() -> AlertChannel:
-    make_user()
+    UserFactory()
     return AlertChannel.objects.get()
 
 
@@ -120,7 +120,7 @@ def test_a_test_is_logged_and_never_sent_again(inbox: Inbox) -> None:
 def test_tests_do_not_delay_the_alert_that_follows() -> None:
     """The storm rule gathers what comes after two messages in a minute; tests are not part of a storm."""
     with Receiver() as receiver:
-        channel = make_channel(make_user(), kind="webhook", url=receiver.url)
+        channel = ChannelFactory(kind="webhook", url=receiver.url)
         for _ in range(3):
             answer = tried(channel)
             assert answer["delivered"], answer

@@ -23,7 +23,8 @@ from monitors.services import delete_monitor, mute_monitor, update_monitor
 from projects.access import Caller
 from projects.models import Membership
 from tests.alerts.drivers import EVERYTHING, Drive, Message, at, events, make_channel, timeline
-from tests.makers import NOON, at_once, make_project, make_user
+from tests.factories import ProjectFactory, UserFactory
+from tests.helpers import NOON, run_concurrently
 
 DOWN, UP, SLOW = Verdict.DOWN, Verdict.UP, Verdict.SLOW
 HOUR = 3600.0
@@ -31,7 +32,7 @@ HOUR = 3600.0
 
 @pytest.fixture
 def owner(db: None) -> User:
-    user = make_user()
+    user = UserFactory()
     AlertChannel.objects.all().delete()  # the one that comes with the account
     return user
 
@@ -184,10 +185,10 @@ def test_who_was_not_told_of_a_deleted_monitor_hears_nothing(owner: User, drive:
 
 
 def test_each_channel_reaches_as_far_as_its_owner(owner: User, drive: Drive) -> None:
-    member, stranger, former = make_user(), make_user(), make_user()
+    member, stranger, former = UserFactory(), UserFactory(), UserFactory()
     AlertChannel.objects.all().delete()
-    project = make_project(owner, member=member, admin=former)
-    other = make_project(owner)
+    project = ProjectFactory(owner=owner, member=member, admin=former)
+    other = ProjectFactory(owner=owner)
     ours = drive.monitor(owner, "ours", project_id=project.public_id)
     own = drive.monitor(owner, "own")
     others = drive.monitor(owner, "others", project_id=other.public_id)
@@ -291,7 +292,7 @@ def test_silences(drive: Drive) -> None:
     channels, monitors, mutes = {}, {}, defaultdict(list)
     for case in TRUTH:
         way, silence, _ = case
-        owner = make_user()
+        owner = UserFactory()
         AlertChannel.objects.filter(owner=owner).delete()
         channels[make_channel(owner).pk] = case
         monitors[case] = drive.monitor(owner)
@@ -363,9 +364,9 @@ def test_a_window_of_chosen_monitors_leaves_the_others(
 
 
 def test_a_members_own_window_over_a_project_ends_like_any(owner: User, drive: Drive) -> None:
-    member = make_user()
+    member = UserFactory()
     AlertChannel.objects.all().delete()
-    project = make_project(owner, member=member)
+    project = ProjectFactory(owner=owner, member=member)
     channel = make_channel(member, scope="project", scope_project=project)
     monitor = drive.monitor(owner, project_id=project.public_id)
     drive.check(monitor, DOWN, at(60))
@@ -432,7 +433,7 @@ def test_a_trickle_holds_a_message_no_longer_than_it_may(
 
 
 def test_one_owners_storm_is_not_anothers(owner: User, channel: AlertChannel, drive: Drive) -> None:
-    other = make_user()
+    other = UserFactory()
     AlertChannel.objects.filter(owner=other).delete()
     others = make_channel(other)
     monitors = drive.monitors(owner, [f"m{number}" for number in range(20)])
@@ -447,7 +448,7 @@ def test_flapping_at_every_check_for_an_hour(drive: Drive, interval: int) -> Non
     """Two of them, of which one stays up in the end, and the other down; and then they do what the other did."""
     monitors, channels = {}, {}
     for ends in (UP, DOWN):
-        owner = make_user()
+        owner = UserFactory()
         AlertChannel.objects.filter(owner=owner).delete()
         monitors[ends] = drive.monitor(owner, interval_sec=interval)
         channels[ends] = make_channel(owner).pk
@@ -520,13 +521,13 @@ def test_no_reminder_under_a_silence(owner: User, channel: AlertChannel, drive: 
 
 @pytest.mark.django_db(transaction=True)
 def test_many_ticks_at_once_tell_each_thing_once() -> None:
-    drive, owner = Drive(), make_user()
+    drive, owner = Drive(), UserFactory()
     AlertChannel.objects.all().delete()
     make_channel(owner)
     monitors = [drive.monitor(owner, f"m{number}") for number in range(10)]
     drive.checks(monitors, DOWN, at(60))
     for _ in range(5):
-        at_once(
+        run_concurrently(
             *[partial(consuming.consume, at(61), slow=lambda _: None)] * 2,
             *[partial(notify.notify_incidents, at(61))] * 3,
         )

@@ -8,7 +8,7 @@ from accounts.models import User
 from accounts.services import on_account_created
 from alerts.models import AlertChannel
 from core.errors import ValidationFailed
-from tests.makers import make_user
+from tests.factories import UserFactory
 
 
 @pytest.mark.django_db(transaction=True)
@@ -16,9 +16,9 @@ def test_an_account_and_what_upper_floors_add_are_made_together(monkeypatch: pyt
     def fail(user: User) -> None:
         raise ValidationFailed("not now")
 
-    make_user(email="first@example.com")
+    UserFactory(email="first@example.com")
     monkeypatch.setattr("accounts.services.on_account_created", [*on_account_created, fail])
     with pytest.raises(ValidationFailed, match="not now"):
-        make_user(email="second@example.com")
+        UserFactory(email="second@example.com")
     assert User.objects.get().email == "first@example.com"
     assert AlertChannel.objects.get().owner.email == "first@example.com"

@@ -19,7 +19,8 @@ from core import replies
 from core.clock import utc_now
 from core.db import release_connection
 from tests.alerts.receiver import Call, Receiver
-from tests.makers import empty_broker, make_channel, make_delivery, make_user
+from tests.factories import ChannelFactory, DeliveryFactory, UserFactory
+from tests.helpers import flush_broker
 from tests.processes.waiting import until
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -66,9 +67,9 @@ def prompt() -> Iterator[Receiver]:
 
 def account(channels: int, url: str) -> list[AlertChannel]:
     """A new account's channels, without the one for its own address."""
-    owner: User = make_user()
+    owner: User = UserFactory()
     AlertChannel.objects.filter(owner=owner).delete()
-    return [make_channel(owner, kind="webhook", url=f"{url}/{number}") for number in range(channels)]
+    return [ChannelFactory(owner=owner, kind="webhook", url=f"{url}/{number}") for number in range(channels)]
 
 
 def send_and_release() -> bool:
@@ -80,7 +81,7 @@ def send_and_release() -> bool:
 
 def test_all_senders_at_once_take_few_messages_of_one_account(stuck: Stuck) -> None:
     for channel in account(THREADS + 2, stuck.url):
-        make_delivery(channel, at=utc_now())
+        DeliveryFactory(channel=channel, created_at=utc_now())
     with ThreadPoolExecutor(THREADS) as pool:
         tries = [pool.submit(send_and_release) for _ in range(THREADS)]
         until(
@@ -96,11 +97,11 @@ def test_all_senders_at_once_take_few_messages_of_one_account(stuck: Stuck) -> N
 def test_a_message_finds_a_thread_while_others_hang(stuck: Stuck, prompt: Receiver) -> None:
     sender = Sender()
     for channel in account(MOST_OF_OWNER, stuck.url):
-        make_delivery(channel, at=utc_now())
+        DeliveryFactory(channel=channel, created_at=utc_now())
     sender.wake(MOST_OF_OWNER)
     until(lambda: len(stuck.calls) == MOST_OF_OWNER, PATIENCE, "as many hang as may")
     (channel,) = account(1, prompt.url)
-    make_delivery(channel, at=utc_now())
+    DeliveryFactory(channel=channel, created_at=utc_now())
     sender.wake(1)
     until(lambda: prompt.calls, PATIENCE, "the message of another account arrives")
     stuck.let_go()
@@ -110,7 +111,7 @@ def test_a_message_finds_a_thread_while_others_hang(stuck: Stuck, prompt: Receiv
 def test_tests_of_one_account_that_hang_delay_no_other_and_take_no_thread_of_celery(
     stuck: Stuck, prompt: Receiver
 ) -> None:
-    empty_broker()
+    flush_broker()
     hanging = account(1, stuck.url)[0]
     mine = [replies.new_address() for _ in range(30)]
     for address in mine:

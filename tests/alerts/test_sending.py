@@ -29,14 +29,15 @@ from checks.spec import Verdict
 from incidents import consuming
 from incidents.models import Incident
 from tests.alerts.drivers import Drive, at, make_channel, timeline
-from tests.makers import at_once, make_user
+from tests.factories import UserFactory
+from tests.helpers import run_concurrently
 
 DOWN, UP = Verdict.DOWN, Verdict.UP
 
 
 @pytest.fixture
 def owner(db: None) -> User:
-    user = make_user()
+    user = UserFactory()
     AlertChannel.objects.all().delete()
     return user
 
@@ -127,7 +128,7 @@ def test_one_at_a_time_of_a_channel_and_every_channel_at_once(owner: User) -> No
 def test_an_account_whose_receivers_all_hang_leaves_room_for_others(owner: User) -> None:
     for _ in range(MOST_OF_OWNER + 3):
         waiting(make_channel(owner))
-    other = make_user()
+    other = UserFactory()
     AlertChannel.objects.filter(owner=other).delete()
     theirs = make_channel(other)
     waiting(theirs)
@@ -274,7 +275,7 @@ def test_what_is_long_done_is_forgotten(owner: User) -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_many_senders_send_each_once() -> None:
-    owner = make_user()
+    owner = UserFactory()
     AlertChannel.objects.all().delete()
     channels = [make_channel(owner) for _ in range(5)]
     for channel in channels:
@@ -289,5 +290,5 @@ def test_many_senders_send_each_once() -> None:
                 sent.append(attempt.delivery_id)
         return sent
 
-    found = [one for sent in at_once(*[partial(work)] * 4) for one in sent]  # type: ignore[attr-defined]
+    found = [one for sent in run_concurrently(*[partial(work)] * 4) for one in sent]  # type: ignore[attr-defined]
     assert sorted(found) == sorted(Delivery.objects.values_list("pk", flat=True))

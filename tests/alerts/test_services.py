@@ -28,7 +28,7 @@ from core.clock import utc_now
 from tests.alerts import samples
 from tests.alerts.samples import BASE_URL, DOWN, NOW, RECOVERED
 from tests.api.client import Api
-from tests.makers import make_channel, make_user
+from tests.factories import ChannelFactory, UserFactory
 from tests.targets.certificates import Certificates
 from tests.targets.server import Script, Seen, Site, TargetServer, answer
 
@@ -195,7 +195,7 @@ CASES = {
 
 @pytest.fixture
 def api(db: None) -> Api:
-    return Api.signed_in(make_user())
+    return Api.signed_in(UserFactory())
 
 
 @pytest.fixture
@@ -351,8 +351,11 @@ def test_a_page_is_resolved_when_its_incident_is(api: Api, pose: Pose) -> None:
 @pytest.mark.django_db(transaction=True)
 def test_a_storm_is_a_page_for_each_incident() -> None:
     """One message for many incidents would be a page that no recovery resolves."""
-    owner = make_user()
-    pager, chat = make_channel(owner, kind="pagerduty", integration_key=KEY), make_channel(owner)
+    owner = UserFactory()
+    pager, chat = (
+        ChannelFactory(owner=owner, kind="pagerduty", integration_key=KEY),
+        ChannelFactory(owner=owner),
+    )
     pieces = [
         OutboxItem(f"outage:{n}", Payload(EventType.DOWN, at=0, monitor=str(n)), [pager.pk, chat.pk])
         for n in range(5)

@@ -14,7 +14,7 @@ from accounts.models import User
 from core.clock import utc_now
 from projects.access import Caller
 from projects.models import Project
-from tests.makers import PASSWORD
+from tests.helpers import PASSWORD
 from tokens.services import create_token, sign_in
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "openapi.json"

@@ -12,7 +12,8 @@ from accounts.models import User
 from config.celery import app
 from monitors.probing.prober import drain
 from tests.api.client import Api
-from tests.makers import empty_broker, make_user
+from tests.factories import UserFactory
+from tests.helpers import flush_broker
 
 
 @pytest.fixture(autouse=True)
@@ -22,7 +23,7 @@ def _unthrottled(settings: Settings) -> None:
 
 @pytest.fixture
 def user(db: None) -> User:
-    return make_user()
+    return UserFactory()
 
 
 @pytest.fixture
@@ -33,7 +34,7 @@ def api(user: User) -> Api:
 @pytest.fixture
 def worker(transactional_db: None) -> Iterator[None]:
     """A real worker on the real broker, in threads of this process. Rows that it is to see must be committed."""
-    empty_broker()
+    flush_broker()
     queues = ["interactive", "probes", "dispatch", "alerts"]
     with start_worker(app, pool="threads", concurrency=4, perform_ping_check=False, queues=queues):
         yield

@@ -17,16 +17,8 @@ from manifests.importers.mapped import Mapped
 from monitors.models import Monitor
 from projects.access import Caller
 from tests.api.client import Api
-from tests.makers import (
-    NOON,
-    PASSWORD,
-    at_once,
-    empty_broker,
-    make_monitor,
-    make_plan,
-    make_project,
-    make_user,
-)
+from tests.factories import MonitorFactory, PlanFactory, ProjectFactory, UserFactory
+from tests.helpers import NOON, PASSWORD, flush_broker, run_concurrently
 from tests.manifests.helpers import apply_text
 from tokens.models import Session
 from tokens.services import change_password, sign_in
@@ -35,13 +27,13 @@ NEW = "another long password"
 
 
 def test_the_account_shows_plan_and_usage(db: None) -> None:
-    plan = make_plan(min_interval_sec=120, monitor_limit=7)
-    user = make_user(plan=plan.name)
+    plan = PlanFactory(min_interval_sec=120, monitor_limit=7)
+    user = UserFactory(plan=plan)
     api = Api.signed_in(user)
     for _ in range(2):
-        make_monitor(user)
-    project = make_project(make_user(), member=user)
-    make_monitor(user, project_id=project.public_id)  # counts against its project's owner
+        MonitorFactory(owner=user)
+    project = ProjectFactory(member=user)
+    MonitorFactory(owner=user, project=project)  # counts against its project's owner
     api.get("/v1/account")  # notes the use of the session
     with CaptureQueriesContext(connection) as queries:
         answer = api.get("/v1/account")
@@ -55,7 +47,7 @@ def test_the_account_shows_plan_and_usage(db: None) -> None:
 
 
 def test_a_plan_with_a_default_interval_and_without_a_limit(db: None) -> None:
-    user = make_user(plan="local")
+    user = UserFactory(plan__name="local")
     api = Api.signed_in(user)
     assert api.get("/v1/account").json["plan"] == {
         "name": "local",
@@ -73,13 +65,13 @@ def test_a_plan_with_a_default_interval_and_without_a_limit(db: None) -> None:
     mapped = [Mapped("C", {"name": "C", "url": "https://shop.example/"})]
     import_monitors(Caller(user), mapped, place={}, now=NOON)
     assert Monitor.objects.get(name="C").interval_sec == 60
-    free = Api.signed_in(make_user(plan="free"))
+    free = Api.signed_in(UserFactory(plan__name="free"))
     assert free.post("/v1/monitors", heartbeat).json["interval_sec"] == 300
 
 
 def test_changing_the_password_ends_every_session(api: Api, user: User) -> None:
-    other, stranger = Api.signed_in(user), Api.signed_in(make_user())
-    token = Api.with_token(user, make_project(user))
+    other, stranger = Api.signed_in(user), Api.signed_in(UserFactory())
+    token = Api.with_token(user, ProjectFactory(owner=user))
     changed = api.patch("/v1/account", {"current_password": PASSWORD, "password": NEW})
     assert (changed.status, changed.json["email"]) == (200, user.email)
     assert [caller.get("/v1/monitors").status for caller in (api, other, stranger, token)] == [
@@ -126,7 +118,7 @@ def test_bad_changes_change_nothing(api: Api, user: User, body: Any, named: str)
 def test_the_current_password_cannot_be_tried_for_long(api: Api, settings: Settings) -> None:
     settings.THROTTLE_SCALE = 1
     settings.THROTTLES = settings.THROTTLES | {"password": (2, 60)}
-    empty_broker()
+    flush_broker()
     body = {"current_password": "wrong", "password": NEW}
     assert [api.patch("/v1/account", body).status for _ in range(3)] == [422, 422, 429]
     assert api.get("/v1/account").status == 200
@@ -134,8 +126,8 @@ def test_the_current_password_cannot_be_tried_for_long(api: Api, settings: Setti
 
 @pytest.mark.django_db(transaction=True)
 def test_two_changes_and_a_sign_in_at_once() -> None:
-    user = make_user()
-    outcomes = at_once(
+    user = UserFactory()
+    outcomes = run_concurrently(
         lambda: change_password(Caller(user), current=PASSWORD, new="the first long password"),
         lambda: change_password(Caller(user), current=PASSWORD, new="the second long password"),
         lambda: sign_in(email=user.email, password=PASSWORD, now=utc_now()),

@@ -26,7 +26,8 @@ from projects.members import remove_member
 from projects.models import Membership
 from projects.services import delete_project
 from tests.api.client import Api
-from tests.makers import NOON, at_once, make_channel, make_monitor, make_project, make_user
+from tests.factories import ChannelFactory, MonitorFactory, ProjectFactory, UserFactory
+from tests.helpers import NOON, run_concurrently
 
 PATH = "/v1/alert-channels"
 WEBHOOK = {"kind": "webhook", "url": "https://hooks.example.com/T03/B51?key=hunter2"}
@@ -121,8 +122,8 @@ def test_what_apprise_reaches(api: Api) -> None:
 
 
 def test_what_is_sent_back_as_it_was_read_changes_nothing(api: Api, user: User) -> None:
-    project = make_project(user)
-    monitor = make_monitor(user, project_id=project.public_id)
+    project = ProjectFactory(owner=user)
+    monitor = MonitorFactory(owner=user, project=project)
     bodies: list[dict[str, Any]] = [
         WEBHOOK,
         WEBHOOK | {"monitors": "chosen", "monitor_ids": [monitor.public_id]},
@@ -217,7 +218,7 @@ def test_what_is_no_channel(api: Api, body: dict[str, Any], reason: str) -> None
     ],
 )
 def test_changes_that_do_not_hold(api: Api, user: User, body: dict[str, Any], reason: str) -> None:
-    channel = make_channel(user)
+    channel = ChannelFactory(owner=user)
     before = AlertChannel.objects.values().get(pk=channel.pk)
     answer = api.patch(path_of(channel), body)
     assert answer.status == 422
@@ -226,9 +227,9 @@ def test_changes_that_do_not_hold(api: Api, user: User, body: dict[str, Any], re
 
 
 def test_what_a_channel_tells_of(api: Api, user: User) -> None:
-    project, other = make_project(user), make_project(user)
-    first, second = (make_monitor(user) for _ in range(2))
-    channel = make_channel(user)
+    project, other = ProjectFactory(owner=user), ProjectFactory(owner=user)
+    first, second = (MonitorFactory(owner=user) for _ in range(2))
+    channel = ChannelFactory(owner=user)
 
     def aimed(**body: Any) -> tuple[Any, ...]:
         answer = api.patch(path_of(channel), body)
@@ -251,11 +252,11 @@ def test_what_a_channel_tells_of(api: Api, user: User) -> None:
 
 
 def test_only_ones_own_monitors_and_projects(api: Api, user: User) -> None:
-    stranger = make_user()
-    theirs = make_project(stranger)
-    foreign = make_monitor(stranger, project_id=theirs.public_id)
+    stranger = UserFactory()
+    theirs = ProjectFactory(owner=stranger)
+    foreign = MonitorFactory(owner=stranger, project=theirs)
     for more in (
-        {"monitors": "chosen", "monitor_ids": [make_monitor(user).public_id, foreign.public_id]},
+        {"monitors": "chosen", "monitor_ids": [MonitorFactory(owner=user).public_id, foreign.public_id]},
         {"monitors": "project", "scope_project_id": theirs.public_id},
         {"project_id": theirs.public_id},
     ):
@@ -279,10 +280,10 @@ def test_only_ones_own_monitors_and_projects(api: Api, user: User) -> None:
 
 
 def test_a_projects_channel(user: User) -> None:
-    member = make_user()
-    project, other = make_project(user, member=member), make_project(user)
-    inside = make_monitor(user, project_id=project.public_id)
-    outside = make_monitor(user, project_id=other.public_id)
+    member = UserFactory()
+    project, other = ProjectFactory(owner=user, member=member), ProjectFactory(owner=user)
+    inside = MonitorFactory(owner=user, project=project)
+    outside = MonitorFactory(owner=user, project=other)
     api, token = Api.signed_in(member), Api.with_token(user, project)
     made = token.post(PATH, WEBHOOK | {"monitors": "chosen", "monitor_ids": [inside.public_id]})
     assert (made.status, made.json["project_id"]) == (201, project.public_id)
@@ -310,10 +311,10 @@ def test_a_projects_channel(user: User) -> None:
 
 def test_one_may_have_so_many(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(services, "MAX_CHANNELS", 3)
-    friend = make_user()
-    project = make_project(user, member=friend)
+    friend = UserFactory()
+    project = ProjectFactory(owner=user, member=friend)
     member = Api.signed_in(friend)
-    make_channel(user)
+    ChannelFactory(owner=user)
     assert member.post(PATH, WEBHOOK | {"project_id": project.public_id}).status == 201
     answer = member.post(PATH, WEBHOOK | {"project_id": project.public_id})
     assert (answer.status, answer.json["error"], answer.json["limit"]) == (403, "channel_limit", 3)
@@ -324,8 +325,8 @@ def test_one_may_have_so_many(user: User, monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.django_db(transaction=True)
 def test_the_cap_holds_when_many_are_made_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(services, "MAX_CHANNELS", 4)
-    user = make_user()
-    made = at_once(*[lambda: make_channel(user) for _ in range(6)])
+    user = UserFactory()
+    made = run_concurrently(*[lambda: ChannelFactory(owner=user) for _ in range(6)])
     assert sum(isinstance(outcome, ChannelLimit) for outcome in made) == 3
     assert AlertChannel.objects.count() == 4
 
@@ -333,17 +334,17 @@ def test_the_cap_holds_when_many_are_made_at_once(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.django_db(transaction=True)
 def test_channels_are_made_changed_and_deleted_while_what_they_name_goes() -> None:
     """Monitors and projects that are deleted at the same moment: 422, 404 or done, and never a broken key."""
-    user = make_user()
+    user = UserFactory()
     caller = Caller(user)
     for _ in range(6):
-        project = make_project(user)
-        monitors = [make_monitor(user, project_id=project.public_id) for _ in range(3)]
+        project = ProjectFactory(owner=user)
+        monitors = [MonitorFactory(owner=user, project=project) for _ in range(3)]
         ids = [monitor.public_id for monitor in monitors]
-        ours = make_channel(user, project_id=project.public_id)
+        ours = ChannelFactory(owner=user, project=project)
         scoped = {"monitors": "project", "scope_project_id": project.public_id}
         chosen = {"monitors": "chosen", "monitor_ids": ids}
-        mine = make_channel(user)
-        at_once(
+        mine = ChannelFactory(owner=user)
+        run_concurrently(
             partial(delete_monitor, caller, ids[0]),
             partial(delete_project, caller, project.public_id),
             partial(create_channel, caller, WEBHOOK | chosen, now=NOON),
@@ -359,11 +360,13 @@ def test_channels_are_made_changed_and_deleted_while_what_they_name_goes() -> No
 
 @pytest.mark.django_db(transaction=True)
 def test_two_changes_at_once_undo_nothing_of_each_other() -> None:
-    user = make_user()
-    channel = make_channel(user)
+    user = UserFactory()
+    channel = ChannelFactory(owner=user)
     for n in range(5):
         changes = {"name": f"n{n}"}, {"secret": f"{n}" * 16}, {"url": f"http://127.0.0.1:{n + 1}/"}
-        at_once(*[partial(update_channel, Caller(user), channel.public_id, one, now=NOON) for one in changes])
+        run_concurrently(
+            *[partial(update_channel, Caller(user), channel.public_id, one, now=NOON) for one in changes]
+        )
         now = AlertChannel.objects.get(pk=channel.pk)
         assert now.name == f"n{n}"
         assert now.config == {"url": f"http://127.0.0.1:{n + 1}/", "secret": f"{n}" * 16}
@@ -379,27 +382,27 @@ def test_nobody_tests(broker: str, settings: Settings, monkeypatch: pytest.Monke
     assert app.conf.broker_url  # Celery reads it once, and is not to find what follows
     if broker == "away":
         settings.REDIS_URL = "redis://127.0.0.1:1/0"
-    user = make_user()
-    answer = Api.signed_in(user).post(path_of(make_channel(user), "/test"))
+    user = UserFactory()
+    answer = Api.signed_in(user).post(path_of(ChannelFactory(owner=user), "/test"))
     assert (answer.status, answer.json["error"]) == (503, "no_worker")
     assert "sent the test" in answer.json["reason"]
 
 
 def test_a_worker_sends_a_test(worker: None) -> None:
-    user = make_user()
+    user = UserFactory()
     own = AlertChannel.objects.get(owner=user)
     tested = Api.signed_in(user).post(path_of(own, "/test"))
     assert (tested.status, tested.json["delivered"]) == (200, True), tested.text
     assert tested.json["detail"]
     (sent,) = mail.outbox
     assert sent.to == [user.email]
-    refused = Api.signed_in(user).post(path_of(make_channel(user), "/test"))
+    refused = Api.signed_in(user).post(path_of(ChannelFactory(owner=user), "/test"))
     assert (refused.status, refused.json["delivered"]) == (200, False)
     assert refused.json["detail"]
 
 
 def test_what_waits_for_consent_is_not_tested(user: User) -> None:
-    channel = make_channel(user, kind="email", address="other@example.com")
+    channel = ChannelFactory(owner=user, kind="email", address="other@example.com")
     answer = Api.signed_in(user).post(path_of(channel, "/test"))
     assert (answer.status, answer.json["error"]) == (409, "not_confirmed")
 
@@ -407,7 +410,7 @@ def test_what_waits_for_consent_is_not_tested(user: User) -> None:
 def test_a_deleted_channel_is_not_tested(db: None) -> None:
     from alerts.tasks import _test
 
-    unconfirmed = make_channel(make_user(), kind="email", address="stranger@example.com")
+    unconfirmed = ChannelFactory(owner=UserFactory(), kind="email", address="stranger@example.com")
     mail.outbox.clear()
     for pk in (0, unconfirmed.pk):
         detail = "The channel was deleted, or nothing may be sent there any more."
@@ -421,8 +424,8 @@ def test_times_are_those_of_the_service(api: Api) -> None:
 
 
 def test_services_refuse_what_is_not_the_callers(user: User) -> None:
-    channel = make_channel(user)
-    stranger = Caller(make_user())
+    channel = ChannelFactory(owner=user)
+    stranger = Caller(UserFactory())
     for act in (
         lambda: update_channel(stranger, channel.public_id, {"name": "x"}, now=NOON),
         lambda: delete_channel(stranger, channel.public_id),
@@ -432,4 +435,4 @@ def test_services_refuse_what_is_not_the_callers(user: User) -> None:
             act()
         assert raised.value.status in (404, 422)
     with pytest.raises(ValidationFailed):
-        make_channel(user, kind="email")
+        ChannelFactory(owner=user, kind="email")

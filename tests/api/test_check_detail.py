@@ -16,7 +16,8 @@ from monitors.models import Monitor
 from monitors.recording import record
 from monitors.recording.batch import CheckRecord
 from tests.api.client import Api
-from tests.makers import NOON, make_monitor, minutes, outcome
+from tests.factories import MonitorFactory
+from tests.helpers import NOON, minutes, outcome
 from tests.targets.server import TargetServer, answer
 
 EVIDENCE = Evidence(
@@ -32,7 +33,7 @@ EVIDENCE = Evidence(
 
 @pytest.fixture
 def monitor(user: User) -> Monitor:
-    return make_monitor(user, first=Verdict.UP)
+    return MonitorFactory(owner=user, up=True)
 
 
 def add(monitor: Monitor, found: CheckOutcome, *, claim: int = 2) -> str:
@@ -97,7 +98,7 @@ def test_every_check_of_the_list_can_be_read(api: Api, monitor: Monitor) -> None
 
 
 def test_of_another_monitor_it_is_not_found(api: Api, user: User, monitor: Monitor) -> None:
-    other = make_monitor(user, first=Verdict.UP)
+    other = MonitorFactory(owner=user, up=True)
     check_id = CheckIds(monitor.public_id).encode(1, NOON)
     assert api.get(f"/v1/monitors/{monitor.public_id}/checks/{check_id}").status == 200
     assert api.get(f"/v1/monitors/{other.public_id}/checks/{check_id}").error.startswith("not_found")

@@ -14,7 +14,8 @@ from monitors.probing import interactive, on_demand
 from monitors.recording import record
 from monitors.scheduling import Claim, claim_due, claim_now
 from tests.api.client import Api
-from tests.makers import NOON, check_record, make_monitor, minutes, state_of
+from tests.factories import MonitorFactory
+from tests.helpers import NOON, check_record, minutes, state_of
 from tests.targets.server import TargetServer, answer
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -29,7 +30,7 @@ def targets() -> Iterator[TargetServer]:
 @pytest.mark.usefixtures("worker")
 def test_the_answer_is_the_recorded_check(api: Api, user: User, targets: TargetServer) -> None:
     site = targets.serve([answer(503, b"Sorry")])
-    monitor = make_monitor(user, url=site.url(), method="GET", first=Verdict.UP, now=utc_now())
+    monitor = MonitorFactory(owner=user, url=site.url(), method="GET", up=True, created_at=utc_now())
     made = api.post(f"/v1/monitors/{monitor.public_id}/checks")
     assert made.status == 201
     assert (made.json["status"], made.json["http_status"], made.json["evidence"]["body"]) == (
@@ -48,7 +49,7 @@ def test_without_a_worker_it_is_given_to_the_scheduler(
     api: Api, user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(interactive, "PATIENCE_SEC", -0.5)
-    monitor = make_monitor(user, first=Verdict.UP, timeout_ms=1000)
+    monitor = MonitorFactory(owner=user, up=True, timeout_ms=1000)
     answered = api.post(f"/v1/monitors/{monitor.public_id}/checks")
     assert (answered.status, answered.json["error"]) == (503, "no_worker")
     assert [claim.monitor_id for claim in claim_due(utc_now(), limit=10)] == [monitor.pk]
@@ -63,7 +64,7 @@ def test_without_a_worker_it_is_given_to_the_scheduler(
     ],
 )
 def test_what_is_not_checked_on_demand(api: Api, user: User, kind: str, refusal: tuple[int, str]) -> None:
-    monitor = make_monitor(user, type=kind)
+    monitor = MonitorFactory(owner=user, type=kind)
     Monitor.objects.filter(pk=monitor.pk).update(enabled=kind != "http")
     before = state_of(monitor).claim
     answered = api.post(f"/v1/monitors/{monitor.public_id}/checks")
@@ -73,7 +74,7 @@ def test_what_is_not_checked_on_demand(api: Api, user: User, kind: str, refusal:
 
 def test_the_rhythm_stays(user: User) -> None:
     """Between two slots; and where the slot is due already, in its place."""
-    monitor = make_monitor(user, first=Verdict.UP)
+    monitor = MonitorFactory(owner=user, up=True)
     at = NOON + minutes(0.5)
     assert claim_now([monitor.pk], now=at) == [Claim(monitor.pk, 2)]
     assert claim_due(NOON + minutes(1), limit=10) == [], "it is being checked"
@@ -87,7 +88,7 @@ def test_the_rhythm_stays(user: User) -> None:
 
 
 def test_a_check_that_is_under_way_is_the_older_one(user: User) -> None:
-    monitor = make_monitor(user, first=Verdict.UP)
+    monitor = MonitorFactory(owner=user, up=True)
     now = utc_now()
     assert claim_due(NOON + minutes(1), limit=10) == [Claim(monitor.pk, 2)]
     claims = on_demand.claim([monitor], now=now)
@@ -99,7 +100,7 @@ def test_a_check_that_is_under_way_is_the_older_one(user: User) -> None:
 
 
 def test_a_lost_claim_is_answered_by_the_next_one(user: User) -> None:
-    monitor = make_monitor(user, first=Verdict.UP)
+    monitor = MonitorFactory(owner=user, up=True)
     now = utc_now()
     claims = on_demand.claim([monitor], now=now)
     later = now + minutes(2)

@@ -21,7 +21,8 @@ from core import throttles
 from core.clock import to_ms, utc_now
 from core.errors import NotFound
 from tests.api.client import Answer, Api
-from tests.makers import at_once, make_channel, make_project, make_user
+from tests.factories import ChannelFactory, ProjectFactory, UserFactory
+from tests.helpers import run_concurrently
 from tests.processes.up import free_port
 
 PATH = "/v1/alert-channels"
@@ -31,7 +32,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture
 def user(transactional_db: None) -> User:
-    return make_user()
+    return UserFactory()
 
 
 def add(api: Api, address: str, **more: Any) -> Answer:
@@ -117,9 +118,9 @@ def test_what_is_no_link(api: Api) -> None:
 
 
 def test_pressed_twice_at_once_it_is_confirmed_once(user: User) -> None:
-    make_channel(user, now=utc_now(), kind="email", address="a@example.com")
+    ChannelFactory(owner=user, created_at=utc_now(), kind="email", address="a@example.com")
     (token,) = [link.rpartition("/")[2] for link in links()]
-    outcomes = at_once(*[lambda: confirm(token, now=utc_now()) for _ in range(4)])
+    outcomes = run_concurrently(*[lambda: confirm(token, now=utc_now()) for _ in range(4)])
     assert sum(isinstance(outcome, NotFound) for outcome in outcomes) == 3
 
 
@@ -155,7 +156,7 @@ def test_asking_strangers_is_throttled_as_inviting_them(
         broker.flushdb()
         made = add(api, "a@example.com")
         assert change(api, made, address="b@example.com").status == 200
-        project = make_project(user)
+        project = ProjectFactory(owner=user)
         members = f"/v1/projects/{project.public_id}/members"
         assert api.post(members, {"email": "c@example.com", "role": "member"}).status == 201
         assert add(api, "d@example.com").status == 429

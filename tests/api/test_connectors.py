@@ -24,7 +24,8 @@ from monitors.models import Monitor
 from tests.api.client import Api
 from tests.connectors.fakes import FakeVercel, Mode, project, projects
 from tests.connectors.linking import OWN_WORDS, PLAIN_WORDS, Place, come_back, place
-from tests.makers import at_once, make_monitor, make_plan, make_project, make_user
+from tests.factories import MonitorFactory, PlanFactory, ProjectFactory, UserFactory
+from tests.helpers import run_concurrently
 
 BACKEND = "django.contrib.auth.backends.ModelBackend"
 WORDS = [*PLAIN_WORDS.items(), *OWN_WORDS.items()]
@@ -33,7 +34,7 @@ WORDS = [*PLAIN_WORDS.items(), *OWN_WORDS.items()]
 @pytest.fixture
 def user(transactional_db: None) -> User:
     """Rows are committed: the network is never awaited inside a transaction, and so not in a test's."""
-    return make_user()
+    return UserFactory()
 
 
 @pytest.fixture(params=WORDS, ids=[word for word, _ in WORDS])
@@ -72,7 +73,7 @@ def test_the_whole_way(there: Place, api: Api, user: User) -> None:
     assert listed[0]["url"] == "https://www.shop.example"
     assert all(p["url"].startswith("https://") for p in listed)
 
-    shop = make_project(user)
+    shop = ProjectFactory(owner=user)
     body = {"external_refs": ["prj_1", "prj_2"], "project_id": shop.public_id}
     result = api.post(f"{there.path}/import", body)
     assert (result.status, result.json["skipped"], result.json["failed"]) == (200, [], [])
@@ -106,7 +107,7 @@ def test_linking_again_replaces_the_grant(linked: Place, api: Api, user: User) -
 
 
 def test_everybody_links_for_himself(linked: Place, api: Api) -> None:
-    other = Api.signed_in(make_user())
+    other = Api.signed_in(UserFactory())
     assert other.get("/v1/connectors").json == []
     assert other.delete(linked.path).status == 404
     linked.link(other)
@@ -155,7 +156,7 @@ def test_start_without_keys_is_503(api: Api, vercel: Place, settings: Settings) 
 
 @pytest.mark.parametrize("word", ["vercel", "github"])
 def test_a_project_token_is_refused_before_anything_else(user: User, word: str) -> None:
-    token = Api.with_token(user, make_project(user))
+    token = Api.with_token(user, ProjectFactory(owner=user))
     path = f"/v1/connectors/{word}"
     answers = [
         token.get("/v1/connectors"),
@@ -315,7 +316,7 @@ def test_undoing_is_not_for_a_later_link(there: Place, api: Api) -> None:
 
 def test_undoing_twice_at_once_undoes_once(vercel: Place, api: Api) -> None:
     page = come_back(vercel.fake.consent(vercel.begin(api)))
-    answers = at_once(*[lambda: undo(page).status_code] * 3)
+    answers = run_concurrently(*[lambda: undo(page).status_code] * 3)
     assert sorted(answers, key=str) == [200, 400, 400]
 
 
@@ -352,7 +353,7 @@ def test_the_browser_of_who_began_has_nothing_to_undo(
 def test_the_browser_of_somebody_else_links_nothing(
     there: Place, api: Api, user: User, browser: Client
 ) -> None:
-    victim = make_user()
+    victim = UserFactory()
     browser.force_login(victim, BACKEND)
     back = there.fake.consent(there.begin(api))
     text = refused(come_back(back, browser))
@@ -436,9 +437,9 @@ def test_each_item_on_its_own(linked: Place, api: Api) -> None:
 
 
 def test_the_cap_of_the_plan(linked: Place, api: Api, user: User) -> None:
-    user.plan = make_plan(monitor_limit=2)
+    user.plan = PlanFactory(monitor_limit=2)
     user.save(update_fields=["plan"])
-    make_monitor(user)
+    MonitorFactory(owner=user)
     answer = api.post(f"{linked.path}/import", {"external_refs": ["prj_1", "prj_2", "prj_3"]})
     assert [monitor["name"] for monitor in answer.json["created"]] == ["project-1"]
     failed = [{"external_ref": ref, "error": "monitor_limit"} for ref in ("prj_2", "prj_3")]
@@ -482,7 +483,7 @@ def test_bodies_that_are_refused(vercel: Place, api: Api, body: Any, names: str)
 
 def test_somebody_elses_project_is_422(vercel: Place, api: Api) -> None:
     vercel.link(api)
-    foreign = make_project(make_user())
+    foreign = ProjectFactory()
     body = {"external_refs": ["prj_1"], "project_id": foreign.public_id}
     answer = api.post("/v1/connectors/vercel/import", body)
     assert (answer.status, answer.json["error"]) == (422, "validation_error")

@@ -16,7 +16,8 @@ from core.clock import to_ms, utc_now
 from projects.access import Caller
 from projects.models import Membership, Project
 from tests.api.client import Api
-from tests.makers import PASSWORD, at_once, empty_broker, make_monitor, make_project, make_user
+from tests.factories import MonitorFactory, ProjectFactory, UserFactory
+from tests.helpers import PASSWORD, flush_broker, run_concurrently
 from tokens.models import ProjectToken, Session
 from tokens.services import revoke_token
 
@@ -89,7 +90,7 @@ def test_missing_or_invalid_token(db: None, header: str) -> None:
 def test_sign_in_is_throttled_by_address(user: User, settings: Settings) -> None:
     settings.THROTTLE_SCALE = 0.1
 
-    empty_broker()
+    flush_broker()
     answers = [Api().post("/v1/sessions", {"email": user.email, "password": "wrong"}) for _ in range(3)]
     assert [answer.status for answer in answers] == [401, 401, 429]
     assert answers[-1].json["error"] == "rate_limited"
@@ -97,7 +98,7 @@ def test_sign_in_is_throttled_by_address(user: User, settings: Settings) -> None
 
 
 def test_project_token_is_shown_once_and_stored_as_a_digest(api: Api, user: User) -> None:
-    project = make_project(user)
+    project = ProjectFactory(owner=user)
     made = api.post("/v1/tokens", {"project_id": project.public_id, "name": "CI", "ttl_seconds": 60})
     assert (made.status, made.json["project_id"], made.json["name"]) == (201, project.public_id, "CI")
     assert made.json["expires_at"] - made.json["created_at"] == 60_000
@@ -117,7 +118,7 @@ def test_project_token_is_shown_once_and_stored_as_a_digest(api: Api, user: User
 
 
 def test_an_expired_token_is_no_token(user: User) -> None:
-    project = make_project(user)
+    project = ProjectFactory(owner=user)
     token = Api.with_token(user, project)
     assert token.get("/v1/monitors").status == 200
     ProjectToken.objects.update(expires_at=utc_now())
@@ -150,7 +151,10 @@ def test_use_is_noted_at_most_once_a_minute(user: User) -> None:
     ],
 )
 def test_bad_token_requests(api: Api, user: User, body: dict[str, object], status: int, code: str) -> None:
-    ids = {"MINE": make_project(user).public_id, "FOREIGN": make_project(make_user()).public_id}
+    ids = {
+        "MINE": ProjectFactory(owner=user).public_id,
+        "FOREIGN": ProjectFactory().public_id,
+    }
     body = {name: ids.get(str(value), value) for name, value in body.items()}
     answer = api.post("/v1/tokens", body)
     assert (answer.status, answer.json["error"]) == (status, code)
@@ -173,7 +177,7 @@ def test_bad_token_requests(api: Api, user: User, body: dict[str, object], statu
     ],
 )
 def test_account_level_endpoints_want_a_session(user: User, method: str, path: str) -> None:
-    answer = Api.with_token(user, make_project(user)).send(method, path, "not even JSON")
+    answer = Api.with_token(user, ProjectFactory(owner=user)).send(method, path, "not even JSON")
     assert (answer.status, answer.json["error"]) == (403, "session_required")
 
 
@@ -181,8 +185,8 @@ def test_projects(api: Api, user: User) -> None:
     made = api.post("/v1/projects", {"name": "Shop"})
     assert (made.status, sorted(made.json)) == (201, ["created_at", "id", "name"])
     for first in (Verdict.UP, Verdict.UP, Verdict.SLOW, Verdict.DOWN, None):
-        make_monitor(user, first=first, project_id=made.json["id"])
-    empty = make_project(user, name="Empty")
+        MonitorFactory(owner=user, first=first, project_id=made.json["id"])
+    empty = ProjectFactory(owner=user, name="Empty")
     counts = [
         {k: p[k] for k in ("monitors", "up", "slow", "down", "unknown")} for p in api.get("/v1/projects").json
     ]
@@ -199,8 +203,8 @@ def test_projects(api: Api, user: User) -> None:
 
 
 def test_what_a_role_may_do(user: User) -> None:
-    owner, admin, member = make_user(), make_user(), make_user()
-    project = make_project(owner, admin=admin, member=member)
+    owner, admin, member = UserFactory(), UserFactory(), UserFactory()
+    project = ProjectFactory(owner=owner, admin=admin, member=member)
     path = f"/v1/projects/{project.public_id}"
     callers = [Api.signed_in(u) for u in (member, admin, user)]
     assert [caller.patch(path, {"name": "N"}).status for caller in callers] == [403, 200, 404]
@@ -210,8 +214,8 @@ def test_what_a_role_may_do(user: User) -> None:
 
 def test_who_may_revoke_a_token(db: None) -> None:
     """Owner and admin: any of the project. A member: his own."""
-    owner, admin, member, other, stranger = (make_user() for _ in range(5))
-    project = make_project(owner, admin=admin, member=member)
+    owner, admin, member, other, stranger = (UserFactory() for _ in range(5))
+    project = ProjectFactory(owner=owner, admin=admin, member=member)
     Membership.objects.create(project=project, user=other, role="member")
     callers = {user: Api.signed_in(user) for user in (owner, admin, member, other, stranger)}
 
@@ -228,11 +232,11 @@ def test_who_may_revoke_a_token(db: None) -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_a_token_revoked_twice_at_once_and_while_it_is_used() -> None:
-    owner = make_user()
-    project = make_project(owner)
+    owner = UserFactory()
+    project = ProjectFactory(owner=owner)
     api = Api.with_token(owner, project)
     token = ProjectToken.objects.get().public_id
-    outcomes = at_once(
+    outcomes = run_concurrently(
         lambda: revoke_token(Caller(owner), token),
         lambda: revoke_token(Caller(owner), token),
         lambda: api.get("/v1/monitors").status,
@@ -245,9 +249,9 @@ def test_a_token_revoked_twice_at_once_and_while_it_is_used() -> None:
 
 def test_lists_take_a_fixed_number_of_queries(api: Api, user: User) -> None:
     for _ in range(3):
-        project = make_project(user)
+        project = ProjectFactory(owner=user)
         Api.with_token(user, project)
-        make_monitor(user, project_id=project.public_id)
+        MonitorFactory(owner=user, project=project)
     api.get("/v1/projects")  # notes the use of the session
     for path in ("/v1/projects", "/v1/tokens"):
         with CaptureQueriesContext(connection) as queries:

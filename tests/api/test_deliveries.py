@@ -14,19 +14,23 @@ from core.clock import to_ms
 from core.errors import NotDead
 from projects.access import Caller
 from tests.api.client import Api
-from tests.makers import NOON, at_once, make_channel, make_delivery, make_monitor, make_user, minutes
+from tests.factories import ChannelFactory, DeliveryFactory, MonitorFactory, UserFactory
+from tests.helpers import NOON, minutes, run_concurrently
 
 State = Delivery.State
 
 
 def test_the_log_of_a_channel(api: Api, user: User) -> None:
-    channel, other = make_channel(user), make_channel(user)
-    monitor = make_monitor(user)
+    channel, other = ChannelFactory(owner=user), ChannelFactory(owner=user)
+    monitor = MonitorFactory(owner=user)
     path = f"/v1/alert-channels/{channel.public_id}/deliveries"
     assert api.get(path).json == []
-    made = [make_delivery(channel, state=state, at=NOON + minutes(n)) for n, state in enumerate(State)]
-    made.append(make_delivery(channel, at=NOON - minutes(1), monitor=monitor, items=3))
-    make_delivery(other)
+    made = [
+        DeliveryFactory(channel=channel, state=state, created_at=NOON + minutes(n))
+        for n, state in enumerate(State)
+    ]
+    made.append(DeliveryFactory(channel=channel, created_at=NOON - minutes(1), monitor=monitor, items=3))
+    DeliveryFactory(channel=other)
     ids = [d.public_id for d in [*reversed(made[:-1]), made[-1]]]
     listed = api.get(path).json
     assert [d["id"] for d in listed] == ids
@@ -47,9 +51,9 @@ def test_the_log_of_a_channel(api: Api, user: User) -> None:
 
 
 def test_the_log_in_pages(api: Api, user: User) -> None:
-    channel = make_channel(user)
+    channel = ChannelFactory(owner=user)
     # Several of one moment, as a storm makes them.
-    made = [make_delivery(channel, at=NOON + minutes(n // 3)) for n in range(8)]
+    made = [DeliveryFactory(channel=channel, created_at=NOON + minutes(n // 3)) for n in range(8)]
     path = f"/v1/alert-channels/{channel.public_id}/deliveries?limit=3"
     seen = []
     while path:
@@ -63,8 +67,8 @@ def test_the_log_in_pages(api: Api, user: User) -> None:
 
 
 def test_a_dead_one_is_tried_for_another_day(api: Api, user: User) -> None:
-    channel = make_channel(user)
-    dead = make_delivery(channel, state=State.DEAD)
+    channel = ChannelFactory(owner=user)
+    dead = DeliveryFactory(channel=channel, dead=True)
     path = f"/v1/alert-channels/{channel.public_id}/deliveries/{dead.public_id}/replay"
     later = NOON + timedelta(days=3)
     with time_machine.travel(later, tick=False):
@@ -84,8 +88,8 @@ def test_a_dead_one_is_tried_for_another_day(api: Api, user: User) -> None:
 
 @pytest.mark.parametrize("state", [State.GATHERING, State.WAITING, State.SENT])
 def test_no_other_is_replayed(api: Api, user: User, state: State) -> None:
-    channel = make_channel(user)
-    delivery = make_delivery(channel, state=state)
+    channel = ChannelFactory(owner=user)
+    delivery = DeliveryFactory(channel=channel, state=state)
     before = Delivery.objects.values().get()
     answer = api.post(f"/v1/alert-channels/{channel.public_id}/deliveries/{delivery.public_id}/replay")
     assert (answer.status, answer.json["error"]) == (409, "not_dead")
@@ -93,10 +97,10 @@ def test_no_other_is_replayed(api: Api, user: User, state: State) -> None:
 
 
 def test_a_delivery_of_another_channel_is_not_found(api: Api, user: User) -> None:
-    channel, other = make_channel(user), make_channel(user)
-    foreign = make_channel(make_user())
+    channel, other = ChannelFactory(owner=user), ChannelFactory(owner=user)
+    foreign = ChannelFactory()
     for there in (other, foreign):
-        dead = make_delivery(there, state=State.DEAD)
+        dead = DeliveryFactory(channel=there, dead=True)
         for here in (channel, foreign):
             path = f"/v1/alert-channels/{here.public_id}/deliveries/{dead.public_id}/replay"
             assert api.post(path).status == 404
@@ -105,10 +109,10 @@ def test_a_delivery_of_another_channel_is_not_found(api: Api, user: User) -> Non
 
 @pytest.mark.django_db(transaction=True)
 def test_replayed_by_many_at_once_it_is_replayed_once() -> None:
-    user = make_user()
-    channel = make_channel(user)
-    dead = make_delivery(channel, state=State.DEAD)
-    outcomes = at_once(
+    user = UserFactory()
+    channel = ChannelFactory(owner=user)
+    dead = DeliveryFactory(channel=channel, dead=True)
+    outcomes = run_concurrently(
         *[lambda: replay(Caller(user), channel.public_id, dead.public_id, now=NOON) for _ in range(5)]
     )
     assert sum(isinstance(outcome, NotDead) for outcome in outcomes) == 4

@@ -12,7 +12,7 @@ from config.celery import app
 from core.clock import to_ms
 from monitors.models import ExpiryWarning
 from tests.api.client import Api
-from tests.makers import make_monitor
+from tests.factories import MonitorFactory
 from tests.processes.waiting import until
 from tests.registry import Registry
 
@@ -26,7 +26,7 @@ def send_as_beat(name: str) -> None:
 def test_a_registration_that_ends_is_shown_and_warned_about(
     worker: None, api: Api, user: User, settings: Settings
 ) -> None:
-    monitor = make_monitor(user, url="https://shop.example.com/", check_domain=True)
+    monitor = MonitorFactory(owner=user, url="https://shop.example.com/", check_domain=True)
     path = f"/v1/monitors/{monitor.public_id}"
     assert api.get(path).json["domain_expires_at"] is None
     expiry = (datetime.now(UTC) + timedelta(days=5)).replace(microsecond=0)

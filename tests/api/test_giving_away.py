@@ -18,7 +18,8 @@ from projects.access import Caller
 from projects.members import change_role, remove_member
 from projects.models import Membership, Project, Role
 from tests.api.client import Api
-from tests.makers import at_once, make_monitor, make_project, make_user
+from tests.factories import MonitorFactory, ProjectFactory, UserFactory
+from tests.helpers import run_concurrently
 from tests.manifests.helpers import apply_text, refusal
 
 SECRETS: dict[str, Any] = {
@@ -34,11 +35,11 @@ class Scene:
     """A monitor with secrets in a project that `mover` is a member of, and a project that the mover owns."""
 
     def __init__(self, *, role: str = "member") -> None:
-        self.owner, self.mover = make_user(), make_user()
-        self.shop = make_project(self.owner, name="Shop")
+        self.owner, self.mover = UserFactory(), UserFactory()
+        self.shop = ProjectFactory(owner=self.owner, name="Shop")
         self.place = Membership.objects.create(project=self.shop, user=self.mover, role=Role(role))
-        self.mine = make_project(self.mover, name="Mine")
-        self.monitor = make_monitor(self.owner, project_id=self.shop.public_id, **SECRETS)
+        self.mine = ProjectFactory(owner=self.mover, name="Mine")
+        self.monitor = MonitorFactory(owner=self.owner, project=self.shop, **SECRETS)
 
     def move(self, project: Project | None = None) -> Monitor:
         given = {"project_id": (project or self.mine).public_id}
@@ -175,7 +176,7 @@ def test_an_admin_s_file_gives_away_with_values_of_its_own() -> None:
 @pytest.mark.django_db
 def test_among_projects_of_one_owner_everything_stays() -> None:
     scene = Scene()
-    other = make_project(scene.owner, name="Other", member=scene.mover)
+    other = ProjectFactory(owner=scene.owner, name="Other", member=scene.mover)
     for project in (other, scene.shop):
         assert scene.move(project).full_config == scene.monitor.full_config
     given = {"project_id": None}
@@ -192,7 +193,7 @@ def test_among_projects_of_one_owner_everything_stays() -> None:
 @pytest.mark.django_db
 def test_the_log_does_not_hold_the_id_of_a_heartbeat() -> None:
     scene = Scene(role="admin")
-    scene.monitor = make_monitor(scene.owner, type="heartbeat", url="", project_id=scene.shop.public_id)
+    scene.monitor = MonitorFactory(owner=scene.owner, heartbeat=True, project=scene.shop)
     scene.move()
     entries = Entry.objects.filter(action__startswith="monitor.")
     assert len(entries) == 2
@@ -212,7 +213,7 @@ def test_nobody_gives_away_by_a_role_that_has_ended(ending: str) -> None:
 
     for _ in range(6):
         scene = Scene(role="admin")
-        moved, ended = at_once(scene.move, partial(end, scene))
+        moved, ended = run_concurrently(scene.move, partial(end, scene))
         assert ended is None
         words = Entry.objects.filter(project_id=scene.shop.pk, action__in=ACTIONS).order_by("pk")
         order = list(words.values_list("action", flat=True))
@@ -226,10 +227,10 @@ def test_nobody_gives_away_by_a_role_that_has_ended(ending: str) -> None:
 @pytest.mark.django_db(transaction=True)
 def test_two_moves_in_opposite_directions_both_end() -> None:
     """Each locks both projects; in one order, or they would wait for each other."""
-    admin = make_user()
-    projects = [make_project(make_user(), admin=admin) for _ in range(2)]
+    admin = UserFactory()
+    projects = [ProjectFactory(admin=admin) for _ in range(2)]
     monitors = [
-        make_monitor(project.memberships.get(role=Role.OWNER).user, project_id=project.public_id)  # type: ignore[arg-type]
+        MonitorFactory(owner=project.memberships.get(role=Role.OWNER).user, project=project)
         for project in projects
     ]
 
@@ -240,4 +241,4 @@ def test_two_moves_in_opposite_directions_both_end() -> None:
     for _ in range(8):
         projects.reverse()
         moves = [partial(move, *pair) for pair in zip(monitors, projects, strict=True)]
-        assert not [outcome for outcome in at_once(*moves) if isinstance(outcome, ApiError)]
+        assert not [outcome for outcome in run_concurrently(*moves) if isinstance(outcome, ApiError)]

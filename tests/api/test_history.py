@@ -19,7 +19,8 @@ from checks.spec import ReasonCode, Verdict
 from core.clock import MAX_MS, to_ms
 from monitors.models import Monitor, SchedulerGap, StatusChange
 from tests.api.client import Answer, Api
-from tests.makers import NOON, make_monitor, make_project, make_user, minutes
+from tests.factories import MonitorFactory, ProjectFactory
+from tests.helpers import NOON, minutes
 
 UP, SLOW, DOWN = Verdict.UP, Verdict.SLOW, Verdict.DOWN
 MIDNIGHT = datetime(2026, 3, 1, tzinfo=UTC)
@@ -66,7 +67,7 @@ def pages(api: Api, path: str) -> list[list[int]]:
 
 @pytest.fixture
 def monitor(user: User) -> Monitor:
-    return make_monitor(user)
+    return MonitorFactory(owner=user)
 
 
 @pytest.fixture
@@ -106,7 +107,7 @@ class TestChecks:
         }
 
     def test_an_id_stays_and_is_its_monitors_own(self, api: Api, user: User, monitor: Monitor) -> None:
-        other = make_monitor(user)
+        other = MonitorFactory(owner=user)
         for one in (monitor, other):
             add_result(one, 1, NOON)
         ids = [api.get(f"/v1/monitors/{one.public_id}/checks").json[0]["id"] for one in (monitor, other) * 2]
@@ -186,9 +187,9 @@ class TestChecks:
 
     @pytest.mark.parametrize("kind", ["checks", "uptime"])
     def test_somebody_elses_monitor_is_not_there(self, api: Api, user: User, kind: str) -> None:
-        foreign = make_monitor(make_user())
-        outside = make_monitor(user)
-        token = Api.with_token(user, make_project(user))
+        foreign = MonitorFactory()
+        outside = MonitorFactory(owner=user)
+        token = Api.with_token(user, ProjectFactory(owner=user))
         for caller, monitor in ((api, foreign), (token, foreign), (token, outside)):
             answer = caller.get(f"/v1/monitors/{monitor.public_id}/{kind}?days=x&limit=x")
             assert (answer.status, answer.json["error"]) == (404, "not_found")

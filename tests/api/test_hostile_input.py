@@ -16,8 +16,6 @@ from django.db import connection
 from django.test import Client
 
 from accounts.models import User
-from alerts.models import Delivery
-from checks.spec import Verdict
 from core.clock import to_ms, utc_now
 from incidents.services import declare
 from incidents.windows import create_window
@@ -25,7 +23,8 @@ from projects.access import Caller
 from statuspages.badges import create_badge
 from statuspages.services import create_note
 from tests.api.client import SCHEMA, Answer, Api
-from tests.makers import PASSWORD, make_channel, make_delivery, make_monitor, make_project, make_user
+from tests.factories import ChannelFactory, DeliveryFactory, MonitorFactory, ProjectFactory, UserFactory
+from tests.helpers import PASSWORD
 from tests.statuspages.making import make_page
 from tokens.models import ProjectToken
 
@@ -124,10 +123,10 @@ BODIES = [pytest.param(*body, id=f"{body[0]} {body[1]}") for body in bodies()]
 @pytest.fixture
 def names(user: User) -> dict[str, str]:
     """Ids for the paths, of what the user has, and what a body refers to."""
-    project = make_project(user)
+    project = ProjectFactory(owner=user)
     Api.with_token(user, project)
-    monitor = make_monitor(user, first=Verdict.UP, project_id=project.public_id)
-    channel = make_channel(user, project_id=project.public_id)
+    monitor = MonitorFactory(owner=user, up=True, project=project)
+    channel = ChannelFactory(owner=user, project=project)
     caller, now = Caller(user), utc_now()
     create_badge(caller, monitor.public_id, now=now)
     page = make_page(user, [monitor])
@@ -135,7 +134,7 @@ def names(user: User) -> dict[str, str]:
     update = {"name": "Update", "starts_at": now, "ends_at": now + timedelta(hours=1), "monitors": "all"}
     return {
         "channel_id": channel.public_id,
-        "delivery_id": make_delivery(channel, state=Delivery.State.DEAD).public_id,
+        "delivery_id": DeliveryFactory(channel=channel, dead=True).public_id,
         "monitor_id": monitor.public_id,
         "incident_id": declare(caller, {"title": "Late", "text": "Late."}, now=now).public_id,
         "window_id": create_window(caller, update, now=now).public_id,
@@ -451,10 +450,10 @@ def test_odd_request_headers(api: Api, names: dict[str, str], value: str) -> Non
 
 def test_ids_of_others_and_of_the_wrong_kind(api: Api, names: dict[str, str]) -> None:
     """ids of other tenants, ids of the wrong kind: a 404 or a 422, wherever an id is taken."""
-    stranger = make_user()
-    theirs = make_project(stranger)
+    stranger = UserFactory()
+    theirs = ProjectFactory(owner=stranger)
     foreign_token = Api.with_token(stranger, theirs)
-    foreign = make_monitor(stranger, project_id=theirs.public_id)
+    foreign = MonitorFactory(owner=stranger, project=theirs)
     assert foreign_token.get(f"/v1/monitors/{foreign.public_id}").status == 200
     foreign_names = [foreign.public_id, theirs.public_id, ProjectToken.objects.latest("pk").public_id]
     before = everything()

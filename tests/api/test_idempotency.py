@@ -21,7 +21,8 @@ from projects import idempotency
 from projects.models import IdempotencyKey, Project
 from projects.tasks import sweep
 from tests.api.client import Answer, Api
-from tests.makers import at_once, make_plan, make_project, make_user
+from tests.factories import PlanFactory, ProjectFactory, UserFactory
+from tests.helpers import run_concurrently
 from tests.processes.waiting import until
 from tests.site import Site
 from tokens.models import ProjectToken
@@ -41,7 +42,7 @@ def test_a_project_is_created_once(api: Api) -> None:
 
 
 def test_a_token_is_created_once_and_its_plaintext_is_not_stored_in_clear(api: Api, user: User) -> None:
-    project = make_project(user)
+    project = ProjectFactory(owner=user)
     body = {"project_id": project.public_id, "name": "the CI pipeline", "ttl_seconds": 600}
     first = api.post("/v1/tokens", body, key=KEY)
     again = api.post("/v1/tokens", dict(reversed(body.items())), key=KEY)
@@ -60,7 +61,7 @@ def test_a_token_is_created_once_and_its_plaintext_is_not_stored_in_clear(api: A
 
 
 def test_a_monitor_is_created_once_and_read_anew(worker: None, site: Site) -> None:
-    user = make_user(plan=make_plan(monitor_limit=1).name)
+    user = UserFactory(plan=PlanFactory(monitor_limit=1))
     api = Api.signed_in(user)
     body = {"url": site.url("/ok"), "name": "Shop", "request_headers": [{"name": "X", "value": "hunter2"}]}
     first = api.post("/v1/monitors", body, key=KEY)
@@ -76,7 +77,7 @@ def test_a_monitor_is_created_once_and_read_anew(worker: None, site: Site) -> No
 
 
 def test_another_request_under_the_same_key(api: Api, user: User) -> None:
-    project = make_project(user)
+    project = ProjectFactory(owner=user)
     assert api.post("/v1/projects", {"name": "Shop"}, key=KEY).status == 201
     for path, body in (
         ("/v1/projects", {"name": "Shop "}),
@@ -92,7 +93,7 @@ def test_another_request_under_the_same_key(api: Api, user: User) -> None:
 
 def test_a_key_belongs_to_its_caller(api: Api, user: User) -> None:
     first = api.post("/v1/projects", {"name": "Shop"}, key=KEY)
-    others = Api.signed_in(make_user()).post("/v1/projects", {"name": "Shop"}, key=KEY)
+    others = Api.signed_in(UserFactory()).post("/v1/projects", {"name": "Shop"}, key=KEY)
     again = Api.signed_in(user).post("/v1/projects", {"name": "Shop"}, key=KEY)
     assert others.json["id"] != first.json["id"] == again.json["id"]
 
@@ -112,7 +113,7 @@ def test_what_is_a_key(api: Api, key: str) -> None:
 
 
 def test_a_request_that_fails_keeps_no_key(api: Api, user: User) -> None:
-    project, foreign = make_project(user), make_project(make_user())
+    project, foreign = ProjectFactory(owner=user), ProjectFactory(owner=UserFactory())
     assert api.post("/v1/projects", {"name": ""}, key=KEY).status == 422
     assert api.post("/v1/tokens", {"name": "x"}, key=KEY).status == 400
     assert api.post("/v1/tokens", {"project_id": foreign.public_id, "name": "x"}, key=KEY).status == 400
@@ -122,7 +123,7 @@ def test_a_request_that_fails_keeps_no_key(api: Api, user: User) -> None:
 
 
 def test_a_project_token_may_not_and_leaves_no_key(user: User) -> None:
-    token = Api.with_token(user, make_project(user))
+    token = Api.with_token(user, ProjectFactory(owner=user))
     for path in ("/v1/projects", "/v1/tokens"):
         assert token.post(path, {"name": "x"}, key="\xe9").json["error"] == "session_required"
 
@@ -165,10 +166,10 @@ def sent(api: Api, path: str, body: Any) -> Callable[[], Answer]:
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("what", ["projects", "tokens"])
 def test_many_at_once_create_one(what: str) -> None:
-    user = make_user()
-    body = {"name": "x"} | ({"project_id": make_project(user).public_id} if what == "tokens" else {})
+    user = UserFactory()
+    body = {"name": "x"} | ({"project_id": ProjectFactory(owner=user).public_id} if what == "tokens" else {})
     before = Project.objects.count()
-    answers: list[Any] = at_once(*[sent(Api.signed_in(user), f"/v1/{what}", body) for _ in range(8)])
+    answers: list[Any] = run_concurrently(*[sent(Api.signed_in(user), f"/v1/{what}", body) for _ in range(8)])
     assert {answer.status for answer in answers} == {201}
     assert len({answer.text for answer in answers}) == 1
     made = ProjectToken.objects.count() if what == "tokens" else Project.objects.count() - before
@@ -176,9 +177,11 @@ def test_many_at_once_create_one(what: str) -> None:
 
 
 def test_monitors_created_at_once_are_one_with_one_first_check(worker: None, site: Site) -> None:
-    user = make_user()
+    user = UserFactory()
     body = {"url": site.url("/ok")}
-    answers: list[Any] = at_once(*[sent(Api.signed_in(user), "/v1/monitors", body) for _ in range(4)])
+    answers: list[Any] = run_concurrently(
+        *[sent(Api.signed_in(user), "/v1/monitors", body) for _ in range(4)]
+    )
     assert {answer.status for answer in answers} == {201}
     assert {answer.json["status"] for answer in answers} == {"up"}, "all waited for the one check"
     assert len({answer.json["id"] for answer in answers}) == 1
@@ -187,8 +190,8 @@ def test_monitors_created_at_once_are_one_with_one_first_check(worker: None, sit
 
 @pytest.mark.django_db(transaction=True)
 def test_different_bodies_at_once_under_one_key() -> None:
-    api = Api.signed_in(make_user())
-    answers: list[Any] = at_once(*[sent(api, "/v1/projects", {"name": f"n{n}"}) for n in range(4)])
+    api = Api.signed_in(UserFactory())
+    answers: list[Any] = run_concurrently(*[sent(api, "/v1/projects", {"name": f"n{n}"}) for n in range(4)])
     assert sorted(answer.status for answer in answers) == [201, 422, 422, 422]
     assert Project.objects.count() == 1
 
@@ -197,7 +200,7 @@ def test_different_bodies_at_once_under_one_key() -> None:
 @pytest.mark.parametrize("commits", [True, False])
 def test_the_second_waits_for_the_first(commits: bool) -> None:
     """Until the first has committed, or has failed: then the second is the first."""
-    api = Api.signed_in(make_user())
+    api = Api.signed_in(UserFactory())
     holding, end = threading.Event(), threading.Event()
     real = seal
 
@@ -237,13 +240,13 @@ def test_a_first_request_that_does_not_end_is_waited_for_a_bounded_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(idempotency, "LOCK_TIMEOUT_MS", 100)
-    user = make_user()
+    user = UserFactory()
     api = Api.signed_in(user)
     with transaction.atomic():
         IdempotencyKey.objects.create(
             caller=f"user:{user.pk}", key=KEY, fingerprint=b"", created_at=utc_now()
         )
-        (answer,) = at_once(sent(api, "/v1/projects", {"name": "x"}))
+        (answer,) = run_concurrently(sent(api, "/v1/projects", {"name": "x"}))
         transaction.set_rollback(True)
     assert isinstance(answer, Answer)
     assert (answer.status, answer.json["error"]) == (409, "idempotency_key_in_use")
@@ -255,7 +258,7 @@ def test_a_process_that_dies_after_the_commit_leaves_a_monitor_to_answer_with(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(interactive, "PATIENCE_SEC", -0.5)  # and a second of timeout: the wait is bounded
-    api = Api.signed_in(make_user())
+    api = Api.signed_in(UserFactory())
     body = {"url": "http://127.0.0.1:9/", "timeout_ms": 1000}
 
     def die(*_: object, **__: object) -> bool:

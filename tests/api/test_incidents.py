@@ -16,7 +16,8 @@ from monitors.models import Monitor
 from projects.access import Caller
 from projects.models import Project
 from tests.api.client import Api
-from tests.makers import NOON, at_once, make_monitor, make_project, make_user
+from tests.factories import MonitorFactory, ProjectFactory, UserFactory
+from tests.helpers import NOON, run_concurrently
 
 PATH = "/v1/incidents"
 NOW = to_ms(NOON)
@@ -58,8 +59,8 @@ def ids(answer: Any) -> list[str]:
 
 
 def test_the_object_of_decision_45(api: Api, user: User) -> None:
-    project = make_project(user)
-    monitor = make_monitor(user, name="Shop", project_id=project.public_id)
+    project = ProjectFactory(owner=user)
+    monitor = MonitorFactory(owner=user, name="Shop", project=project)
     incident = make_incident(monitor, evidence={"address": "192.0.2.7:443", "headers": [["server", "x"]]})
     note(incident, IncidentEvent.Type.FIRST_FAILURE, "The first check failed.", at=NOON)
     bulk_note(
@@ -110,7 +111,7 @@ def test_the_object_of_decision_45(api: Api, user: User) -> None:
 
 @pytest.mark.parametrize("resolution", ["recovered", "paused", "deleted"])
 def test_a_resolved_one(api: Api, user: User, resolution: str) -> None:
-    incident = make_incident(make_monitor(user), resolution=resolution)
+    incident = make_incident(MonitorFactory(owner=user), resolution=resolution)
     shown = api.get(f"{PATH}/{incident.public_id}").json
     assert (shown["status"], shown["resolution"], shown["resolved_at"], shown["evidence"]) == (
         "resolved",
@@ -121,8 +122,8 @@ def test_a_resolved_one(api: Api, user: User, resolution: str) -> None:
 
 
 def test_filters(api: Api, user: User) -> None:
-    project = make_project(user)
-    inside, own = make_monitor(user, project_id=project.public_id), make_monitor(user)
+    project = ProjectFactory(owner=user)
+    inside, own = MonitorFactory(owner=user, project=project), MonitorFactory(owner=user)
     first = make_incident(inside, resolution="recovered").public_id
     second = make_incident(inside).public_id
     third = make_incident(own).public_id
@@ -132,7 +133,7 @@ def test_filters(api: Api, user: User) -> None:
     assert ids(api.get(f"{PATH}?project_id={project.public_id}")) == [fourth, second, first]
     assert ids(api.get(f"{PATH}?status=open")) == [fourth, third, second]
     assert ids(api.get(f"{PATH}?status=resolved&monitor_id={inside.public_id}")) == [first]
-    foreign = make_incident(make_monitor(make_user()))
+    foreign = make_incident(MonitorFactory())
     for query in (
         f"monitor_id={foreign.monitor_public_id}",
         "monitor_id=mon_x",
@@ -152,7 +153,7 @@ def test_filters(api: Api, user: User) -> None:
 
 
 def test_pages_newest_first(api: Api, user: User) -> None:
-    monitor = make_monitor(user)
+    monitor = MonitorFactory(owner=user)
     made = [make_incident(monitor, resolution="recovered").public_id for _ in range(102)][::-1]
     first = api.get(PATH)
     assert ids(first) == made[:100]
@@ -164,9 +165,9 @@ def test_pages_newest_first(api: Api, user: User) -> None:
 
 
 def test_seen_by_who_sees_the_monitor_now(api: Api, user: User) -> None:
-    friend = make_user()
-    project = make_project(user, member=friend)
-    monitor = make_monitor(user, project_id=project.public_id)
+    friend = UserFactory()
+    project = ProjectFactory(owner=user, member=friend)
+    monitor = MonitorFactory(owner=user, project=project)
     incident = make_incident(monitor)
     theirs, token = Api.signed_in(friend), Api.with_token(user, project)
     path = f"{PATH}/{incident.public_id}"
@@ -178,9 +179,9 @@ def test_seen_by_who_sees_the_monitor_now(api: Api, user: User) -> None:
 
 
 def test_that_of_a_deleted_monitor_stays_with_its_owner_and_project(api: Api, user: User) -> None:
-    friend = make_user()
-    project = make_project(user, member=friend)
-    monitor = make_monitor(user, project_id=project.public_id)
+    friend = UserFactory()
+    project = ProjectFactory(owner=user, member=friend)
+    monitor = MonitorFactory(owner=user, project=project)
     incident = make_incident(monitor, resolution="deleted")
     assert api.delete(f"/v1/monitors/{monitor.public_id}").status == 200
     for caller in (api, Api.signed_in(friend), Api.with_token(user, project)):
@@ -190,14 +191,14 @@ def test_that_of_a_deleted_monitor_stays_with_its_owner_and_project(api: Api, us
             monitor.public_id,
             project.public_id,
         )
-    stranger = Api.signed_in(make_user())
+    stranger = Api.signed_in(UserFactory())
     assert stranger.get(f"{PATH}/{incident.public_id}").status == 404
     answer = api.post(f"{PATH}/{incident.public_id}/resolve")
     assert (answer.status, answer.json["error"]) == (409, "resolves_by_itself")
 
 
 def test_acknowledging(api: Api, user: User) -> None:
-    incident = make_incident(make_monitor(user))
+    incident = make_incident(MonitorFactory(owner=user))
     path = f"{PATH}/{incident.public_id}"
     first = api.post(f"{path}/acknowledge")
     assert (first.status, first.json["acknowledged_at"] is not None) == (200, True)
@@ -217,7 +218,7 @@ def test_acknowledging(api: Api, user: User) -> None:
 
 
 def test_commenting(api: Api, user: User) -> None:
-    incident = make_incident(make_monitor(user), resolution="recovered")
+    incident = make_incident(MonitorFactory(owner=user), resolution="recovered")
     path = f"{PATH}/{incident.public_id}/comments"
     text = "Ünïcode, <b>markup</b>\nand lines are kept: " + "x" * 1950
     answer = api.post(path, {"text": text})
@@ -243,7 +244,7 @@ def test_commenting(api: Api, user: User) -> None:
 
 
 def test_declared_commented_and_resolved(api: Api, user: User) -> None:
-    project = make_project(user)
+    project = ProjectFactory(owner=user)
     shown = declared(api, project_id=project.public_id)
     assert {name: shown[name] for name in FIELDS} | {"id": "", "started_at": 0} == {
         "id": "",
@@ -276,7 +277,7 @@ def test_declared_commented_and_resolved(api: Api, user: User) -> None:
 
 
 def test_a_monitors_incident_is_not_resolved_by_hand(api: Api, user: User) -> None:
-    incident = make_incident(make_monitor(user))
+    incident = make_incident(MonitorFactory(owner=user))
     answer = api.post(f"{PATH}/{incident.public_id}/resolve")
     assert (answer.status, answer.json["error"]) == (409, "resolves_by_itself")
     incident.refresh_from_db()
@@ -308,12 +309,12 @@ def test_what_cannot_be_declared(api: Api, wrong: dict[str, Any]) -> None:
 def test_declared_without_a_project_is_the_callers_own(api: Api, user: User) -> None:
     own = declared(api, project_id=None)
     assert own["project_id"] is None
-    assert Api.signed_in(make_user()).get(f"{PATH}/{own['id']}").status == 404
-    assert Api.with_token(user, make_project(user)).get(f"{PATH}/{own['id']}").status == 404
+    assert Api.signed_in(UserFactory()).get(f"{PATH}/{own['id']}").status == 404
+    assert Api.with_token(user, ProjectFactory(owner=user)).get(f"{PATH}/{own['id']}").status == 404
 
 
 def test_a_project_token_declares_in_its_project(user: User) -> None:
-    project, other = make_project(user), make_project(user)
+    project, other = ProjectFactory(owner=user), ProjectFactory(owner=user)
     token = Api.with_token(user, project)
     assert declared(token)["project_id"] == project.public_id
     for project_id in (None, other.public_id):
@@ -329,8 +330,8 @@ def test_declared_once_under_a_key(api: Api) -> None:
 
 
 def test_what_a_member_declares_is_the_projects(user: User, api: Api) -> None:
-    friend = make_user()
-    project: Project = make_project(user, member=friend)
+    friend = UserFactory()
+    project: Project = ProjectFactory(owner=user, member=friend)
     shown = declared(Api.signed_in(friend), project_id=project.public_id)
     assert api.post(f"{PATH}/{shown['id']}/resolve").status == 200
     assert Incident.objects.get().owner == user
@@ -338,12 +339,12 @@ def test_what_a_member_declares_is_the_projects(user: User, api: Api) -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_acknowledged_and_resolved_at_once() -> None:
-    user = make_user()
+    user = UserFactory()
     caller = Caller(user)
 
     def race() -> None:
         incident = Incident.objects.create(owner=user, name="Late", started_at=NOON)
-        outcomes = at_once(
+        outcomes = run_concurrently(
             *[lambda: acknowledge(caller, incident.public_id, now=NOON)] * 3,
             *[lambda: resolve(caller, incident.public_id, now=NOON)] * 3,
             lambda: comment(caller, incident.public_id, text="Hm.", now=NOON),

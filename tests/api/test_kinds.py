@@ -8,11 +8,10 @@ import pytest
 
 from accounts.models import User
 from checks.results.models import CheckResult
-from checks.spec import Verdict
 from core.clock import to_ms, utc_now
 from monitors.models import Monitor
 from tests.api.client import Api
-from tests.makers import make_monitor, make_user
+from tests.factories import MonitorFactory, UserFactory
 from tests.site import Site
 
 
@@ -39,7 +38,7 @@ def test_heartbeat(api: Api) -> None:
 
 
 def test_ping_of_what_is_no_heartbeat(user: User) -> None:
-    monitor = make_monitor(user)
+    monitor = MonitorFactory(owner=user)
     for name in (monitor.public_id, "mon_nothere", "mon_%00"):
         answer = Api().post(f"/v1/heartbeats/{name}/ping")
         assert (answer.status, answer.json["error"]) == (404, "not_found")
@@ -51,7 +50,7 @@ def test_a_heartbeat_draft_has_nothing_to_test(api: Api) -> None:
 
 
 def test_creating_a_scheduler_fires_it_once(worker: None, site: Site) -> None:
-    api = Api.signed_in(make_user())
+    api = Api.signed_in(UserFactory())
     body = {"type": "scheduler", "url": site.url("/echo"), "request_body": '{"run": true}'}
     rule = {"type": "json_field", "path": "method", "equals": "POST"}
     made = api.post(
@@ -65,7 +64,7 @@ def test_creating_a_scheduler_fires_it_once(worker: None, site: Site) -> None:
 
 @pytest.mark.parametrize(("status", "expected"), [(204, "up"), (302, "down"), (404, "down")])
 def test_2xx_alone_is_success_of_a_scheduler(worker: None, site: Site, status: int, expected: str) -> None:
-    api = Api.signed_in(make_user())
+    api = Api.signed_in(UserFactory())
     made = api.post("/v1/monitors", {"type": "scheduler", "url": site.url(f"/status/{status}")})
     assert made.json["status"] == expected
     strict = {"type": "scheduler", "url": site.url(f"/status/{status}"), "expect_status": status}
@@ -73,7 +72,7 @@ def test_2xx_alone_is_success_of_a_scheduler(worker: None, site: Site, status: i
 
 
 def test_api_and_keyword_are_returned_as_given(worker: None, site: Site) -> None:
-    api = Api.signed_in(make_user())
+    api = Api.signed_in(UserFactory())
     echo = {"url": site.url("/echo")}
     rules = [{"type": "json_field", "path": "method", "equals": "GET"}]
     made = api.post("/v1/monitors", echo | {"type": "api", "content_rules": rules})
@@ -94,7 +93,7 @@ def test_planned_types_are_named_as_planned(api: Api, kind: str) -> None:
     ("minutes", "lasts"), [(1, 1), (10_080, 10_080), (10_081, 10_080), (10**30, 10_080)], ids=str
 )
 def test_mute(api: Api, user: User, minutes: int, lasts: int) -> None:
-    monitor = make_monitor(user, first=Verdict.UP)
+    monitor = MonitorFactory(owner=user, up=True)
     path = f"/v1/monitors/{monitor.public_id}/mute"
     muted = api.post(path, {"minutes": minutes})
     assert muted.status == 200
@@ -105,7 +104,7 @@ def test_mute(api: Api, user: User, minutes: int, lasts: int) -> None:
 
 
 def test_a_mute_that_is_over_is_none(api: Api, user: User) -> None:
-    monitor = make_monitor(user)
+    monitor = MonitorFactory(owner=user)
     Monitor.objects.update(muted_until=utc_now())
     assert api.get(f"/v1/monitors/{monitor.public_id}").json["muted_until"] is None
 
@@ -114,14 +113,14 @@ def test_a_mute_that_is_over_is_none(api: Api, user: User) -> None:
     "body", [{}, {"minutes": -1}, {"minutes": "5"}, {"minutes": 1.5}, {"minutes": None}, []]
 )
 def test_bad_mutes(api: Api, user: User, body: object) -> None:
-    monitor = make_monitor(user)
+    monitor = MonitorFactory(owner=user)
     answer = api.post(f"/v1/monitors/{monitor.public_id}/mute", body)
     assert answer.status == 422
     assert Monitor.objects.get().muted_until is None
 
 
 def test_a_ping_is_stored_as_a_result(user: User) -> None:
-    monitor = make_monitor(user, type="heartbeat", url="")
+    monitor = MonitorFactory(owner=user, heartbeat=True)
     Api().post(f"/v1/heartbeats/{monitor.public_id}/ping")
     result = CheckResult.objects.get()
     assert (result.monitor_id, result.verdict, result.latency_ms) == (monitor.pk, "up", None)

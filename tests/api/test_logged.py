@@ -16,7 +16,8 @@ from core import logs
 from core.logs import Formatter
 from monitors import views
 from tests.api.client import Api
-from tests.makers import PASSWORD, make_monitor, make_project, make_user
+from tests.factories import MonitorFactory, ProjectFactory, UserFactory
+from tests.helpers import PASSWORD
 
 pytestmark = pytest.mark.django_db
 
@@ -46,8 +47,8 @@ def requests_of(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def test_a_request_is_a_line(logged: Lines) -> None:
-    user = make_user()
-    project = make_project(user)
+    user = UserFactory()
+    project = ProjectFactory(owner=user)
     api = Api.with_token(user, project)
     answer = api.get("/v1/monitors?limit=5&name=private")
     (line,) = requests_of(logged())
@@ -68,7 +69,7 @@ def test_a_request_is_a_line(logged: Lines) -> None:
 
 
 def test_a_page_tells_who_asked(logged: Lines) -> None:
-    user = make_user()
+    user = UserFactory()
     client = Client()
     client.force_login(user)
     client.get("/monitors")
@@ -79,7 +80,7 @@ def test_a_page_tells_who_asked(logged: Lines) -> None:
 
 
 def test_pings_status_pages_and_files_have_none(logged: Lines) -> None:
-    heartbeat = make_monitor(make_user(), type="heartbeat")
+    heartbeat = MonitorFactory(heartbeat=True)
     client = Client()
     paths = [f"/v1/heartbeats/{heartbeat.public_id}/ping", "/status/none", "/badge/none", "/static/none.css"]
     assert [client.get(path).status_code for path in paths] == [200, 404, 404, 404]
@@ -135,8 +136,8 @@ SECRETS = {
 
 
 def test_no_secret_is_written(logged: Lines, monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
-    user = make_user()
-    project = make_project(user)
+    user = UserFactory()
+    project = ProjectFactory(owner=user)
     anonymous, api = Api(), Api.signed_in(user)
     secrets = [*SECRETS.values(), settings.SECRET_KEY, *settings.ENCRYPTION_KEYS, str(api.token)]
 
@@ -150,9 +151,9 @@ def test_no_secret_is_written(logged: Lines, monkeypatch: pytest.MonkeyPatch, se
         "request_headers": [{"name": "X-Key", "value": SECRETS["header"]}],
         "request_body": SECRETS["body"],
     }
-    made = api.patch(f"/v1/monitors/{make_monitor(user).public_id}", monitor)
+    made = api.patch(f"/v1/monitors/{MonitorFactory(owner=user).public_id}", monitor)
     assert made.status == 200, made.text
-    heartbeat = make_monitor(user, type="heartbeat")
+    heartbeat = MonitorFactory(owner=user, heartbeat=True)
     anonymous.post(f"/v1/heartbeats/{heartbeat.public_id}/ping")
     api.get(f"/v1/monitors/{heartbeat.public_id}")
     api.post("/v1/monitors/nothing/mute", {"minutes": SECRETS["body"]})

@@ -13,7 +13,8 @@ from core.clock import to_ms
 from incidents import windows
 from incidents.models import MaintenanceWindow
 from tests.api.client import Api
-from tests.makers import NOON, make_monitor, make_project, make_user
+from tests.factories import MonitorFactory, ProjectFactory, UserFactory
+from tests.helpers import NOON
 
 PATH = "/v1/maintenance-windows"
 NOW, HOUR, DAY = to_ms(NOON), 3_600_000, 86_400_000
@@ -74,8 +75,8 @@ def test_a_recurring_one_as_time_passes(user: User) -> None:
 
 
 def test_chosen_monitors(api: Api, user: User) -> None:
-    project = make_project(user)
-    inside, own = make_monitor(user, project_id=project.public_id), make_monitor(user)
+    project = ProjectFactory(owner=user)
+    inside, own = MonitorFactory(owner=user, project=project), MonitorFactory(owner=user)
     both = [inside.public_id, own.public_id]
     made = api.post(PATH, body(monitors="chosen", monitor_ids=[*both, own.public_id]))
     assert (made.status, made.json["monitors"], made.json["monitor_ids"]) == (201, "chosen", both)
@@ -155,7 +156,7 @@ def test_what_is_required(api: Api, name: str) -> None:
 
 
 def test_patch_judges_the_merged_window(api: Api, user: User) -> None:
-    monitor = make_monitor(user)
+    monitor = MonitorFactory(owner=user)
     made = api.post(PATH, body(rrule="FREQ=DAILY;COUNT=3")).json
     path = f"{PATH}/{made['id']}"
     assert api.patch(path, made).json == made, "what was read can be sent back"
@@ -174,12 +175,12 @@ def test_patch_judges_the_merged_window(api: Api, user: User) -> None:
     assert chosen.json["monitor_ids"] == [monitor.public_id]
     every = api.patch(path, {"monitors": "all"})
     assert (every.json["monitors"], every.json["monitor_ids"]) == ("all", [])
-    other = api.patch(path, {"project_id": make_project(user).public_id})
+    other = api.patch(path, {"project_id": ProjectFactory(owner=user).public_id})
     assert other.error == "validation_error project_id: a window stays where it was made; make another."
 
 
 def test_a_project_token_acts_in_its_project(user: User) -> None:
-    project, other = make_project(user), make_project(user)
+    project, other = ProjectFactory(owner=user), ProjectFactory(owner=user)
     token, api = Api.with_token(user, project), Api.signed_in(user)
     personal = api.post(PATH, body()).json
     elsewhere = api.post(PATH, body(project_id=other.public_id)).json
@@ -196,20 +197,20 @@ def test_a_project_token_acts_in_its_project(user: User) -> None:
     for project_id in (None, other.public_id):
         answer = token.post(PATH, body(project_id=project_id))
         assert answer.error == "validation_error project_id: a project token works in its own project only."
-    outside = make_monitor(user)
+    outside = MonitorFactory(owner=user)
     answer = token.post(PATH, body(monitors="chosen", monitor_ids=[outside.public_id]))
     assert answer.status == 422
 
 
 def test_a_members_window_and_that_of_somebody_else(user: User, api: Api) -> None:
-    friend = make_user()
-    project = make_project(user, member=friend)
+    friend = UserFactory()
+    project = ProjectFactory(owner=user, member=friend)
     theirs = Api.signed_in(friend)
     shared = theirs.post(PATH, body(project_id=project.public_id)).json
     personal = theirs.post(PATH, body()).json
     assert [window["id"] for window in api.get(PATH).json] == [shared["id"]]
     assert api.get(f"{PATH}/{personal['id']}").status == 404
-    foreign = make_monitor(make_user())
+    foreign = MonitorFactory()
     answer = api.post(PATH, body(monitors="chosen", monitor_ids=[foreign.public_id]))
     assert answer.error == f"validation_error monitor_ids: there is no monitor {foreign.public_id} of yours."
 
@@ -229,7 +230,7 @@ def test_created_once_under_a_key(api: Api) -> None:
 def test_the_cap(api: Api, user: User, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(windows, "MAX_WINDOWS", 2)
     first = api.post(PATH, body())
-    assert api.post(PATH, body(project_id=make_project(user).public_id)).status == 201
+    assert api.post(PATH, body(project_id=ProjectFactory(owner=user).public_id)).status == 201
     full = api.post(PATH, body())
     assert (full.status, full.json["error"], full.json["limit"]) == (403, "window_limit", 2)
     assert api.delete(f"{PATH}/{first.json['id']}").status == 200

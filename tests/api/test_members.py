@@ -22,7 +22,8 @@ from projects.members import accept_invitations, add_member, delete_expired_invi
 from projects.models import Membership, Project
 from projects.services import delete_project
 from tests.api.client import Api
-from tests.makers import at_once, make_monitor, make_project, make_user
+from tests.factories import MonitorFactory, ProjectFactory, UserFactory
+from tests.helpers import run_concurrently
 from tests.processes.up import free_port
 from tokens.models import ProjectToken
 from tokens.services import create_token
@@ -40,8 +41,8 @@ def place(project: Project, user: User) -> Membership:
 
 
 def test_an_existing_account_is_a_member_at_once(api: Api, user: User) -> None:
-    project, friend = make_project(user), make_user()
-    monitor = make_monitor(user, project_id=project.public_id)
+    project, friend = ProjectFactory(owner=user), UserFactory()
+    monitor = MonitorFactory(owner=user, project=project)
     theirs = Api.signed_in(friend)
     assert theirs.get(f"/v1/monitors/{monitor.public_id}").status == 404
     made = api.post(path_of(project), {"email": f" {friend.email.upper()}", "role": "member"})
@@ -64,8 +65,8 @@ def test_an_existing_account_is_a_member_at_once(api: Api, user: User) -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_an_unknown_address_is_invited_and_joins_by_signing_in() -> None:
-    owner = make_user()
-    project, api = make_project(owner, name="Shop\r\nBcc: x@example.com"), Api.signed_in(owner)
+    owner = UserFactory()
+    project, api = ProjectFactory(owner=owner, name="Shop\r\nBcc: x@example.com"), Api.signed_in(owner)
     made = api.post(path_of(project), {"email": "New@Example.com", "role": "admin"})
     assert (made.status, made.json["status"], made.json["email"]) == (201, "invited", "new@example.com")
     lasts = made.json["expires_at"] - made.json["created_at"]
@@ -86,7 +87,7 @@ def test_an_unknown_address_is_invited_and_joins_by_signing_in() -> None:
     assert (again.status, "invited already" in again.error) == (422, True)
     assert api.patch(path_of(project, made.json["id"]), {"role": "member"}).json["role"] == "member"
 
-    newcomer = Api.signed_in(make_user(email="new@example.com"))
+    newcomer = Api.signed_in(UserFactory(email="new@example.com"))
     assert [p["id"] for p in newcomer.get("/v1/projects").json] == [project.public_id]
     listed = newcomer.get(path_of(project)).json
     assert [(m["id"], m["role"], m["status"], m["expires_at"]) for m in listed[1:]] == [
@@ -97,7 +98,7 @@ def test_an_unknown_address_is_invited_and_joins_by_signing_in() -> None:
 
 
 def test_an_invitation_that_was_withdrawn_or_ran_out_gives_nothing(api: Api, user: User) -> None:
-    withdrawn, expired = make_project(user), make_project(user)
+    withdrawn, expired = ProjectFactory(owner=user), ProjectFactory(owner=user)
     for project in (withdrawn, expired):
         assert api.post(path_of(project), {"email": "late@example.com", "role": "member"}).status == 201
     (open_place,) = (m for m in api.get(path_of(withdrawn)).json if m["status"] == "invited")
@@ -106,13 +107,13 @@ def test_an_invitation_that_was_withdrawn_or_ran_out_gives_nothing(api: Api, use
     assert len(api.get(path_of(expired)).json) == 1
     late = Membership.objects.get(project=expired, user=None)
     assert api.delete(path_of(expired, late)).status == 404
-    assert Api.signed_in(make_user(email="late@example.com")).get("/v1/projects").json == []
+    assert Api.signed_in(UserFactory(email="late@example.com")).get("/v1/projects").json == []
     assert api.post(path_of(expired), {"email": "other@example.com", "role": "member"}).status == 201
     assert not Membership.objects.filter(pk=late.pk).exists(), "swept by the next invitation"
 
 
 def test_expired_invitations_are_swept_and_members_stay(user: User) -> None:
-    project = make_project(user, member=make_user())
+    project = ProjectFactory(owner=user, member=UserFactory())
     add_member(Caller(user), project.public_id, email="a@example.com", role="member", now=utc_now())
     assert delete_expired_invitations(utc_now()) == 0
     assert delete_expired_invitations(utc_now() + timedelta(days=14)) == 1
@@ -120,9 +121,9 @@ def test_expired_invitations_are_swept_and_members_stay(user: User) -> None:
 
 
 def test_an_account_younger_than_its_invitation_can_be_added(api: Api, user: User) -> None:
-    project = make_project(user)
+    project = ProjectFactory(owner=user)
     api.post(path_of(project), {"email": "new@example.com", "role": "member"})
-    newcomer = make_user(email="new@example.com")  # has not signed in
+    newcomer = UserFactory(email="new@example.com")  # has not signed in
     made = api.post(path_of(project), {"email": "new@example.com", "role": "admin"})
     assert (made.json["status"], made.json["role"]) == ("active", "admin")
     assert place(project, newcomer).role == "admin"
@@ -133,8 +134,8 @@ def test_an_account_younger_than_its_invitation_can_be_added(api: Api, user: Use
 def test_a_lost_email_is_logged_and_the_invitation_stands(
     settings: Settings, caplog: pytest.LogCaptureFixture
 ) -> None:
-    owner = make_user()
-    project = make_project(owner)
+    owner = UserFactory()
+    project = ProjectFactory(owner=owner)
     settings.EMAIL_PORT = free_port()
     settings.EMAIL_HOST = "127.0.0.1"
     settings.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
@@ -164,7 +165,7 @@ BAD = [
 
 @pytest.mark.parametrize(("body", "named"), BAD)
 def test_bad_bodies_add_nobody(api: Api, user: User, body: Any, named: str) -> None:
-    project = make_project(user)
+    project = ProjectFactory(owner=user)
     answer = api.post(path_of(project), body)
     assert answer.status == 422
     assert named in answer.error
@@ -175,15 +176,15 @@ def test_bad_bodies_add_nobody(api: Api, user: User, body: Any, named: str) -> N
     "body", [{}, {"role": "owner"}, {"role": 1}, {"role": "admin", "email": "x@y.zz"}, []]
 )
 def test_bad_bodies_change_no_role(api: Api, user: User, body: Any) -> None:
-    friend = make_user()
-    project = make_project(user, member=friend)
+    friend = UserFactory()
+    project = ProjectFactory(owner=user, member=friend)
     assert api.patch(path_of(project, place(project, friend)), body).status == 422
     assert place(project, friend).role == "member"
 
 
 def test_the_owner_stays(api: Api, user: User) -> None:
-    admin = make_user()
-    project = make_project(user, admin=admin)
+    admin = UserFactory()
+    project = ProjectFactory(owner=user, admin=admin)
     owner_place = place(project, user)
     for caller in (api, Api.signed_in(admin)):
         assert caller.patch(path_of(project, owner_place), {"role": "admin"}).status == 422
@@ -192,10 +193,10 @@ def test_the_owner_stays(api: Api, user: User) -> None:
 
 
 def test_what_each_role_may_do(user: User) -> None:
-    owner, admin, member, other = make_user(), make_user(), make_user(), make_user()
-    project = make_project(owner, admin=admin, member=member)
+    owner, admin, member, other = UserFactory(), UserFactory(), UserFactory(), UserFactory()
+    project = ProjectFactory(owner=owner, admin=admin, member=member)
     Membership.objects.create(project=project, user=other, role="member")
-    elsewhere = place(make_project(owner), owner)
+    elsewhere = place(ProjectFactory(owner=owner), owner)
     callers = [Api.signed_in(u) for u in (owner, admin, member, user)]
     target = path_of(project, place(project, other))
 
@@ -219,7 +220,7 @@ def test_what_each_role_may_do(user: User) -> None:
 
 
 def test_a_project_token_manages_nobody(user: User) -> None:
-    project = make_project(user)
+    project = ProjectFactory(owner=user)
     token = Api.with_token(user, project)
     for method, path in (
         ("get", path_of(project)),
@@ -234,9 +235,9 @@ def test_a_project_token_manages_nobody(user: User) -> None:
 
 
 def test_removal_ends_access_and_the_tokens_the_member_made(api: Api, user: User) -> None:
-    friend = make_user()
-    project, other = make_project(user, member=friend), make_project(user, member=friend)
-    monitor = make_monitor(user, project_id=project.public_id)
+    friend = UserFactory()
+    project, other = ProjectFactory(owner=user, member=friend), ProjectFactory(owner=user, member=friend)
+    monitor = MonitorFactory(owner=user, project=project)
     session, revoked = Api.signed_in(friend), Api.with_token(friend, project)
     kept = [Api.with_token(friend, other), Api.with_token(user, project)]
     address = f"/v1/monitors/{monitor.public_id}"
@@ -248,17 +249,17 @@ def test_removal_ends_access_and_the_tokens_the_member_made(api: Api, user: User
 
 
 def test_a_token_whose_maker_is_no_member_any_more_opens_nothing(user: User) -> None:
-    friend = make_user()
-    project = make_project(user, member=friend)
+    friend = UserFactory()
+    project = ProjectFactory(owner=user, member=friend)
     token = Api.with_token(friend, project)
     place(project, friend).delete()  # past the service that would have revoked it
     assert token.get("/v1/monitors").status == 401
 
 
 def test_the_list_is_paged_in_a_fixed_number_of_queries(api: Api, user: User) -> None:
-    project = make_project(user)
+    project = ProjectFactory(owner=user)
     for n in range(5):
-        add_member(Caller(user), project.public_id, email=make_user().email, role="member", now=utc_now())
+        add_member(Caller(user), project.public_id, email=UserFactory().email, role="member", now=utc_now())
         add_member(Caller(user), project.public_id, email=f"i{n}@example.com", role="member", now=utc_now())
     api.get("/v1/projects")  # notes the use of the session
     with CaptureQueriesContext(
@@ -280,19 +281,19 @@ def test_the_list_is_paged_in_a_fixed_number_of_queries(api: Api, user: User) ->
 
 @pytest.mark.parametrize("query", ["limit=0", "limit=x", "cursor=!"])
 def test_bad_pages(api: Api, user: User, query: str) -> None:
-    assert api.get(f"{path_of(make_project(user))}?{query}").status == 422
+    assert api.get(f"{path_of(ProjectFactory(owner=user))}?{query}").status == 422
 
 
 @pytest.mark.django_db(transaction=True)
 def test_two_who_invite_the_same_person_at_once() -> None:
-    owner, admin, friend = make_user(), make_user(), make_user()
-    project = make_project(owner, admin=admin)
+    owner, admin, friend = UserFactory(), UserFactory(), UserFactory()
+    project = ProjectFactory(owner=owner, admin=admin)
 
     def add(by: User, email: str) -> Any:
         return lambda: add_member(Caller(by), project.public_id, email=email, role="member", now=utc_now())
 
     for email in (friend.email, "new@example.com"):
-        outcomes = at_once(add(owner, email), add(admin, email), add(owner, email))
+        outcomes = run_concurrently(add(owner, email), add(admin, email), add(owner, email))
         assert sorted(type(outcome).__name__ for outcome in outcomes) == [
             "Membership",
             "ValidationFailed",
@@ -303,13 +304,13 @@ def test_two_who_invite_the_same_person_at_once() -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_a_newcomer_signs_in_while_being_added() -> None:
-    owner = make_user()
+    owner = UserFactory()
 
     def race(email: str) -> None:
-        project = make_project(owner)
+        project = ProjectFactory(owner=owner)
         add_member(Caller(owner), project.public_id, email=email, role="member", now=utc_now())
-        newcomer = make_user(email=email)
-        outcomes = at_once(
+        newcomer = UserFactory(email=email)
+        outcomes = run_concurrently(
             lambda: Api.signed_in(newcomer),
             lambda: add_member(Caller(owner), project.public_id, email=email, role="admin", now=utc_now()),
         )
@@ -323,11 +324,11 @@ def test_a_newcomer_signs_in_while_being_added() -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_a_token_made_while_its_maker_is_removed() -> None:
-    owner = make_user()
+    owner = UserFactory()
 
     def race() -> None:
-        friend = make_user()
-        project = make_project(owner, member=friend)
+        friend = UserFactory()
+        project = ProjectFactory(owner=owner, member=friend)
         member_id = place(project, friend).public_id
 
         def create() -> object:
@@ -335,7 +336,7 @@ def test_a_token_made_while_its_maker_is_removed() -> None:
                 Caller(friend), project_id=project.public_id, name="t", ttl_seconds=None, now=utc_now()
             )
 
-        made, _removed = at_once(
+        made, _removed = run_concurrently(
             create, lambda: remove_member(Caller(owner), project.public_id, member_id, now=utc_now())
         )
         assert isinstance(made, tuple | ProjectForbidden)
@@ -350,11 +351,11 @@ def test_a_project_deleted_while_it_is_used() -> None:
     """No deadlock, no crash: each of the others is done before, or finds no project."""
 
     def race() -> None:
-        owner, friend = make_user(), make_user()
-        project = make_project(owner, member=friend)
+        owner, friend = UserFactory(), UserFactory()
+        project = ProjectFactory(owner=owner, member=friend)
         member_id = place(project, friend).public_id
         caller, name = Caller(owner), project.public_id
-        outcomes = at_once(
+        outcomes = run_concurrently(
             lambda: delete_project(caller, name),
             lambda: delete_project(caller, name),
             lambda: create_token(Caller(friend), project_id=name, name="t", ttl_seconds=None, now=utc_now()),
@@ -373,24 +374,24 @@ def test_a_project_deleted_while_it_is_used() -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_two_admins_remove_each_other() -> None:
-    owner, a, b = make_user(), make_user(), make_user()
-    project = make_project(owner, admin=a)
+    owner, a, b = UserFactory(), UserFactory(), UserFactory()
+    project = ProjectFactory(owner=owner, admin=a)
     Membership.objects.create(project=project, user=b, role="admin")
     ids = {user: place(project, user).public_id for user in (a, b)}
 
     def remove(by: User, who: User) -> Any:
         return lambda: remove_member(Caller(by), project.public_id, ids[who], now=utc_now())
 
-    outcomes = at_once(remove(a, b), remove(b, a))
+    outcomes = run_concurrently(remove(a, b), remove(b, a))
     assert [outcome for outcome in outcomes if outcome is not None]
     assert all(isinstance(o, NotFound | Forbidden) for o in outcomes if o is not None)
     assert Membership.objects.filter(project=project).count() == 2
 
 
 def test_an_invited_account_joins_in_the_time_of_its_invitation(user: User) -> None:
-    project = make_project(user)
+    project = ProjectFactory(owner=user)
     add_member(Caller(user), project.public_id, email="new@example.com", role="member", now=utc_now())
-    newcomer = make_user(email="new@example.com")
+    newcomer = UserFactory(email="new@example.com")
     with time_machine.travel(utc_now() + timedelta(days=14, seconds=1)):
         assert accept_invitations(newcomer, now=utc_now()) == 0
     assert accept_invitations(newcomer, now=utc_now()) == 1

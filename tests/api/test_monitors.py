@@ -10,14 +10,14 @@ from django.test.utils import CaptureQueriesContext
 
 from accounts.models import User
 from checks.results.models import CheckResult
-from checks.spec import Verdict
 from core.clock import to_ms, utc_now
 from core.errors import MonitorLimit
 from monitors.models import Monitor
 from monitors.services import create_monitor, delete_monitor
 from projects.access import Caller
 from tests.api.client import Api
-from tests.makers import NOON, at_once, make_monitor, make_plan, make_project, make_user, state_of
+from tests.factories import MonitorFactory, PlanFactory, ProjectFactory, UserFactory
+from tests.helpers import NOON, run_concurrently, state_of
 from tests.site import Site
 
 FIELDS = [
@@ -37,7 +37,7 @@ FIELDS = [
 
 
 def test_creation_answers_with_the_first_check(worker: None, site: Site) -> None:
-    api = Api.signed_in(make_user())
+    api = Api.signed_in(UserFactory())
     before = to_ms(utc_now())
     made = api.post("/v1/monitors", {"url": site.url("/ok"), "name": "Shop", "interval_sec": 60})
     assert made.status == 201
@@ -52,14 +52,14 @@ def test_creation_answers_with_the_first_check(worker: None, site: Site) -> None
 
 
 def test_a_first_check_that_fails_is_down_at_once(worker: None, site: Site) -> None:
-    api = Api.signed_in(make_user())
+    api = Api.signed_in(UserFactory())
     monitor = api.post("/v1/monitors", {"url": site.url("/status/500")}).json
     assert (monitor["status"], monitor["fail_threshold"]) == ("down", 3)
     assert CheckResult.objects.get().reason_code == "http_failure"
 
 
 def test_every_field_comes_back_as_it_was_given(worker: None, site: Site) -> None:
-    api = Api.signed_in(make_user())
+    api = Api.signed_in(UserFactory())
     given: dict[str, Any] = {
         "url": site.url("/echo"),
         "name": "Naïve ☃",
@@ -101,7 +101,7 @@ def test_every_field_comes_back_as_it_was_given(worker: None, site: Site) -> Non
 
 
 def test_values_of_headers_are_neither_stored_in_clear_nor_answered(worker: None, site: Site) -> None:
-    api = Api.signed_in(make_user())
+    api = Api.signed_in(UserFactory())
     headers = [{"name": "Authorization", "value": "Bearer hunter2", "type": "bearer"}]
     made = api.post("/v1/monitors", {"url": site.url("/ok"), "request_headers": headers})
     listed = api.get("/v1/monitors")
@@ -112,7 +112,7 @@ def test_values_of_headers_are_neither_stored_in_clear_nor_answered(worker: None
 
 
 def test_a_draft_is_tested_and_nothing_is_saved(worker: None, site: Site) -> None:
-    api = Api.signed_in(make_user())
+    api = Api.signed_in(UserFactory())
     up = api.post(
         "/v1/monitors/test", {"url": site.url("/ok"), "request_headers": [{"name": "X", "value": "y"}]}
     )
@@ -126,7 +126,7 @@ def test_a_draft_is_tested_and_nothing_is_saved(worker: None, site: Site) -> Non
 
 def test_a_slow_target_is_waited_for_until_its_timeout(worker: None, site: Site) -> None:
     """Longer than the 5 s after which redis-py, left to itself, takes a silent broker for a dead one."""
-    answer = Api.signed_in(make_user()).post(
+    answer = Api.signed_in(UserFactory()).post(
         "/v1/monitors/test", {"url": site.url("/hang"), "timeout_ms": 6000}
     )
     assert (answer.status, answer.json["status"], answer.json["http_status"]) == (200, "down", None)
@@ -212,7 +212,7 @@ def test_what_is_not_json_is_422(api: Api, raw: bytes) -> None:
 
 
 def test_patch_changes_what_is_given_and_nothing_else(api: Api, user: User) -> None:
-    monitor = make_monitor(user, first=Verdict.UP, name="Old", slow_ms=700)
+    monitor = MonitorFactory(owner=user, up=True, name="Old", slow_ms=700)
     answer = api.patch(f"/v1/monitors/{monitor.public_id}", {"name": "New"})
     assert (answer.status, answer.json["name"], answer.json["slow_ms"], answer.json["status"]) == (
         200,
@@ -235,7 +235,7 @@ def test_patch_changes_what_is_given_and_nothing_else(api: Api, user: User) -> N
     ],
 )
 def test_bad_patch_changes_nothing(api: Api, user: User, given: dict[str, Any], field: str) -> None:
-    monitor = make_monitor(user, first=Verdict.UP)
+    monitor = MonitorFactory(owner=user, up=True)
     answer = api.patch(f"/v1/monitors/{monitor.public_id}", {"name": "New"} | given)
     assert answer.status == 422
     assert field in answer.error
@@ -243,7 +243,7 @@ def test_bad_patch_changes_nothing(api: Api, user: User, given: dict[str, Any], 
 
 
 def test_pause_and_resume(api: Api, user: User) -> None:
-    monitor = make_monitor(user, first=Verdict.UP)
+    monitor = MonitorFactory(owner=user, up=True)
     path = f"/v1/monitors/{monitor.public_id}"
     paused = api.patch(path, {"enabled": False})
     assert (paused.json["enabled"], paused.json["status"]) == (False, "up")
@@ -255,7 +255,7 @@ def test_pause_and_resume(api: Api, user: User) -> None:
 
 
 def test_delete(api: Api, user: User) -> None:
-    monitor = make_monitor(user, first=Verdict.UP)
+    monitor = MonitorFactory(owner=user, up=True)
     path = f"/v1/monitors/{monitor.public_id}"
     assert api.delete(path).json == {"ok": True}
     assert api.delete(path).status == api.get(path).status == api.patch(path, {"name": "x"}).status == 404
@@ -263,18 +263,18 @@ def test_delete(api: Api, user: User) -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_deleted_by_two_at_once_is_found_by_one() -> None:
-    user = make_user()
-    monitor = make_monitor(user, first=Verdict.UP)
-    outcomes = at_once(*[lambda: delete_monitor(Caller(user), monitor.public_id)] * 2)
+    user = UserFactory()
+    monitor = MonitorFactory(owner=user, up=True)
+    outcomes = run_concurrently(*[lambda: delete_monitor(Caller(user), monitor.public_id)] * 2)
     assert sorted(str(type(outcome).__name__) for outcome in outcomes) == ["NoneType", "NotFound"]
 
 
 def test_lists_own_monitors_and_those_of_projects(user: User) -> None:
-    owner, stranger = make_user(), make_user()
-    shared = make_project(owner, member=user)
-    mine = make_monitor(user)
-    make_monitor(owner)
-    in_project = make_monitor(owner, project_id=shared.public_id)
+    owner, stranger = UserFactory(), UserFactory()
+    shared = ProjectFactory(owner=owner, member=user)
+    mine = MonitorFactory(owner=user)
+    MonitorFactory(owner=owner)
+    in_project = MonitorFactory(owner=owner, project=shared)
     listed = Api.signed_in(user).get("/v1/monitors").json
     assert [m["id"] for m in listed] == [mine.public_id, in_project.public_id]
     assert listed[1]["project_id"] == shared.public_id
@@ -284,9 +284,9 @@ def test_lists_own_monitors_and_those_of_projects(user: User) -> None:
 
 
 def test_somebody_elses_monitor_is_not_there(user: User) -> None:
-    monitor = make_monitor(make_user())
-    outside = make_monitor(user)
-    token = Api.with_token(user, make_project(user))
+    monitor = MonitorFactory(owner=UserFactory())
+    outside = MonitorFactory(owner=user)
+    token = Api.with_token(user, ProjectFactory(owner=user))
     for caller, other in ((Api.signed_in(user), monitor), (token, monitor), (token, outside)):
         path = f"/v1/monitors/{other.public_id}"
         assert [
@@ -297,8 +297,8 @@ def test_somebody_elses_monitor_is_not_there(user: User) -> None:
 
 
 def test_project_token_creates_in_its_project_only(worker: None, site: Site) -> None:
-    owner = make_user()
-    project, other = make_project(owner), make_project(owner)
+    owner = UserFactory()
+    project, other = ProjectFactory(owner=owner), ProjectFactory(owner=owner)
     token = Api.with_token(owner, project)
     made = token.post("/v1/monitors", {"url": site.url("/ok")})
     assert (made.status, made.json["project_id"]) == (201, project.public_id)
@@ -307,33 +307,35 @@ def test_project_token_creates_in_its_project_only(worker: None, site: Site) -> 
 
 
 def test_floor_is_that_of_the_project_owners_plan(api: Api, user: User) -> None:
-    project = make_project(make_user(plan="free"), member=user)
-    monitor = make_monitor(user)
+    project = ProjectFactory(owner=UserFactory(plan__name="free"), member=user)
+    monitor = MonitorFactory(owner=user)
     path = f"/v1/monitors/{monitor.public_id}"
     assert api.patch(path, {"interval_sec": 1}).json["interval_sec"] == 60
     assert api.patch(path, {"project_id": project.public_id}).json["interval_sec"] == 300
 
 
 def test_monitor_limit(api: Api, user: User) -> None:
-    user.plan = make_plan(monitor_limit=1)
+    user.plan = PlanFactory(monitor_limit=1)
     user.save(update_fields=["plan"])
-    make_monitor(user)
+    MonitorFactory(owner=user)
     answer = api.post("/v1/monitors", {"url": "http://shop.example/"})
     assert (answer.status, answer.json["error"], answer.json["limit"]) == (403, "monitor_limit", 1)
 
 
 @pytest.mark.django_db(transaction=True)
 def test_the_cap_holds_under_concurrent_creation() -> None:
-    user = make_user()
-    user.plan = make_plan(monitor_limit=3)
+    user = UserFactory()
+    user.plan = PlanFactory(monitor_limit=3)
     user.save(update_fields=["plan"])
-    outcomes = at_once(*[lambda: create_monitor(Caller(user), {"url": "http://shop.example/"}, now=NOON)] * 8)
+    outcomes = run_concurrently(
+        *[lambda: create_monitor(Caller(user), {"url": "http://shop.example/"}, now=NOON)] * 8
+    )
     assert sum(isinstance(outcome, MonitorLimit) for outcome in outcomes) == 5
     assert Monitor.objects.count() == 3
 
 
 def test_pages(api: Api, user: User) -> None:
-    ids = [make_monitor(user).public_id for _ in range(5)]
+    ids = [MonitorFactory(owner=user).public_id for _ in range(5)]
     path, seen = "/v1/monitors?limit=2", []
     while path:
         page = api.get(path)
@@ -359,10 +361,10 @@ def test_the_list_takes_as_many_queries_for_thirty_as_for_one(api: Api, user: Us
             assert api.get("/v1/monitors").status == 200
         return len(captured)
 
-    make_monitor(user, first=Verdict.UP)
+    MonitorFactory(owner=user, up=True)
     queries()  # notes the session's use
     one = queries()
-    project = make_project(user)
+    project = ProjectFactory(owner=user)
     for _ in range(29):
-        make_monitor(user, first=Verdict.UP, project_id=project.public_id)
+        MonitorFactory(owner=user, up=True, project=project)
     assert queries() == one <= 6

@@ -17,7 +17,8 @@ from monitors.probing import interactive
 from monitors.services import FIRST_CLAIM
 from monitors.tasks import first_check
 from tests.api.client import Api
-from tests.makers import empty_broker, make_monitor, make_user, state_of
+from tests.factories import MonitorFactory, UserFactory
+from tests.helpers import flush_broker, state_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -28,7 +29,9 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_create_answers_with_null_status_and_the_check_follows() -> None:
-    made = Api.signed_in(make_user()).post("/v1/monitors", {"url": "http://127.0.0.1:9/", "timeout_ms": 1000})
+    made = Api.signed_in(UserFactory()).post(
+        "/v1/monitors", {"url": "http://127.0.0.1:9/", "timeout_ms": 1000}
+    )
     assert (made.status, made.json["status"], made.json["last_checked_at"]) == (201, None, None)
     due = state_of(Monitor.objects.get()).next_due_at
     assert due is not None
@@ -36,31 +39,31 @@ def test_create_answers_with_null_status_and_the_check_follows() -> None:
 
 
 def test_a_test_run_answers_503() -> None:
-    answer = Api.signed_in(make_user()).post(
+    answer = Api.signed_in(UserFactory()).post(
         "/v1/monitors/test", {"url": "http://127.0.0.1:9/", "timeout_ms": 1000}
     )
     assert (answer.status, answer.json["error"]) == (503, "no_worker")
 
 
 def test_a_draft_is_sealed_in_its_message() -> None:
-    empty_broker()
+    flush_broker()
     draft = {
         "url": "http://127.0.0.1:9/of-a-draft",
         "timeout_ms": 1000,
         "request_headers": [{"name": "X-Key", "value": "hunter2"}],
     }
-    Api.signed_in(make_user()).post("/v1/monitors/test", draft)
+    Api.signed_in(UserFactory()).post("/v1/monitors/test", draft)
     with redis.Redis.from_url(settings.REDIS_URL or "") as broker:
         (message,) = broker.lrange("interactive", 0, -1)
     arguments = b64decode(json.loads(message)["body"])
     assert b"hunter2" not in arguments
     assert b"of-a-draft" not in arguments
     assert "hunter2" in unseal(json.loads(arguments)[0][0])
-    empty_broker()
+    flush_broker()
 
 
 def test_a_worker_that_made_no_check_says_so() -> None:
     """The claim is then released at once, as where nobody answered, and not only when its lease ends."""
-    monitor, address = make_monitor(make_user()), replies.new_address()
+    monitor, address = MonitorFactory(owner=UserFactory()), replies.new_address()
     first_check(monitor.pk, FIRST_CLAIM + 1, address)  # a claim that is not the monitor's
     assert replies.wait(address, bool, timeout_sec=5) is False

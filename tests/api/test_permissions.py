@@ -15,8 +15,6 @@ from django.db import transaction
 from django.urls import URLPattern, URLResolver, get_resolver
 
 from alerts import testing
-from alerts.models import Delivery
-from checks.spec import Verdict
 from core.clock import from_ms, to_ms, utc_now
 from incidents.services import declare
 from incidents.windows import create_window
@@ -28,16 +26,15 @@ from projects.models import Membership
 from statuspages.badges import create_badge
 from statuspages.services import create_note
 from tests.api.client import Api
-from tests.makers import (
-    NOON,
-    PASSWORD,
-    make_channel,
-    make_connector,
-    make_delivery,
-    make_monitor,
-    make_project,
-    make_user,
+from tests.factories import (
+    ChannelFactory,
+    ConnectorFactory,
+    DeliveryFactory,
+    MonitorFactory,
+    ProjectFactory,
+    UserFactory,
 )
+from tests.helpers import NOON, PASSWORD
 from tests.statuspages.making import make_page, make_subscriber, picture
 from tokens.models import ProjectToken, Session
 from tokens.services import create_token
@@ -189,11 +186,11 @@ class World:
 
 @pytest.fixture
 def world(db: None) -> World:
-    owner, admin, member, colleague, stranger = (make_user() for _ in range(5))
-    project, other = make_project(owner, admin=admin, member=member), make_project(owner)
+    owner, admin, member, colleague, stranger = (UserFactory() for _ in range(5))
+    project, other = ProjectFactory(owner=owner, admin=admin, member=member), ProjectFactory(owner=owner)
     place = Membership.objects.create(project=project, user=colleague, role="member", created_at=utc_now())
-    monitor = make_monitor(owner, first=Verdict.UP, project_id=project.public_id)
-    heartbeat = make_monitor(owner, type="heartbeat", project_id=project.public_id)
+    monitor = MonitorFactory(owner=owner, up=True, project=project)
+    heartbeat = MonitorFactory(owner=owner, heartbeat=True, project=project)
     token, _ = create_token(
         Caller(owner), project_id=project.public_id, name="t", ttl_seconds=None, now=utc_now()
     )
@@ -211,12 +208,12 @@ def world(db: None) -> World:
     Session.objects.filter(pk=Session.objects.latest("pk").pk).update(expires_at=past)
     callers["signed out"] = Api.signed_in(owner)
     Session.objects.latest("pk").delete()
-    channel = make_channel(owner, project_id=project.public_id)
+    channel = ChannelFactory(owner=owner, project=project)
     here = {"project_id": project.public_id}
     incident = declare(Caller(owner), here | {"title": "Late", "text": "Orders are late."}, now=utc_now())
     times = {"starts_at": from_ms(SOON), "ends_at": from_ms(SOON + 60_000)}
     window = create_window(Caller(owner), WINDOW | times | here, now=utc_now())
-    make_connector(owner, revoked_at=utc_now())
+    ConnectorFactory(user=owner, revoked_at=utc_now())
     page = make_page(owner, [monitor], **here)
     create_badge(Caller(owner), monitor.public_id, now=utc_now())
     ids = {
@@ -225,7 +222,7 @@ def world(db: None) -> World:
         "subscriber_id": make_subscriber(page).public_id,
         "provider": "vercel",
         "channel_id": channel.public_id,
-        "delivery_id": make_delivery(channel, state=Delivery.State.DEAD).public_id,
+        "delivery_id": DeliveryFactory(channel=channel, dead=True).public_id,
         "incident_id": incident.public_id,
         "window_id": window.public_id,
         "monitor_id": monitor.public_id,

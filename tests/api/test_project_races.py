@@ -12,21 +12,22 @@ from projects.access import Caller
 from projects.members import remove_member
 from projects.models import Membership
 from projects.services import delete_project
-from tests.makers import at_once, make_monitor, make_project, make_user
+from tests.factories import MonitorFactory, ProjectFactory, UserFactory
+from tests.helpers import run_concurrently
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def test_a_project_deleted_while_monitors_go_into_it() -> None:
-    owner = make_user()
+    owner = UserFactory()
     caller = Caller(owner)
 
     def race() -> None:
-        project = make_project(owner)
-        inside, outside = make_monitor(owner, project_id=project.public_id), make_monitor(owner)
+        project = ProjectFactory(owner=owner)
+        inside, outside = MonitorFactory(owner=owner, project=project), MonitorFactory(owner=owner)
         token = Caller(owner, project)
         url, here = "http://127.0.0.1:9/", {"project_id": project.public_id}
-        outcomes = at_once(
+        outcomes = run_concurrently(
             lambda: delete_project(caller, project.public_id),
             lambda: create_monitor(caller, {"url": url} | here, now=utc_now()),
             lambda: create_monitor(token, {"url": url}, now=utc_now()),
@@ -47,13 +48,13 @@ def test_a_project_deleted_while_monitors_go_into_it() -> None:
 
 
 def test_a_member_removed_while_he_creates() -> None:
-    owner, friend = make_user(), make_user()
-    project = make_project(owner)
+    owner, friend = UserFactory(), UserFactory()
+    project = ProjectFactory(owner=owner)
 
     def race() -> None:
         place = Membership.objects.create(project=project, user=friend, role="member")
         given = {"url": "http://127.0.0.1:9/", "project_id": project.public_id}
-        made, removed = at_once(
+        made, removed = run_concurrently(
             lambda: create_monitor(Caller(friend), given, now=utc_now()),
             lambda: remove_member(Caller(owner), project.public_id, place.public_id, now=utc_now()),
         )

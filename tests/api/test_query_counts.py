@@ -12,7 +12,6 @@ from django.test.utils import CaptureQueriesContext
 from accounts.models import User
 from alerts.models import AlertChannel
 from checks.results.models import CheckResult
-from checks.spec import Verdict
 from core.clock import utc_now
 from incidents.models import Incident
 from incidents.windows import create_window
@@ -24,7 +23,14 @@ from statuspages.models import StatusPage
 from statuspages.services import create_note
 from tests.api.client import Api
 from tests.api.test_openapi import OPERATIONS
-from tests.makers import make_channel, make_connector, make_delivery, make_monitor, make_project, make_user
+from tests.factories import (
+    ChannelFactory,
+    ConnectorFactory,
+    DeliveryFactory,
+    MonitorFactory,
+    ProjectFactory,
+    UserFactory,
+)
 from tests.statuspages.making import make_page, make_subscriber
 
 Fill = Callable[[User, Project, int], None]
@@ -32,12 +38,12 @@ Fill = Callable[[User, Project, int], None]
 
 def add_monitors(user: User, project: Project, count: int) -> None:
     for _ in range(count):
-        monitor = make_monitor(user, first=Verdict.UP, project_id=project.public_id)
+        monitor = MonitorFactory(owner=user, up=True, project=project)
         StatusChange.objects.create(monitor=monitor, at=utc_now(), before="up", after="down")
 
 
 def add_checks(user: User, project: Project, count: int) -> None:
-    monitor = Monitor.objects.filter(name="first").first() or make_monitor(user, name="first")
+    monitor = Monitor.objects.filter(name="first").first() or MonitorFactory(owner=user, name="first")
     there = CheckResult.objects.count()
     for claim in range(there + 1, there + count + 1):
         CheckResult.objects.create(monitor_id=monitor.pk, claim=claim, checked_at=utc_now(), verdict="up")
@@ -47,18 +53,18 @@ def add_checks(user: User, project: Project, count: int) -> None:
 
 def add_projects(user: User, project: Project, count: int) -> None:
     for _ in range(count):
-        add_monitors(user, make_project(user), 1)
+        add_monitors(user, ProjectFactory(owner=user), 1)
 
 
 def add_tokens(user: User, project: Project, count: int) -> None:
     for _ in range(count):
         Api.with_token(user, project)
-        Api.with_token(user, make_project(user))
+        Api.with_token(user, ProjectFactory(owner=user))
 
 
 def add_members(user: User, project: Project, count: int) -> None:
     for _ in range(count):
-        Membership.objects.create(project=project, user=make_user(), role="member", created_at=utc_now())
+        Membership.objects.create(project=project, user=UserFactory(), role="member", created_at=utc_now())
 
 
 def add_log(user: User, project: Project, count: int) -> None:
@@ -68,21 +74,21 @@ def add_log(user: User, project: Project, count: int) -> None:
 
 def add_channels(user: User, project: Project, count: int) -> None:
     for _ in range(count):
-        monitor = make_monitor(user, project_id=project.public_id)
+        monitor = MonitorFactory(owner=user, project=project)
         ids = [monitor.public_id]
-        make_channel(user, project_id=project.public_id, monitors="chosen", monitor_ids=ids)
-        make_channel(user, monitors="project", scope_project_id=make_project(user).public_id)
+        ChannelFactory(owner=user, project=project, monitors="chosen", monitor_ids=ids)
+        ChannelFactory(owner=user, monitors="project", scope_project_id=ProjectFactory(owner=user).public_id)
 
 
 def add_deliveries(user: User, project: Project, count: int) -> None:
-    channel = AlertChannel.objects.filter(name="first").first() or make_channel(user, name="first")
+    channel = AlertChannel.objects.filter(name="first").first() or ChannelFactory(owner=user, name="first")
     for _ in range(count):
-        make_delivery(channel, items=3)
+        DeliveryFactory(channel=channel, items=3)
 
 
 def add_incidents(user: User, project: Project, count: int) -> None:
     for _ in range(count):
-        monitor = make_monitor(user, project_id=project.public_id)
+        monitor = MonitorFactory(owner=user, project=project)
         of_a_monitor = Incident(monitor=monitor, monitor_public_id=monitor.public_id)
         for incident in (of_a_monitor, Incident(project=project)):
             incident.owner, incident.name, incident.started_at = user, "Late", utc_now()
@@ -91,7 +97,7 @@ def add_incidents(user: User, project: Project, count: int) -> None:
 
 def add_pages(user: User, project: Project, count: int) -> None:
     for _ in range(count):
-        make_page(user, [make_monitor(user), make_monitor(user)])
+        make_page(user, [MonitorFactory(owner=user), MonitorFactory(owner=user)])
 
 
 def add_notes(user: User, project: Project, count: int) -> None:
@@ -112,16 +118,16 @@ def add_windows(user: User, project: Project, count: int) -> None:
     for _ in range(count):
         given = {"name": "Update", "starts_at": now, "ends_at": now + timedelta(hours=1)}
         create_window(caller, given | {"monitors": "all", "project_id": project.public_id}, now=now)
-        chosen = {"monitors": "chosen", "monitor_ids": [make_monitor(user).public_id]}
+        chosen = {"monitors": "chosen", "monitor_ids": [MonitorFactory(owner=user).public_id]}
         create_window(caller, given | chosen, now=now)
 
 
 def add_connectors(user: User, project: Project, count: int) -> None:
     """There is no more than one of each provider."""
     if count == 1:
-        make_connector(user)
+        ConnectorFactory(user=user)
     else:
-        make_connector(user, provider="netlify")
+        ConnectorFactory(user=user, provider="netlify")
 
 
 def add_sessions(user: User, project: Project, count: int) -> None:
@@ -168,7 +174,7 @@ def test_as_many_queries_for_thirty_rows_as_for_one(
     monkeypatch.setattr("alerts.services.MAX_CHANNELS", 100)
     monkeypatch.setattr("statuspages.services.MAX_PAGES", 100)
     template, most, fill = LISTS[name]
-    project = make_project(user)
+    project = ProjectFactory(owner=user)
 
     def queries() -> int:
         monitor = Monitor.objects.filter(name="first").first()
@@ -194,7 +200,7 @@ def test_as_many_queries_for_thirty_rows_as_for_one(
 
 
 def test_a_thousand_monitors_take_ten_queries_at_most(api: Api, user: User) -> None:
-    model = make_monitor(user, first=Verdict.UP)
+    model = MonitorFactory(owner=user, up=True)
     fields = {
         f.name: getattr(model, f.name)
         for f in Monitor._meta.concrete_fields

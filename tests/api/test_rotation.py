@@ -22,7 +22,8 @@ from monitors.models import Monitor
 from monitors.services import update_monitor
 from projects.access import Caller
 from tests.api.client import Api
-from tests.makers import at_once, make_channel, make_connector, make_monitor, make_project, make_user
+from tests.factories import ChannelFactory, ConnectorFactory, MonitorFactory, ProjectFactory, UserFactory
+from tests.helpers import run_concurrently
 from tests.second_factor import App
 from tests.statuspages.making import make_page, make_subscriber
 
@@ -38,7 +39,7 @@ def rotate(*arguments: str) -> str:
 
 
 def make_sealed(owner: User, value: str) -> Monitor:
-    return make_monitor(owner, request_headers=[{"name": "Authorization", "value": value}])
+    return MonitorFactory(owner=owner, request_headers=[{"name": "Authorization", "value": value}])
 
 
 def value_of(monitor: Monitor) -> str:
@@ -66,12 +67,12 @@ def test_every_sealed_column_is_registered() -> None:
 
 
 def test_a_rotation_in_its_three_steps(settings: Settings, user: User) -> None:
-    api, project = Api.signed_in(user), make_project(user)
+    api, project = Api.signed_in(user), ProjectFactory(owner=user)
     old, new = settings.ENCRYPTION_KEYS[0], make_key()
     body = {"project_id": project.public_id, "name": "CI"}
     before = make_sealed(user, "before")
-    plain = make_monitor(user)
-    make_connector(user)
+    plain = MonitorFactory(owner=user)
+    ConnectorFactory(user=user)
     OAuthState.objects.create(
         digest=b"x", user=user, provider="vercel", expires_at=utc_now(), sealed_session=seal("{}")
     )
@@ -103,7 +104,7 @@ def test_a_rotation_in_its_three_steps(settings: Settings, user: User) -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_rotating_while_monitors_are_changed(settings: Settings) -> None:
-    owner = make_user()
+    owner = UserFactory()
     monitors = [make_sealed(owner, f"old {n}") for n in range(40)]
     old, new = settings.ENCRYPTION_KEYS[0], make_key()
     settings.ENCRYPTION_KEYS = (new, old)
@@ -123,7 +124,7 @@ def test_rotating_while_monitors_are_changed(settings: Settings) -> None:
         rotate("--batch", "3")
         rotate("--batch", "50")
 
-    at_once(patch(0), rotate_twice, patch(1), rotate_twice, patch(2))
+    run_concurrently(patch(0), rotate_twice, patch(1), rotate_twice, patch(2))
     settings.ENCRYPTION_KEYS = (new,)
     expected = [f"old {n}" if n % 4 == 3 else f"new {n}" for n in range(40)]
     assert [value_of(monitor) for monitor in monitors] == expected
@@ -135,7 +136,7 @@ def test_a_row_written_between_reading_and_writing_is_read_again(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By a process that still writes under the old key, which is the worst there is."""
-    owner = make_user()
+    owner = UserFactory()
     changed, deleted, emptied, still = (make_sealed(owner, name) for name in "abcd")
     old, new = settings.ENCRYPTION_KEYS[0], make_key()
     settings.ENCRYPTION_KEYS = (new, old)
@@ -202,7 +203,7 @@ def test_broken_off_and_started_again(
 
 
 def test_channels_are_sent_to_as_before(settings: Settings, user: User) -> None:
-    channel = make_channel(user, url="https://hooks.example.com/x", secret="correct horse battery")
+    channel = ChannelFactory(owner=user, url="https://hooks.example.com/x", secret="correct horse battery")
     before = channel.config
     settings.ENCRYPTION_KEYS = (new := make_key(), settings.ENCRYPTION_KEYS[0])
     assert "alerts.AlertChannel.sealed_config: 2 re-encrypted" in rotate()
@@ -212,7 +213,7 @@ def test_channels_are_sent_to_as_before(settings: Settings, user: User) -> None:
 
 
 def test_a_linked_provider_is_reached_as_before(settings: Settings, user: User) -> None:
-    connector = make_connector(user)
+    connector = ConnectorFactory(user=user)
     before = connector.tokens
     settings.ENCRYPTION_KEYS = (new := make_key(), settings.ENCRYPTION_KEYS[0])
     assert "connectors.Connector.sealed_tokens: 1 re-encrypted" in rotate()

@@ -20,7 +20,8 @@ from core import replies
 from monitors.models import Monitor
 from monitors.probing import interactive
 from tests.api.client import SCHEMA, Api
-from tests.makers import empty_broker, make_project, make_user
+from tests.factories import ProjectFactory, UserFactory
+from tests.helpers import flush_broker
 
 CONFIG = Path(__file__).with_name("schemathesis.toml")
 
@@ -39,13 +40,13 @@ def _nobody_probes(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> Itera
     # Django's server writes head and body apart, and Nagle would have each answer wait for an ACK: 40 ms of 55.
     monkeypatch.setattr(WSGIRequestHandler, "disable_nagle_algorithm", True)
     yield
-    empty_broker()  # of what was handed to the worker that is not there
+    flush_broker()  # of what was handed to the worker that is not there
 
 
 @pytest.mark.parametrize("kind", ["session", "project token"])
 def test_schemathesis(kind: str, live_server: LiveServer, tmp_path: Path) -> None:
-    user = make_user()
-    project = make_project(user)
+    user = UserFactory()
+    project = ProjectFactory(owner=user)
     api = Api.signed_in(user) if kind == "session" else Api.with_token(user, project)
     command = [
         *(str(Path(sys.executable).with_name("schemathesis")), "--config-file", str(CONFIG)),

@@ -18,17 +18,8 @@ from projects.access import Caller
 from projects.members import add_member
 from projects.models import Membership, Project
 from tests.api.client import Answer, Api
-from tests.makers import (
-    NOON,
-    PASSWORD,
-    at_once,
-    make_connector,
-    make_monitor,
-    make_project,
-    make_unconfirmed,
-    make_user,
-    minutes,
-)
+from tests.factories import ConnectorFactory, MonitorFactory, ProjectFactory, UserFactory
+from tests.helpers import NOON, PASSWORD, minutes, run_concurrently
 from tests.second_factor import App, stored
 
 
@@ -37,7 +28,7 @@ def sign_in(user: User, **given: str) -> Answer:
 
 
 def test_an_address_that_was_never_confirmed(db: None) -> None:
-    user = make_unconfirmed("new@example.com")
+    user = UserFactory(email="new@example.com", unconfirmed=True)
     assert (sign_in(user).status, sign_in(user).json["error"]) == (403, "email_unverified")
     assert Api().post("/v1/sessions", {"email": user.email, "password": "wrong"}).status == 401
     EmailAddress.objects.filter(user=user).update(verified=True)
@@ -45,8 +36,8 @@ def test_an_address_that_was_never_confirmed(db: None) -> None:
 
 
 def test_an_unconfirmed_account_is_invited_like_a_stranger(user: User) -> None:
-    newcomer = make_unconfirmed("new@example.com")
-    project = make_project(user)
+    newcomer = UserFactory(email="new@example.com", unconfirmed=True)
+    project = ProjectFactory(owner=user)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("django.db.transaction.on_commit", lambda send: send())
         place = add_member(Caller(user), project.public_id, email=newcomer.email, role="member", now=NOON)
@@ -80,10 +71,10 @@ def test_codes_of_neighbouring_periods_once_each_and_in_their_order(user: User) 
 @pytest.mark.parametrize("kind", ["app", "recovery"])
 @pytest.mark.django_db(transaction=True)
 def test_a_code_is_used_once_by_two_at_once(kind: str) -> None:
-    user = make_user()
+    user = UserFactory()
     app = App(user)
     code = app.code() if kind == "app" else app.recovery_codes[3]
-    statuses = at_once(*[lambda: sign_in(user, code=code).status] * 4)
+    statuses = run_concurrently(*[lambda: sign_in(user, code=code).status] * 4)
     assert sorted(map(str, statuses)) == ["201", "401", "401", "401"]
 
 
@@ -98,7 +89,7 @@ def test_codes_cannot_be_tried_for_long(user: User, settings: Settings) -> None:
 
 
 def test_sessions_are_listed_and_ended(api: Api, user: User) -> None:
-    other, stranger = Api.signed_in(user), Api.signed_in(make_user())
+    other, stranger = Api.signed_in(user), Api.signed_in(UserFactory())
     listed = api.get("/v1/sessions").json
     assert [session["current"] for session in listed] == [False, True]
     assert all(session["id"].startswith("sin_") for session in listed)
@@ -111,11 +102,11 @@ def test_sessions_are_listed_and_ended(api: Api, user: User) -> None:
 
 
 def test_deleting_the_account_takes_what_is_its_own(api: Api, user: User) -> None:
-    colleague = make_user()
-    own, shared = make_project(user), make_project(colleague, member=user)
-    monitor = make_monitor(user, project_id=own.public_id)
-    kept = make_monitor(colleague, project_id=shared.public_id)
-    make_connector(user)
+    colleague = UserFactory()
+    own, shared = ProjectFactory(owner=user), ProjectFactory(owner=colleague, member=user)
+    monitor = MonitorFactory(owner=user, project=own)
+    kept = MonitorFactory(owner=colleague, project=shared)
+    ConnectorFactory(user=user)
     create_window(
         Caller(user),
         {"name": "Update", "starts_at": NOON, "ends_at": NOON + minutes(5), "monitors": "all"},
@@ -135,12 +126,12 @@ def test_deleting_the_account_takes_what_is_its_own(api: Api, user: User) -> Non
     assert [row.monitor_id for row in DeletedMonitor.objects.all()] == [monitor.pk]
     assert (api.get("/v1/account").status, token.get("/v1/monitors").status) == (401, 401)
     assert sign_in(user).status == 401
-    assert make_user(email=user.email).pk != user.pk
+    assert UserFactory(email=user.email).pk != user.pk
 
 
 def test_an_account_that_others_depend_on_stays(api: Api, user: User) -> None:
-    make_project(user, name="Alone")
-    shared = make_project(user, name="Shop", member=make_user())
+    ProjectFactory(owner=user, name="Alone")
+    shared = ProjectFactory(owner=user, name="Shop", member=UserFactory())
     refused = api.send("delete", "/v1/account", {"password": PASSWORD})
     assert (refused.status, refused.json["error"]) == (409, "projects_shared")
     assert "“Shop”" in refused.json["reason"]
@@ -154,8 +145,8 @@ def test_an_account_that_others_depend_on_stays(api: Api, user: User) -> None:
 def test_a_member_comes_while_the_account_goes() -> None:
     """Either the member is in and the account stays, or the project is gone with its owner."""
     for _ in range(5):
-        owner, newcomer = make_user(), make_user()
-        project, api = make_project(owner), Api.signed_in(owner)
+        owner, newcomer = UserFactory(), UserFactory()
+        project, api = ProjectFactory(owner=owner), Api.signed_in(owner)
 
         def go(api: Api = api) -> object:
             return api.send("delete", "/v1/account", {"password": PASSWORD}).status
@@ -163,6 +154,6 @@ def test_a_member_comes_while_the_account_goes() -> None:
         def come(api: Api = api, email: str = newcomer.email, project_id: str = project.public_id) -> object:
             return api.post(f"/v1/projects/{project_id}/members", {"email": email, "role": "member"}).status
 
-        outcome = tuple(at_once(go, come))
+        outcome = tuple(run_concurrently(go, come))
         assert outcome in {(409, 201), (200, 404), (200, 401)}
         assert Project.objects.filter(pk=project.pk).exists() is (outcome[0] == 409)

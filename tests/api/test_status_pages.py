@@ -18,7 +18,8 @@ from statuspages import services
 from statuspages.models import PageEvent, StatusPage, Subscriber
 from statuspages.services import create_page
 from tests.api.client import Api
-from tests.makers import at_once, make_monitor, make_project, make_user
+from tests.factories import MonitorFactory, ProjectFactory, UserFactory
+from tests.helpers import run_concurrently
 from tests.statuspages.making import bomb, make_page, make_subscriber, picture, slow_jpeg
 
 NOTE = {"title": "Late", "status": "investigating", "text": "Orders are late."}
@@ -29,7 +30,7 @@ def create(api: Api, **given: Any) -> Any:
 
 
 def test_what_is_created_is_read_back(api: Api, user: User) -> None:
-    monitor = make_monitor(user)
+    monitor = MonitorFactory(owner=user)
     groups = [
         {"name": "One", "monitors": []},
         {"name": "Two", "monitors": [{"monitor_id": monitor.public_id, "name": "Web"}]},
@@ -115,16 +116,16 @@ def test_a_page_of_a_thousand_long_names_is_no_body_too_large(api: Api) -> None:
 def test_a_slug_and_a_domain_are_one_pages(api: Api, settings: Settings) -> None:
     settings.STATUS_PAGE_DOMAINS = [".shop.example"]
     create(api, custom_domain="Status.Shop.Example.")
-    other = Api.signed_in(make_user())
+    other = Api.signed_in(UserFactory())
     assert create(other).error == "validation_error slug: is taken by another status page."
     taken = create(other, slug="another", custom_domain="status.shop.example")
     assert taken.error == "validation_error custom_domain: is taken by another status page."
 
 
 def test_a_monitor_of_somebody_else_or_of_another_project_is_none(api: Api, user: User) -> None:
-    stranger = make_user()
-    project = make_project(user)
-    theirs, mine = make_monitor(stranger), make_monitor(user)
+    stranger = UserFactory()
+    project = ProjectFactory(owner=user)
+    theirs, mine = MonitorFactory(owner=stranger), MonitorFactory(owner=user)
 
     def groups(monitor: Any, times: int = 1) -> Any:
         return [{"monitors": [{"monitor_id": monitor.public_id, "name": "x"}] * times}]
@@ -138,15 +139,15 @@ def test_a_monitor_of_somebody_else_or_of_another_project_is_none(api: Api, user
 
 @pytest.mark.django_db(transaction=True)
 def test_the_cap_and_the_slug_hold_at_once(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    user = make_user()
+    user = UserFactory()
     monkeypatch.setattr(services, "MAX_PAGES", 2)
 
     def make(slug: str) -> Any:
         return lambda: create_page(Caller(user), {"name": "x", "slug": slug}, now=utc_now())
 
-    same = at_once(*[make("same")] * 3)
+    same = run_concurrently(*[make("same")] * 3)
     assert sum(isinstance(one, ValidationFailed) for one in same) == 2
-    at_once(*[make(f"other-{n}") for n in range(3)])
+    run_concurrently(*[make(f"other-{n}") for n in range(3)])
     assert StatusPage.objects.count() == 2
 
 
@@ -222,7 +223,7 @@ class TestLogos:
 class TestNotes:
     @pytest.fixture
     def path(self, user: User) -> str:
-        return f"/v1/status-pages/{make_page(user, [make_monitor(user)]).public_id}/notes"
+        return f"/v1/status-pages/{make_page(user, [MonitorFactory(owner=user)]).public_id}/notes"
 
     def test_from_the_first_word_to_the_last(self, api: Api, path: str) -> None:
         note = api.post(path, NOTE)
@@ -243,7 +244,7 @@ class TestNotes:
         assert PageEvent.objects.count() == 1
 
     def test_an_incident_has_to_be_of_the_page(self, api: Api, user: User, path: str) -> None:
-        monitors = [StatusPage.objects.get().groups.get().monitors.get().monitor, make_monitor(user)]
+        monitors = [StatusPage.objects.get().groups.get().monitors.get().monitor, MonitorFactory(owner=user)]
         shown, hidden = (
             Incident.objects.create(owner=user, monitor=monitor, name="x", started_at=utc_now())
             for monitor in monitors
@@ -264,7 +265,7 @@ def test_subscribers_are_counted_and_removed_but_not_shown(api: Api, user: User)
 
 
 def test_a_badge_is_given_once_and_taken_for_good(api: Api, user: User) -> None:
-    path = f"/v1/monitors/{make_monitor(user).public_id}/badge"
+    path = f"/v1/monitors/{MonitorFactory(owner=user).public_id}/badge"
     assert api.get(path).status == 404
     first = api.send("put", path).json
     assert api.send("put", path).json == api.get(path).json == first

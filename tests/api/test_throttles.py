@@ -22,7 +22,8 @@ from core.addresses import client_network
 from core.tallies import Counted, Tally
 from tests.api.client import Answer, Api
 from tests.connectors.linking import come_back, place
-from tests.makers import PASSWORD, at_once, make_monitor, make_project, make_user, state_of
+from tests.factories import MonitorFactory, ProjectFactory, UserFactory
+from tests.helpers import PASSWORD, run_concurrently, state_of
 
 
 @pytest.fixture(autouse=True)
@@ -80,7 +81,7 @@ def test_the_page_to_which_a_provider_leads_back(settings: Settings, transaction
     """By address; it spends no state and asks nobody."""
     limit(settings, throttles.CALLBACK, 1, 100)
     with place(settings, "vercel") as there:
-        back = there.fake.consent(there.begin(Api.signed_in(make_user())))
+        back = there.fake.consent(there.begin(Api.signed_in(UserFactory())))
         browsers = [Client(REMOTE_ADDR=address) for address in ("192.0.2.1", "192.0.2.1", "192.0.2.2")]
         assert browsers[0].get("/connectors/vercel/callback").status_code == 400
         refused = come_back(back, browsers[1])
@@ -94,12 +95,12 @@ def test_the_page_to_which_a_provider_leads_back(settings: Settings, transaction
 def test_what_asks_a_provider(settings: Settings, transactional_db: None) -> None:
     limit(settings, "ask-provider", 1, 100)
     with place(settings, "vercel") as there:
-        user = make_user()
+        user = UserFactory()
         api = Api.signed_in(user)
         there.link(api)
         assert [api.get(f"{there.path}/projects").status for _ in range(2)] == [200, 429]
         assert Api.signed_in(user).get(f"{there.path}/projects").status == 429
-        other = Api.signed_in(make_user())
+        other = Api.signed_in(UserFactory())
         there.link(other)
         assert other.get(f"{there.path}/projects").status == 200
 
@@ -139,7 +140,7 @@ def test_counting_is_atomic(settings: Settings) -> None:
     def passes() -> int:
         return sum(throttles.seconds_to_wait("pings", "a") is None for _ in range(10))
 
-    assert sum(int(str(n)) for n in at_once(*[passes] * 5)) == 20
+    assert sum(int(str(n)) for n in run_concurrently(*[passes] * 5)) == 20
 
 
 def test_pings_are_told_to_the_broker_a_share_at_a_time(settings: Settings) -> None:
@@ -175,7 +176,7 @@ def test_the_limit_of_pings_holds_to_a_share_for_each_process(
 
 def test_too_many_pings_are_told_when_to_come_again(settings: Settings, user: User) -> None:
     limit(settings, "pings", 3, 100)
-    monitor = make_monitor(user, type="heartbeat", url="")
+    monitor = MonitorFactory(owner=user, heartbeat=True)
     ping = f"/v1/heartbeats/{monitor.public_id}/ping"
     assert [Api().post(ping).status for _ in range(4)] == [200, 200, 200, 429]
     with redis.Redis.from_url(settings.REDIS_URL) as broker:
@@ -202,8 +203,8 @@ def test_a_tally_starts_anew_with_its_window_and_when_it_is_full(monkeypatch: py
 
 def test_callers_are_counted_by_person(settings: Settings, user: User) -> None:
     limit(settings, "requests", 2)
-    project = make_project(user)
-    session, token, other = Api.signed_in(user), Api.with_token(user, project), Api.signed_in(make_user())
+    project = ProjectFactory(owner=user)
+    session, token, other = Api.signed_in(user), Api.with_token(user, project), Api.signed_in(UserFactory())
     assert session.get("/v1/monitors").status == 200
     assert token.get("/v1/monitors").status == 200
     assert session.get("/v1/monitors").status == 429

@@ -13,7 +13,8 @@ from audit.models import Entry
 from core.clock import to_ms
 from tests.api.client import Api
 from tests.audit.reading import forget_all
-from tests.makers import PASSWORD, make_project, make_user
+from tests.factories import ProjectFactory, UserFactory
+from tests.helpers import PASSWORD
 
 OWN = "/v1/account/audit-log"
 
@@ -26,7 +27,7 @@ def rows(api: Api, path: str) -> list[Any]:
 
 def test_one_s_own_log(api: Api, user: User) -> None:
     Api().post("/v1/sessions", {"email": user.email, "password": "wrong"})
-    stranger = Api.signed_in(make_user())
+    stranger = Api.signed_in(UserFactory())
     newest, *rest = rows(api, OWN)
     entry = Entry.objects.get(action=Action.SIGN_IN_FAILED)
     assert newest == {
@@ -48,8 +49,8 @@ def test_one_s_own_log(api: Api, user: User) -> None:
 
 
 def test_where_somebody_was_is_told_to_himself_alone(api: Api, user: User) -> None:
-    admin, friend = make_user(), make_user()
-    project = make_project(user, admin=admin, member=friend)
+    admin, friend = UserFactory(), UserFactory()
+    project = ProjectFactory(owner=user, admin=admin, member=friend)
     place = friend.memberships.get().public_id
     Api.signed_in(admin).patch(f"/v1/projects/{project.public_id}/members/{place}", {"role": "admin"})
     path = f"/v1/projects/{project.public_id}/audit-log?action=member.updated"
@@ -64,7 +65,7 @@ def test_where_somebody_was_is_told_to_himself_alone(api: Api, user: User) -> No
 
 
 def test_staff_has_no_name_for_those_whom_it_serves(api: Api, user: User) -> None:
-    staff = make_user()
+    staff = UserFactory()
     entry = audit.services.record(Action.PLAN_CHANGED, actor=staff, subject=user, target_name=user.email)
     Entry.objects.filter(pk=entry.pk).update(actor_type="staff", address="192.0.2.1")
     (mine,) = rows(api, f"{OWN}?action=plan.changed")
@@ -93,7 +94,7 @@ def test_pages_newest_first(api: Api, user: User) -> None:
 
 @pytest.mark.parametrize("query", ["action=nonsense", "action=", "limit=0", "cursor=x"])
 def test_bad_queries(api: Api, user: User, query: str) -> None:
-    project = make_project(user)
+    project = ProjectFactory(owner=user)
     for path in (OWN, f"/v1/projects/{project.public_id}/audit-log"):
         assert api.get(f"{path}?{query}").status == 422
         assert Api.with_token(user, project).get(f"{path}?{query}").error.startswith("session_required")

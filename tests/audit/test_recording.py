@@ -28,7 +28,8 @@ from projects.models import Membership, Project
 from projects.services import create_project, rename_project
 from tests.api.client import Api
 from tests.audit.reading import actions, forget_all, last
-from tests.makers import PASSWORD, make_connector, make_project, make_user
+from tests.factories import ConnectorFactory, ProjectFactory, UserFactory
+from tests.helpers import PASSWORD
 from tests.second_factor import App
 
 AGENT = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
@@ -41,7 +42,7 @@ def send(api: Api, method: str, path: str, body: Any = None) -> Any:
 
 
 def test_what_is_done_to_a_project_its_people_and_its_tokens(api: Api, user: User) -> None:
-    friend = make_user(email="friend@example.com")
+    friend = UserFactory(email="friend@example.com")
     forget_all()
     project = send(api, "post", "/v1/projects", {"name": "Shop"})["id"]
     home = f"/v1/projects/{project}"
@@ -90,7 +91,7 @@ def test_what_is_done_to_a_project_its_people_and_its_tokens(api: Api, user: Use
 
 
 def test_leaving_and_joining(user: User) -> None:
-    project = make_project(make_user(), member=user)
+    project = ProjectFactory(member=user)
     send(
         Api.signed_in(user),
         "delete",
@@ -130,7 +131,7 @@ def test_signing_in_and_what_follows(user: User) -> None:
     api = Api.signed_in(user)
     send(api, "patch", "/v1/account", {"current_password": PASSWORD, "password": "quite another long one"})
     assert last().action == "password.changed"
-    disconnect(Caller(make_connector(user).user), "vercel")
+    disconnect(Caller(ConnectorFactory(user=user).user), "vercel")
     assert (last().action, last().target_name, last().actor_type) == (
         "connector.unlinked",
         "Shop Ltd",
@@ -172,7 +173,7 @@ def test_a_flood_of_failures_fills_no_disk(
     user: User, action: Action, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(audit.services, "STRANGERS_KEPT", 5)
-    other = make_user()
+    other = UserFactory()
     forget_all()
     with time_machine.travel(utc_now(), tick=False) as clock:
         for _ in range(audit.services.FAILURES_KEPT + 5):
@@ -229,7 +230,7 @@ def test_pings_are_no_business_of_the_log(user: User) -> None:
 
 
 def test_commands_are_the_operator_s(db: None) -> None:
-    user = create_account(email="new@example.com", password=PASSWORD, plan=make_user().plan.name)
+    user = create_account(email="new@example.com", password=PASSWORD, plan=UserFactory().plan.name)
     entry = last(Action.ACCOUNT_CREATED)
     assert (entry.actor_type, entry.actor_id, entry.target_name) == ("operator", user.pk, user.email)
     assert (entry.address, entry.user_agent, entry.details) == (None, "", {"plan": "pro"})
@@ -251,7 +252,7 @@ def test_old_entries_are_swept(user: User, settings: Settings, monkeypatch: pyte
 def test_a_channel_that_somebody_agrees_to(user: User) -> None:
     from django.utils.crypto import salted_hmac
 
-    project = make_project(user)
+    project = ProjectFactory(owner=user)
     Api.signed_in(user).post(
         "/v1/alert-channels",
         {"kind": "email", "address": "on-call@example.com", "project_id": project.public_id},

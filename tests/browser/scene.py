@@ -37,7 +37,8 @@ from projects.members import add_member
 from projects.models import Project
 from projects.services import create_project
 from statuspages.services import add_update, create_note, create_page, set_logo
-from tests.makers import PASSWORD, make_connector, make_delivery
+from tests.factories import ConnectorFactory, DeliveryFactory
+from tests.helpers import PASSWORD
 from tests.processes.waiting import until
 from tokens.services import create_token
 
@@ -269,7 +270,12 @@ def _alerting(anna: Caller, monitors: dict[str, Monitor], *, now: datetime) -> s
         (20, Delivery.State.SENT),
         (1, Delivery.State.WAITING),
     ):
-        make_delivery(channel, state=state, at=now - timedelta(hours=hours), monitor=monitors["Payments API"])
+        DeliveryFactory(
+            channel=channel,
+            state=state,
+            created_at=now - timedelta(hours=hours),
+            monitor=monitors["Payments API"],
+        )
     return channel.public_id
 
 
@@ -399,4 +405,4 @@ def _people(anna: Caller, project: Project, *, now: datetime) -> None:
         add_member(anna, project.public_id, email=email, role=role, now=now)
     for name in ("Deploy pipeline", "Grafana"):
         create_token(anna, project_id=project.public_id, name=name, ttl_seconds=90 * 86_400, now=now)
-    make_connector(anna.user, provider="vercel")
+    ConnectorFactory(user=anna.user, provider="vercel")

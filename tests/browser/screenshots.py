@@ -44,7 +44,7 @@ class Page:
 
 def _confirm_access(tab: Tab) -> None:
     """The password is asked for once more, in each context once."""
-    from tests.makers import PASSWORD  # imports models
+    from tests.helpers import PASSWORD  # imports models
 
     if "/account/confirm/" in tab.url:
         tab.get_by_label("Password").fill(PASSWORD)

@@ -8,7 +8,6 @@ from typing import Any
 from django.contrib.sessions.models import Session
 from playwright.sync_api import BrowserContext, Page, expect
 
-from checks.spec import Verdict
 from core.clock import utc_now
 from core.ids import random_text
 from incidents.services import declare
@@ -16,7 +15,7 @@ from projects.access import Caller
 from tests.browser.application import Application, Person
 from tests.browser.axe import axe
 from tests.browser.browsing import Browse
-from tests.makers import make_monitor
+from tests.factories import MonitorFactory
 from tests.processes.client import PASSWORD
 from tests.statuspages.making import make_page
 
@@ -87,7 +86,7 @@ def test_a_monitor_that_was_deleted_is_not_shown_as_up(browse: Browse, app: Appl
     somebody = app.person("reader")
     page = browse(somebody)
     with app.database():
-        monitor = make_monitor(somebody.user, first=Verdict.UP, **HEARTBEAT)
+        monitor = MonitorFactory(owner=somebody.user, up=True, **HEARTBEAT)
     page.goto(f"/monitors/{monitor.public_id}")
     with app.database():
         monitor.delete()
@@ -148,7 +147,7 @@ def _live_paths(app: Application, somebody: Person) -> list[str]:
     """The list of monitors, a monitor, an incident, the list of incidents, and a public status page."""
     slug = f"shop-{random_text(5)}"
     with app.database():
-        monitor = make_monitor(somebody.user, first=Verdict.UP, **HEARTBEAT)
+        monitor = MonitorFactory(owner=somebody.user, up=True, **HEARTBEAT)
         incident = declare(
             Caller(somebody.user), {"title": "Tills", "text": "Nobody can pay."}, now=utc_now()
         )

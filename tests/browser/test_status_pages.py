@@ -6,22 +6,19 @@ from django.conf import global_settings
 from django.test import override_settings
 from playwright.sync_api import Page, expect
 
-from checks.spec import Verdict
 from core.ids import random_text
 from tests.browser.application import Application
 from tests.browser.axe import axe
 from tests.browser.browsing import Browse
 from tests.browser.keyboard import Keyboard
-from tests.makers import make_monitor
+from tests.factories import MonitorFactory
 from tests.statuspages.making import make_page
 
 
 def test_from_making_it_to_news_by_mail(page: Page, app: Application, browse: Browse) -> None:
     anna = app.person()
     with app.database():
-        make_monitor(
-            anna.user, first=Verdict.UP, name="db7 of billing", type="heartbeat", interval_sec=86_400
-        )
+        MonitorFactory(owner=anna.user, up=True, name="db7 of billing", heartbeat=True, interval_sec=86_400)
     slug = f"shop-{random_text(5)}"
     desk = browse(anna)
     desk.goto("/status-pages")
@@ -68,7 +65,7 @@ def test_days_are_read_by_keyboard(page: Page, app: Application, keyboard: Keybo
     anna = app.person()
     slug = f"shop-{random_text(5)}"
     with app.database():
-        monitor = make_monitor(anna.user, first=Verdict.UP, type="heartbeat", interval_sec=86_400)
+        monitor = MonitorFactory(owner=anna.user, up=True, heartbeat=True, interval_sec=86_400)
         make_page(anna.user, [monitor], slug=slug)
     page.goto(f"/status/{slug}")
     keyboard.press(page.locator("summary", has_text="Shown 1"))

@@ -6,7 +6,7 @@ import pytest
 
 from checks.probes.engine import ProbeEngine
 from core.egress import EgressGuard, parse_networks
-from tests.makers import own_partitions
+from tests.helpers import restored_partitions
 from tests.targets.certificates import Certificates
 from tests.targets.server import TargetServer
 
@@ -30,8 +30,8 @@ def targets() -> Iterator[TargetServer]:
         yield server
 
 
-@pytest.fixture(name="own_partitions")
+@pytest.fixture(name="restored_partitions")
 def _own(transactional_db: None) -> Iterator[None]:
     """The partitions that the migrations made, which the test may add to and take from."""
-    with own_partitions():
+    with restored_partitions():
         yield

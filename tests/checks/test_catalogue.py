@@ -34,7 +34,8 @@ from monitors.services import permits_host
 from monitors.tasks import dispatch_due
 from tests.api.client import Api
 from tests.checks.conftest import LOOPBACK
-from tests.makers import empty_broker, make_monitor, make_user
+from tests.factories import MonitorFactory, UserFactory
+from tests.helpers import flush_broker
 from tests.processes.waiting import until
 from tests.targets.catalogue import CASES, Case
 from tests.targets.certificates import Certificates
@@ -70,7 +71,7 @@ def worker(stage: Stage, transactional_db: None, settings: Settings) -> Iterator
     settings.DNS_SERVERS = [stage.names.address]
     settings.SSL_CERT_FILE = stage.ca_file
     settings.THROTTLE_SCALE = 0
-    empty_broker()
+    flush_broker()
     _forget_probers()
     queues = ["interactive", "probes"]
     with start_worker(app, pool="threads", concurrency=CALLERS, perform_ping_check=False, queues=queues):
@@ -196,7 +197,7 @@ def _by_the_engine(stage: Stage, cases: Sequence[Case]) -> tuple[dict[str, list[
 
 
 def test_by_the_api(stage: Stage, worker: None) -> None:
-    user = make_user()
+    user = UserFactory()
     token = Api.signed_in(user).token
 
     def ask(case: Case) -> Found:
@@ -214,8 +215,8 @@ def test_by_the_api(stage: Stage, worker: None) -> None:
 
 
 def test_as_scheduled_checks(stage: Stage, worker: None) -> None:
-    user = make_user()
-    cases = {make_monitor(user, **stage.inputs[case.id]).pk: case for case in CASES}
+    user = UserFactory()
+    cases = {MonitorFactory(owner=user, **stage.inputs[case.id]).pk: case for case in CASES}
     # As though the first checks had been made long ago.
     MonitorState.objects.update(claimed_at=None, next_due_at=utc_now())
     dispatch_due()

@@ -18,7 +18,8 @@ from checks.spec import Verdict
 from monitors.models import Monitor
 from monitors.services import delete_monitor
 from projects.access import Caller
-from tests.makers import NOON, at_once, make_monitor, make_user, outcome
+from tests.factories import MonitorFactory, UserFactory
+from tests.helpers import NOON, outcome, run_concurrently
 
 DAY = timedelta(days=1)
 
@@ -44,8 +45,8 @@ def test_all_that_is_left_of_a_monitor_goes(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(erasure, "MONITORS_AT_ONCE", 2)
     for series in SERIES:
         make(series, series.wanted(now=NOON))
-    user = make_user()
-    kept, *gone = [make_monitor(user, first=Verdict.UP) for _ in range(4)]
+    user = UserFactory()
+    kept, *gone = [MonitorFactory(owner=user, up=True) for _ in range(4)]
     fill(kept, *gone)
     everybody = {monitor.pk for monitor in (kept, *gone)}
     assert left() == (everybody, everybody)
@@ -64,11 +65,11 @@ def test_all_that_is_left_of_a_monitor_goes(monkeypatch: pytest.MonkeyPatch) -> 
     assert left() == ({kept.pk}, {kept.pk})
 
 
-@pytest.mark.usefixtures("own_partitions")
+@pytest.mark.usefixtures("restored_partitions")
 @pytest.mark.django_db(transaction=True)
 def test_two_at_once_beside_roll_ups() -> None:
-    user = make_user()
-    kept, gone = make_monitor(user, first=Verdict.UP), make_monitor(user, first=Verdict.UP)
+    user = UserFactory()
+    kept, gone = MonitorFactory(owner=user, up=True), MonitorFactory(owner=user, up=True)
     fill(kept, gone)
     HourlyRollup.objects.all().delete()
     LateHour.objects.bulk_create(
@@ -77,7 +78,7 @@ def test_two_at_once_beside_roll_ups() -> None:
         for day in (0, 1, 2)
     )
     delete_monitor(Caller(user), gone.public_id)
-    at_once(erase_deleted, erase_deleted, *[partial(roll_up, NOON + DAY)] * 3)
+    run_concurrently(erase_deleted, erase_deleted, *[partial(roll_up, NOON + DAY)] * 3)
     roll_up(NOON + DAY)
     assert left() == ({kept.pk}, {kept.pk})
     assert not LateHour.objects.exists()

@@ -21,7 +21,7 @@ from checks.results.retention import keep_partitions
 from checks.results.rollups import roll_up
 from checks.results.store import store_results, stored_claims
 from checks.spec import Verdict
-from tests.makers import NOON, at_once, outcome
+from tests.helpers import NOON, outcome, run_concurrently
 from tests.processes.waiting import until
 
 DAY = timedelta(days=1)
@@ -89,7 +89,7 @@ def test_bounds_and_names(moment: datetime, monthly: bool, expected: tuple[str, 
     assert series.bounds(end) != (start, end)
 
 
-@pytest.mark.usefixtures("own_partitions")
+@pytest.mark.usefixtures("restored_partitions")
 @pytest.mark.django_db(transaction=True)
 class TestPartitions:
     """Each test finds what the migration made, and takes away what it made itself."""
@@ -133,7 +133,7 @@ class TestPartitions:
             for minute in range(40):
                 store(NOON + timedelta(minutes=minute, seconds=offset), monitor_id=offset)
 
-        made = at_once(*[partial(make, RESULTS, wanted)] * 4, partial(record, 1), partial(record, 2))
+        made = run_concurrently(*[partial(make, RESULTS, wanted)] * 4, partial(record, 1), partial(record, 2))
         names = [name for some in made[:4] for name in some or []]  # type: ignore[attr-defined]
         assert sorted(names) == [RESULTS.name(start) for start, _ in wanted], "each was made by one of them"
         assert CheckResult.objects.count() == 80

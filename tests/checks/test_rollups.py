@@ -28,7 +28,7 @@ from checks.results.rollups import roll_up, rolled_until
 from checks.results.selectors import average_latency, daily_latency
 from checks.results.store import store_results
 from checks.spec import CheckOutcome, Verdict
-from tests.makers import NOON, at_once
+from tests.helpers import NOON, run_concurrently
 
 UP, SLOW, DOWN = Verdict.UP, Verdict.SLOW, Verdict.DOWN
 DAY = timedelta(days=1)
@@ -229,7 +229,7 @@ class TestHours:
         assert average_latency([3], since=NOON - DAY) == {3: 60_000}
 
 
-@pytest.mark.usefixtures("own_partitions")
+@pytest.mark.usefixtures("restored_partitions")
 @pytest.mark.django_db(transaction=True)
 class TestBesideEachOther:
     def test_jobs_and_late_results_at_once(self) -> None:
@@ -255,7 +255,7 @@ class TestBesideEachOther:
             for _ in range(rounds):
                 roll_up(end, most=1)
 
-        at_once(*[partial(record, found) for found in sent], job, job)
+        run_concurrently(*[partial(record, found) for found in sent], job, job)
         while roll_up(end):
             pass
         found = [*first, *chain(*sent)]

@@ -21,7 +21,8 @@ from projects.access import Caller
 from tests.api.client import Api
 from tests.connectors.fakes import FakeNetlify, FakeVercel
 from tests.connectors.linking import Place, come_back, place
-from tests.makers import at_once, make_user
+from tests.factories import UserFactory
+from tests.helpers import run_concurrently
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -35,7 +36,7 @@ def _unthrottled(settings: Settings) -> None:
 
 @pytest.fixture
 def user() -> User:
-    return make_user()
+    return UserFactory()
 
 
 @pytest.fixture
@@ -128,7 +129,7 @@ def test_of_many_requests_one_renews(netlify: FakeNetlify, user: User) -> None:
     """All have been refused before the first token for refreshing is answered; a second use would end the grant."""
     netlify.expire()
     netlify.renews_after = 4
-    assert at_once(*[lambda: fetch(user)] * 4) == [3] * 4
+    assert run_concurrently(*[lambda: fetch(user)] * 4) == [3] * 4
     assert renewals(netlify) == 1
     assert Connector.objects.get().revoked_at is None
 

@@ -21,7 +21,8 @@ from projects.access import Caller
 from tests.api.client import Api
 from tests.connectors.fakes import projects
 from tests.connectors.linking import Place, come_back, place
-from tests.makers import at_once, make_plan, make_project, make_user
+from tests.factories import PlanFactory, ProjectFactory, UserFactory
+from tests.helpers import run_concurrently
 
 COUNT = 20
 
@@ -34,7 +35,7 @@ def _unthrottled(settings: Settings) -> None:
 @pytest.fixture
 def user(transactional_db: None) -> User:
     """Rows are committed: the network is never awaited inside a transaction, and so not in a test's."""
-    return make_user()
+    return UserFactory()
 
 
 @pytest.fixture
@@ -53,7 +54,7 @@ def importer(user: User, refs: list[str], **into: Any) -> Any:
 
 
 def outcomes(*actions: Any) -> list[Imported]:
-    found = at_once(*actions)
+    found = run_concurrently(*actions)
     assert all(isinstance(result, Imported) for result in found), found
     return found  # type: ignore[return-value]
 
@@ -63,7 +64,7 @@ def test_two_imports_at_once_create_each_monitor_once(vercel: Place, api: Api, u
     vercel.fake.projects = projects(COUNT)
     vercel.link(api)
     refs = vercel.refs()
-    shop = make_project(user)
+    shop = ProjectFactory(owner=user)
     results = outcomes(
         importer(user, refs),
         importer(user, refs[::-1]),
@@ -82,7 +83,7 @@ def test_two_imports_at_once_under_a_cap(vercel: Place, api: Api, user: User) ->
     """Whoever finds no room for what the other has imported has skipped it; the cap holds."""
     vercel.fake.projects = projects(COUNT)
     vercel.link(api)
-    user.plan = make_plan(monitor_limit=COUNT)
+    user.plan = PlanFactory(monitor_limit=COUNT)
     user.save(update_fields=["plan"])
     refs = vercel.refs()
     results = outcomes(importer(user, refs), importer(user, refs[::-1]))
@@ -95,7 +96,7 @@ def test_two_imports_at_once_under_a_cap(vercel: Place, api: Api, user: User) ->
 def test_the_cap_holds_for_different_refs_at_once(vercel: Place, api: Api, user: User) -> None:
     vercel.fake.projects = projects(COUNT)
     vercel.link(api)
-    user.plan = make_plan(monitor_limit=7)
+    user.plan = PlanFactory(monitor_limit=7)
     user.save(update_fields=["plan"])
     refs = vercel.refs()
     results = outcomes(importer(user, refs[:10]), importer(user, refs[10:]))
@@ -152,7 +153,7 @@ def test_a_project_on_two_pages_is_one(vercel: Place, api: Api) -> None:
 
 def test_two_links_at_once_are_one_connector(vercel: Place, api: Api) -> None:
     backs = [vercel.fake.consent(vercel.begin(api)) for _ in range(4)]
-    pages = at_once(*[lambda back=back: come_back(back).status_code for back in backs])
+    pages = run_concurrently(*[lambda back=back: come_back(back).status_code for back in backs])
     assert pages == [200] * 4
     assert Connector.objects.count() == 1
     assert api.get("/v1/connectors/vercel/projects").status == 200
@@ -160,6 +161,6 @@ def test_two_links_at_once_are_one_connector(vercel: Place, api: Api) -> None:
 
 def test_one_callback_twice_at_once_links_once(vercel: Place, api: Api) -> None:
     back = vercel.fake.consent(vercel.begin(api))
-    pages = at_once(*[lambda: come_back(back).status_code for _ in range(3)])
+    pages = run_concurrently(*[lambda: come_back(back).status_code for _ in range(3)])
     assert sorted(pages) == [200, 400, 400]  # type: ignore[type-var]
     assert vercel.fake.calls.count("/v2/oauth/access_token") == 1

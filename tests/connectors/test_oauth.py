@@ -20,7 +20,8 @@ from connectors.models import OAuthState
 from connectors.providers import BACKENDS, provider
 from connectors.providers.base import Account, OAuthRefused, ProviderFailed
 from tests.connectors.fakes import FakeNetlify, FakeVercel, Mode
-from tests.makers import NOON, make_user
+from tests.factories import UserFactory
+from tests.helpers import NOON
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -29,7 +30,7 @@ Fake = FakeVercel | FakeNetlify
 
 @pytest.fixture
 def user() -> User:
-    return make_user()
+    return UserFactory()
 
 
 def begin(fake: Fake, user: User) -> dict[str, str]:
@@ -152,7 +153,7 @@ def test_a_state_of_another_provider_stays_for_its_own(
 
 
 def test_each_comes_back_as_who_began(fake: Fake, user: User) -> None:
-    other = make_user()
+    other = UserFactory()
     first, second = begin(fake, user), begin(fake, other)
     assert finish(fake, second)[0] == other
     assert finish(fake, first)[0] == user
@@ -189,13 +190,13 @@ def test_a_code_that_was_redeemed(fake: Fake, user: User) -> None:
 
 
 def test_a_code_of_somebody_elses_way_fails_at_its_verifier(netlify: FakeNetlify, user: User) -> None:
-    mine, stolen = begin(netlify, user), begin(netlify, make_user())
+    mine, stolen = begin(netlify, user), begin(netlify, UserFactory())
     assert "any more" in refused(netlify, {**mine, "code": stolen["code"]})
 
 
 def test_the_browser_of_somebody_else(fake: Fake, user: User) -> None:
     query = begin(fake, user)
-    assert "with another account" in refused(fake, query, signed_in=make_user())
+    assert "with another account" in refused(fake, query, signed_in=UserFactory())
     assert fake.TOKEN_PATH not in fake.calls
     assert "used before" in refused(fake, query, signed_in=user)
     assert finish(fake, begin(fake, user), signed_in=user)[0] == user

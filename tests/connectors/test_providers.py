@@ -17,7 +17,8 @@ from connectors.providers.netlify import Netlify
 from connectors.providers.vercel import Vercel
 from tests.connectors.fakes import FakeNetlify, FakeVercel, Mode, Refused, project, projects
 from tests.connectors.test_oauth import MODES, begin, finish
-from tests.makers import NOON, make_user
+from tests.factories import UserFactory
+from tests.helpers import NOON
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -25,7 +26,7 @@ Fake = FakeVercel | FakeNetlify
 
 
 def link(fake: Fake) -> dict[str, Any]:
-    return dict(finish(fake, begin(fake, make_user()))[1].tokens)
+    return dict(finish(fake, begin(fake, UserFactory()))[1].tokens)
 
 
 def listed(fake: Fake, tokens: dict[str, Any]) -> list[ProviderProject]:
@@ -186,7 +187,7 @@ def test_netlify_may_forbid_too(netlify: FakeNetlify, monkeypatch: pytest.Monkey
 
 def test_an_account_whose_name_may_not_be_read(vercel: FakeVercel) -> None:
     vercel.forbidden = {"/v2/user"}
-    _, account = finish(vercel, begin(vercel, make_user()))
+    _, account = finish(vercel, begin(vercel, UserFactory()))
     assert account.name is None
     assert len(listed(vercel, dict(account.tokens))) == 3
 

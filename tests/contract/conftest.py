@@ -14,7 +14,7 @@ from accounts.models import User
 from config.celery import app
 from tests.api.client import Api
 from tests.api.conftest import _unthrottled, api, user
-from tests.makers import make_user
+from tests.factories import UserFactory
 from tests.targets.certificates import Certificates
 from tests.targets.server import TargetServer
 
@@ -38,7 +38,7 @@ def worker(_running_worker: None, transactional_db: None) -> None:
 @pytest.fixture
 def owner(worker: None) -> User:
     """Of the plan `pro`; the worker sees what is theirs."""
-    return make_user()
+    return UserFactory()
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from accounts.models import User
 from checks.results.models import CheckResult
 from tests.api.client import Api
 from tests.contract.driving import check_now, pings_stop_for, shown
-from tests.makers import make_monitor, make_plan, make_project, make_user
+from tests.factories import MonitorFactory, PlanFactory, ProjectFactory, UserFactory
 from tests.site import Site
 from tests.targets.server import TargetServer, answer
 
@@ -85,9 +85,9 @@ def test_planned_types(api: Api, kind: str) -> None:
 
 def test_projects_group_monitors_and_bound_tokens(api: Api, user: User) -> None:
     """Monitors may be grouped in projects. A project-scoped token can operate on one project's resources only."""
-    project = make_project(user)
-    grouped = make_monitor(user, project_id=project.public_id)
-    alone = make_monitor(user)
+    project = ProjectFactory(owner=user)
+    grouped = MonitorFactory(owner=user, project=project)
+    alone = MonitorFactory(owner=user)
     assert shown(api, grouped.public_id)["project_id"] == project.public_id
     token = Api.with_token(user, project)
     listed = [monitor["id"] for monitor in token.get("/v1/monitors").json]
@@ -105,12 +105,12 @@ def test_the_creation_response_and_a_draft(live: Api, site: Site) -> None:
 @pytest.mark.parametrize(("plan", "floor"), [("free", 300), ("pro", 60)])
 def test_project_tokens_on_every_plan(db: None, plan: str, floor: int) -> None:
     """Full API access with project tokens is available on every plan; plan limits still apply."""
-    owner = make_user(plan=plan)
-    token = Api.with_token(owner, make_project(owner))
+    owner = UserFactory(plan__name=plan)
+    token = Api.with_token(owner, ProjectFactory(owner=owner))
     made = token.post("/v1/monitors", {"type": "heartbeat", "interval_sec": 1})
     assert (made.status, made.json["interval_sec"]) == (201, floor)
     path = f"/v1/monitors/{made.json['id']}"
     assert [token.get(path).status, token.patch(path, {}).status, token.delete(path).status] == [200] * 3
-    owner.plan = make_plan(monitor_limit=0)
+    owner.plan = PlanFactory(monitor_limit=0)
     owner.save(update_fields=["plan"])
     assert token.post("/v1/monitors", {"type": "heartbeat"}).json["error"] == "monitor_limit"

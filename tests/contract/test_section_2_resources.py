@@ -19,7 +19,7 @@ from core.clock import to_ms, utc_now
 from monitors.models import Monitor
 from tests.api.client import Api
 from tests.contract.driving import check_now, shown
-from tests.makers import make_monitor, make_project, make_user
+from tests.factories import MonitorFactory, ProjectFactory, UserFactory
 from tests.site import Site
 from tests.targets.certificates import Certificates
 from tests.targets.server import Seen, TargetServer, answer, redirect
@@ -97,11 +97,11 @@ def test_all_fields_are_always_present(live: Api, site: Site, owner: User) -> No
     """All fields below are always present; nullable ones are null when noted."""
     monitors = [
         created(live, url=site.url("/ok")),
-        created(live, url=site.url("/status/500"), project_id=make_project(owner).public_id),
+        created(live, url=site.url("/status/500"), project_id=ProjectFactory(owner=owner).public_id),
         created(live, type="heartbeat"),
-        shown(live, make_monitor(owner).public_id),
-        live.patch(f"/v1/monitors/{make_monitor(owner).public_id}", {"name": "x"}).json,
-        live.post(f"/v1/monitors/{make_monitor(owner).public_id}/mute", {"minutes": 1}).json,
+        shown(live, MonitorFactory(owner=owner).public_id),
+        live.patch(f"/v1/monitors/{MonitorFactory(owner=owner).public_id}", {"name": "x"}).json,
+        live.post(f"/v1/monitors/{MonitorFactory(owner=owner).public_id}/mute", {"minutes": 1}).json,
         *live.get("/v1/monitors").json,
     ]
     for monitor in monitors:
@@ -126,7 +126,7 @@ def test_the_description_says_the_same_of_monitor(snapshot: Path) -> None:
 
 def test_nulls_before_the_first_check(api: Api, user: User) -> None:
     """null until looked up […] null until probed […] null until the first […] null if never set"""
-    monitor = shown(api, make_monitor(user).public_id)
+    monitor = shown(api, MonitorFactory(owner=user).public_id)
     assert {name for name, value in monitor.items() if value is None} == {
         name for name, (_, nullable) in MONITOR.items() if nullable
     }
@@ -143,9 +143,9 @@ def test_timestamps_are_epoch_milliseconds(live: Api, site: Site) -> None:
 
 def test_all_id_values_are_strings(api: Api, user: User) -> None:
     """Format of identifiers (all `id` values are strings)."""
-    project = make_project(user)
+    project = ProjectFactory(owner=user)
     token = api.post("/v1/tokens", {"project_id": project.public_id, "name": "t"}).json
-    ids = [make_monitor(user).public_id, project.public_id, token["id"], token["project_id"]]
+    ids = [MonitorFactory(owner=user).public_id, project.public_id, token["id"], token["project_id"]]
     assert [prefix for prefix, _, _ in (i.partition("_") for i in ids)] == ["mon", "prj", "tok", "prj"]
     assert len({*ids}) == 3
 
@@ -432,14 +432,14 @@ def test_schedulers_reject_head_and_options(
     for path in ("/v1/monitors", "/v1/monitors/test"):
         answered = api.post(path, body)
         assert (answered.status, answered.error.split(":")[0]) == (422, "validation_error method")
-    stored = make_monitor(user, type="scheduler", content_rules=rules)
+    stored = MonitorFactory(owner=user, scheduler=True, content_rules=rules)
     assert api.patch(f"/v1/monitors/{stored.public_id}", {"method": method}).status == 422
 
 
 @pytest.mark.parametrize(("kind", "rule"), [("api", JSON_RULE), ("keyword", TEXT_RULE)])
 def test_the_api_style_check_never_uses_head(api: Api, user: User, kind: str, rule: dict[str, Any]) -> None:
     """the API-style check never uses HEAD"""
-    stored = make_monitor(user, type=kind, content_rules=[rule])
+    stored = MonitorFactory(owner=user, type=kind, content_rules=[rule])
     path = f"/v1/monitors/{stored.public_id}"
     api.patch(path, {"method": "HEAD"})
     assert shown(api, stored.public_id)["method"] == "GET"
@@ -459,10 +459,10 @@ def test_the_api_style_check_never_uses_head(api: Api, user: User, kind: str, ru
 )
 def test_interval_is_floored_to_the_plan_minimum(db: None, plan: str, given: int, stored: int) -> None:
     """floored to the plan minimum: 300 on the free plan, 60 on the pro plan"""
-    user = make_user(plan=plan)
+    user = UserFactory(plan__name=plan)
     api = Api.signed_in(user)
     assert created(api, type="heartbeat", interval_sec=given)["interval_sec"] == stored
-    path = f"/v1/monitors/{make_monitor(user).public_id}"
+    path = f"/v1/monitors/{MonitorFactory(owner=user).public_id}"
     assert api.patch(path, {"interval_sec": given}).json["interval_sec"] == stored
 
 
@@ -537,7 +537,7 @@ def test_request_body_is_rejected_without_a_method_for_it(api: Api, user: User, 
     body = {"url": "http://shop.example/", "method": method, "request_body": "x"}
     for path in ("/v1/monitors", "/v1/monitors/test"):
         assert api.post(path, body).error.startswith("validation_error request_body")
-    stored = make_monitor(user, method="POST", request_body="x")
+    stored = MonitorFactory(owner=user, method="POST", request_body="x")
     assert api.patch(f"/v1/monitors/{stored.public_id}", {"method": method}).status == 422
 
 
@@ -560,13 +560,13 @@ def test_request_body_is_sent_with_every_scheduled_check(live: Api, targets: Tar
 def test_enabled_is_of_patch_only(api: Api, user: User) -> None:
     """enabled | boolean (patch only) | none | false pauses the monitor"""
     assert api.post("/v1/monitors", {"type": "heartbeat", "enabled": False}).status == 422
-    path = f"/v1/monitors/{make_monitor(user).public_id}"
+    path = f"/v1/monitors/{MonitorFactory(owner=user).public_id}"
     assert api.patch(path, {"enabled": False}).json["enabled"] is False
 
 
 def test_project_id_is_an_id_from_the_projects_list(api: Api, user: User) -> None:
     """id of a project from the projects list"""
-    make_project(user)
+    ProjectFactory(owner=user)
     (listed,) = api.get("/v1/projects").json
     assert created(api, type="heartbeat", project_id=listed["id"])["project_id"] == listed["id"]
 
@@ -582,7 +582,7 @@ def test_project_id_is_an_id_from_the_projects_list(api: Api, user: User) -> Non
 )
 def test_suggested_values_are_kept(api: Api, user: User, field: str, values: list[int]) -> None:
     """Suggested values offered for tuning: interval 1m, 5m, 10m, 30m, 1h; slow threshold 0.5s, 1s, 1.5s, 3s; […]"""
-    path = f"/v1/monitors/{make_monitor(user).public_id}"
+    path = f"/v1/monitors/{MonitorFactory(owner=user).public_id}"
     assert [api.patch(path, {field: value}).json[field] for value in values] == values
 
 
@@ -610,7 +610,7 @@ def test_check_result(live: Api, site: Site) -> None:
 
 def test_token_and_token_created(api: Api, user: User) -> None:
     """All Token fields plus `token` (string): the plaintext token, returned once at creation and never again."""
-    body = {"project_id": make_project(user).public_id, "name": "CI"}
+    body = {"project_id": ProjectFactory(owner=user).public_id, "name": "CI"}
     made = api.post("/v1/tokens", body).json
     assert sorted(made) == sorted([*TOKEN, "token"])
     assert (made["expires_at"], made["last_used_at"]) == (None, None), "null = never expires"
@@ -626,7 +626,7 @@ def test_project(api: Api, user: User) -> None:
     """monitors | number | monitor count; list responses only; up, slow, down, unknown: per-project status counts"""
     made = api.post("/v1/projects", {"name": "Shop"}).json
     assert sorted(made) == ["created_at", "id", "name"]
-    make_monitor(user, project_id=made["id"])
+    MonitorFactory(owner=user, project_id=made["id"])
     (listed,) = api.get("/v1/projects").json
     counts = {"monitors": 1, "up": 0, "slow": 0, "down": 0, "unknown": 1}
     assert listed == made | counts

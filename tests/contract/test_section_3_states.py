@@ -15,7 +15,7 @@ import pytest
 from core.clock import to_ms, utc_now
 from tests.api.client import Api
 from tests.contract.driving import check_now, mute_ends, pings_stop_for, shown
-from tests.makers import make_monitor
+from tests.factories import MonitorFactory
 from tests.site import Site
 
 
@@ -40,7 +40,7 @@ def test_status_null_until_the_first_check_completes_then_any_of_three(
 
 def test_status_and_status_since_are_null_before_the_first_check(api: Api, user: Any) -> None:
     """`status` values: up, slow, down; null until the first check completes."""
-    monitor = shown(api, make_monitor(user).public_id)
+    monitor = shown(api, MonitorFactory(owner=user).public_id)
     assert (monitor["status"], monitor["status_since"]) == (None, None)
 
 

@@ -18,7 +18,7 @@ from monitors.models import Monitor, MonitorState
 from projects.models import Project
 from tests.api.client import Api
 from tests.contract.driving import shown
-from tests.makers import make_monitor, make_project, make_user
+from tests.factories import MonitorFactory, ProjectFactory, UserFactory
 from tests.site import Site
 from tokens.models import ProjectToken
 
@@ -27,7 +27,7 @@ WEEK_MIN = 10_080
 
 def test_get_monitors(api: Api, user: User) -> None:
     """GET | /v1/monitors | none | 200, array of Monitor (the caller's monitors)"""
-    mine, _ = make_monitor(user), make_monitor(make_user())
+    mine, _ = MonitorFactory(owner=user), MonitorFactory()
     listed = api.get("/v1/monitors")
     assert (listed.status, [monitor["id"] for monitor in listed.json]) == (200, [mine.public_id])
     assert listed.json == [shown(api, mine.public_id)]
@@ -74,7 +74,7 @@ def test_the_test_endpoint_validates(api: Api, wrong: dict[str, Any]) -> None:
 
 def test_patch_monitor_is_partial(api: Api, user: User) -> None:
     """PATCH | /v1/monitors/<id> | MonitorPatch (partial) | 200, Monitor"""
-    monitor = make_monitor(user, name="Old", slow_ms=700, first=Verdict.UP)
+    monitor = MonitorFactory(owner=user, name="Old", slow_ms=700, up=True)
     before = shown(api, monitor.public_id)
     patched = api.patch(f"/v1/monitors/{monitor.public_id}", {"name": "New"})
     assert (patched.status, patched.json | {"uptime_24h": None}) == (
@@ -86,7 +86,7 @@ def test_patch_monitor_is_partial(api: Api, user: User) -> None:
 
 def test_delete_monitor(api: Api, user: User) -> None:
     """DELETE | /v1/monitors/<id> | none | 200, {ok: boolean}"""
-    path = f"/v1/monitors/{make_monitor(user, first=Verdict.UP).public_id}"
+    path = f"/v1/monitors/{MonitorFactory(owner=user, up=True).public_id}"
     gone = api.delete(path)
     assert (gone.status, gone.json) == (200, {"ok": True})
     assert not Monitor.objects.exists()
@@ -100,14 +100,14 @@ def test_delete_monitor(api: Api, user: User) -> None:
 def test_mute(api: Api, user: User, given: int, lasts: int) -> None:
     """POST | …/mute | {minutes: integer, required} | 200, Monitor; values are capped at 7 days"""
     before = to_ms(utc_now())
-    muted = api.post(f"/v1/monitors/{make_monitor(user).public_id}/mute", {"minutes": given})
+    muted = api.post(f"/v1/monitors/{MonitorFactory(owner=user).public_id}/mute", {"minutes": given})
     assert muted.status == 200
     assert before <= muted.json["muted_until"] - lasts * 60_000 <= to_ms(utc_now())
 
 
 def test_mute_of_0_clears(api: Api, user: User) -> None:
     """`minutes` is an integer; 0 clears the mute"""
-    path = f"/v1/monitors/{make_monitor(user).public_id}/mute"
+    path = f"/v1/monitors/{MonitorFactory(owner=user).public_id}/mute"
     for _ in range(2):
         api.post(path, {"minutes": 9})
         assert api.post(path, {"minutes": 0}).json["muted_until"] is None
@@ -119,7 +119,7 @@ def test_mute_of_0_clears(api: Api, user: User) -> None:
 )
 def test_minutes_is_a_required_integer(api: Api, user: User, body: dict[str, Any]) -> None:
     """{minutes: integer, required}"""
-    answered = api.post(f"/v1/monitors/{make_monitor(user).public_id}/mute", body)
+    answered = api.post(f"/v1/monitors/{MonitorFactory(owner=user).public_id}/mute", body)
     assert (answered.status, answered.error.split(":")[0]) == (422, "validation_error minutes")
     assert Monitor.objects.get().muted_until is None
 
@@ -153,14 +153,14 @@ def test_ping_of_what_is_no_heartbeat(api: Api, user: User, kind: str, method: s
         "keyword": [{"type": "text_contains", "value": "a"}],
     }
     if kind == "project":
-        name = make_project(user).public_id
+        name = ProjectFactory(owner=user).public_id
     elif kind == "unknown":
         name = "mon_aaaaaaaaaaaaaaaaaaaaaaaa"
     elif kind == "deleted":
         name = api.post("/v1/monitors", {"type": "heartbeat"}).json["id"]
         api.delete(f"/v1/monitors/{name}")
     else:
-        name = make_monitor(user, type=kind, content_rules=rules.get(kind, [])).public_id
+        name = MonitorFactory(owner=user, type=kind, content_rules=rules.get(kind, [])).public_id
     pinged = Api().send(method, f"/v1/heartbeats/{name}/ping")
     assert pinged.status == 404
     assert pinged.text == "" or pinged.json["error"] == "not_found"
@@ -169,7 +169,7 @@ def test_ping_of_what_is_no_heartbeat(api: Api, user: User, kind: str, method: s
 
 def test_tokens(api: Api, user: User) -> None:
     """GET and POST /v1/tokens: 200, array of Token; 201, TokenCreated; DELETE /v1/tokens/<id>: 200, {ok: boolean}"""
-    made = api.post("/v1/tokens", {"project_id": make_project(user).public_id, "name": "CI"})
+    made = api.post("/v1/tokens", {"project_id": ProjectFactory(owner=user).public_id, "name": "CI"})
     listed = api.get("/v1/tokens")
     assert (made.status, listed.status, [t["id"] for t in listed.json]) == (201, 200, [made.json["id"]])
     revoked = api.delete(f"/v1/tokens/{made.json['id']}")
@@ -181,8 +181,8 @@ def test_tokens(api: Api, user: User) -> None:
 )
 def test_who_may_create_tokens(user: User, role: str, status: int) -> None:
     """project_id is required and the caller must be owner, admin or member of that project"""
-    people = {"owner": user, "admin": make_user(), "member": make_user(), "stranger": make_user()}
-    project = make_project(user, admin=people["admin"], member=people["member"])
+    people = {"owner": user, "admin": UserFactory(), "member": UserFactory(), "stranger": UserFactory()}
+    project = ProjectFactory(owner=user, admin=people["admin"], member=people["member"])
     api = Api.signed_in(people[role])
     made = api.post("/v1/tokens", {"project_id": project.public_id, "name": "t"})
     assert made.status == status
@@ -204,7 +204,7 @@ def test_who_may_create_tokens(user: User, role: str, status: int) -> None:
 )
 def test_ttl_seconds(api: Api, user: User, ttl: Any, status: int) -> None:
     """ttl_seconds, when given, is between 60 and 7776000 seconds; when omitted the token never expires"""
-    body = {"project_id": make_project(user).public_id, "name": "t"}
+    body = {"project_id": ProjectFactory(owner=user).public_id, "name": "t"}
     made = api.post("/v1/tokens", body | {"ttl_seconds": ttl})
     assert made.status == status
     if status == 201:
@@ -214,7 +214,7 @@ def test_ttl_seconds(api: Api, user: User, ttl: Any, status: int) -> None:
 
 def test_name_of_a_token_is_required(api: Api, user: User) -> None:
     """name: string, required"""
-    assert api.post("/v1/tokens", {"project_id": make_project(user).public_id}).status == 422
+    assert api.post("/v1/tokens", {"project_id": ProjectFactory(owner=user).public_id}).status == 422
 
 
 def test_projects(api: Api, user: User) -> None:
@@ -223,8 +223,8 @@ def test_projects(api: Api, user: User) -> None:
     path = f"/v1/projects/{made.json['id']}"
     assert made.status == 201
     for first in (Verdict.UP, Verdict.UP, Verdict.SLOW, Verdict.DOWN, None):
-        make_monitor(user, first=first, project_id=made.json["id"])
-    make_monitor(user, first=Verdict.UP)
+        MonitorFactory(owner=user, first=first, project_id=made.json["id"])
+    MonitorFactory(owner=user, up=True)
     renamed = api.patch(path, {"name": "Store"})
     assert (renamed.status, renamed.json) == (200, {"ok": True})
     listed = api.get("/v1/projects")
@@ -235,7 +235,7 @@ def test_projects(api: Api, user: User) -> None:
 @pytest.mark.parametrize("body", [{}, {"name": None}, {"name": ""}, {"name": 5}], ids=str)
 def test_name_of_a_project_is_required(api: Api, user: User, body: dict[str, Any]) -> None:
     """{name: string, required}"""
-    project = make_project(user, name="Old")
+    project = ProjectFactory(owner=user, name="Old")
     assert api.post("/v1/projects", body).status == 422
     assert api.patch(f"/v1/projects/{project.public_id}", body).status == 422
     assert [p.name for p in Project.objects.all()] == ["Old"]
@@ -243,8 +243,8 @@ def test_name_of_a_project_is_required(api: Api, user: User, body: dict[str, Any
 
 def test_delete_project_detaches(api: Api, user: User) -> None:
     """200, {ok: boolean}; the project's monitors are detached, not deleted"""
-    project = make_project(user)
-    monitor = make_monitor(user, project_id=project.public_id, first=Verdict.UP)
+    project = ProjectFactory(owner=user)
+    monitor = MonitorFactory(owner=user, project=project, up=True)
     token = Api.with_token(user, project)
     gone = api.delete(f"/v1/projects/{project.public_id}")
     assert (gone.status, gone.json) == (200, {"ok": True})

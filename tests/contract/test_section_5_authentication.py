@@ -19,7 +19,7 @@ from core.clock import utc_now
 from monitors.models import Monitor
 from projects.models import Project
 from tests.api.client import Api
-from tests.makers import make_monitor, make_project, make_user
+from tests.factories import MonitorFactory, ProjectFactory
 from tokens.models import ProjectToken
 
 BODY = {"url": "http://shop.example/"}
@@ -62,7 +62,7 @@ def test_missing_or_invalid(api: Api, header: str) -> None:
 
 def test_accepted_credentials(api: Api, user: User) -> None:
     """a personal/project access token (a string starting with a fixed service prefix […]) or an app session token"""
-    token = issue(api, make_project(user))
+    token = issue(api, ProjectFactory(owner=user))
     assert str(token.token).startswith("svc_")
     assert str(api.token).startswith("ses_")
     assert [caller.get("/v1/monitors").status for caller in (api, token)] == [200, 200]
@@ -70,13 +70,13 @@ def test_accepted_credentials(api: Api, user: User) -> None:
 
 def test_a_token_reads_and_writes_its_own_project_only(api: Api, user: User) -> None:
     """A token is scoped to exactly one project and can read and write only that project's monitors and resources"""
-    own, other = make_project(user), make_project(user)
+    own, other = ProjectFactory(owner=user), ProjectFactory(owner=user)
     token = issue(api, own)
-    inside = make_monitor(user, project_id=own.public_id)
+    inside = MonitorFactory(owner=user, project=own)
     for outside in (
-        make_monitor(user, project_id=other.public_id),
-        make_monitor(user),
-        make_monitor(make_user()),
+        MonitorFactory(owner=user, project=other),
+        MonitorFactory(owner=user),
+        MonitorFactory(),
     ):
         path = f"/v1/monitors/{outside.public_id}"
         answers = [
@@ -101,11 +101,14 @@ def test_a_token_reads_and_writes_its_own_project_only(api: Api, user: User) -> 
 )
 def test_a_token_moves_nothing_out_of_its_project(api: Api, user: User, body: dict[str, str | None]) -> None:
     """scoped to exactly one project"""
-    own = make_project(user)
-    ids = {"OTHER": make_project(user).public_id, "FOREIGN": make_project(make_user()).public_id}
+    own = ProjectFactory(owner=user)
+    ids = {
+        "OTHER": ProjectFactory(owner=user).public_id,
+        "FOREIGN": ProjectFactory().public_id,
+    }
     given = {"project_id": ids.get(str(body["project_id"]))}
     token = issue(api, own)
-    monitor = make_monitor(user, project_id=own.public_id)
+    monitor = MonitorFactory(owner=user, project=own)
     for answered in (
         token.post("/v1/monitors", {"type": "heartbeat"} | given),
         token.patch(f"/v1/monitors/{monitor.public_id}", given),
@@ -130,7 +133,7 @@ def test_a_token_moves_nothing_out_of_its_project(api: Api, user: User, body: di
 )
 def test_account_level_endpoints_reject_a_project_token(api: Api, user: User, method: str, path: str) -> None:
     """account-level endpoints reject it"""
-    project = make_project(user)
+    project = ProjectFactory(owner=user)
     token = issue(api, project)
     named = path.format(project=project.public_id, token=ProjectToken.objects.get().public_id)
     answered = token.send(method, named, {"name": "x"})
@@ -141,7 +144,7 @@ def test_account_level_endpoints_reject_a_project_token(api: Api, user: User, me
 @pytest.mark.parametrize("body", [{}, {"project_id": "OWN", "name": "x"}, {"bad": 1}, "no JSON"], ids=str)
 def test_a_token_creates_no_token(api: Api, user: User, body: object) -> None:
     """POST /v1/tokens accepts only a session token; with a project token it returns 403."""
-    project = make_project(user)
+    project = ProjectFactory(owner=user)
     if isinstance(body, dict) and "project_id" in body:
         body = body | {"project_id": project.public_id}
     answered = issue(api, project).post("/v1/tokens", body)
@@ -151,7 +154,7 @@ def test_a_token_creates_no_token(api: Api, user: User, body: object) -> None:
 
 def test_the_plaintext_is_returned_once(api: Api, user: User) -> None:
     """The plaintext token is returned once, at creation."""
-    token = issue(api, make_project(user))
+    token = issue(api, ProjectFactory(owner=user))
     token.get("/v1/monitors")
     assert str(token.token) not in api.get("/v1/tokens").text
     with connection.cursor() as cursor:
@@ -163,7 +166,7 @@ def test_the_plaintext_is_returned_once(api: Api, user: User) -> None:
 def test_tokens_expire_at_expires_at(api: Api, user: User) -> None:
     """Tokens may have an expiry (expires_at); Token lifecycle: […] expired at expires_at."""
     with time_machine.travel(utc_now(), tick=False) as clock:
-        token = issue(api, make_project(user), ttl_seconds=60)
+        token = issue(api, ProjectFactory(owner=user), ttl_seconds=60)
         clock.shift(timedelta(seconds=59))
         assert token.get("/v1/monitors").status == 200
         clock.shift(timedelta(seconds=1))
@@ -172,7 +175,7 @@ def test_tokens_expire_at_expires_at(api: Api, user: User) -> None:
 
 def test_tokens_can_be_revoked(api: Api, user: User) -> None:
     """can be revoked with DELETE /v1/tokens/<id>; Token lifecycle: […] revoked by DELETE"""
-    project = make_project(user)
+    project = ProjectFactory(owner=user)
     token, other = issue(api, project), issue(api, project)
     first = ProjectToken.objects.order_by("pk")[0].public_id
     assert api.delete(f"/v1/tokens/{first}").json == {"ok": True}

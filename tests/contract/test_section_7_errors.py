@@ -12,10 +12,9 @@ import re
 import pytest
 
 from accounts.models import User
-from checks.spec import Verdict
 from monitors.models import Monitor
 from tests.api.client import Answer, Api
-from tests.makers import make_monitor, make_plan, make_project, make_user
+from tests.factories import MonitorFactory, PlanFactory, ProjectFactory, UserFactory
 from tokens.models import ProjectToken
 
 
@@ -37,7 +36,11 @@ def test_400_project_id_missing(api: Api, project_id: str | None) -> None:
 
 def test_400_caller_not_permitted(api: Api, user: User) -> None:
     """400 | POST /v1/tokens | […] or caller not permitted on that project"""
-    for project_id in (make_project(make_user()).public_id, "prj_unknown", make_monitor(user).public_id):
+    for project_id in (
+        ProjectFactory().public_id,
+        "prj_unknown",
+        MonitorFactory(owner=user).public_id,
+    ):
         answered = api.post("/v1/tokens", {"project_id": project_id, "name": "t"})
         assert is_error(answered, 400, "project_forbidden")
     assert not ProjectToken.objects.exists()
@@ -53,7 +56,7 @@ def test_401(db: None, token: str | None) -> None:
 
 def test_403_monitor_limit(api: Api, user: User) -> None:
     """403 | POST /v1/monitors | monitor limit reached (error code `monitor_limit`; `limit` may carry the cap)"""
-    user.plan = make_plan(monitor_limit=2)
+    user.plan = PlanFactory(monitor_limit=2)
     user.save(update_fields=["plan"])
     answers = [api.post("/v1/monitors", {"type": "heartbeat"}) for _ in range(3)]
     assert [answered.status for answered in answers] == [201, 201, 403]
@@ -65,7 +68,7 @@ def test_403_monitor_limit(api: Api, user: User) -> None:
 
 def test_403_a_project_token_was_used(user: User) -> None:
     """403 | POST /v1/tokens | a project token was used instead of a session token"""
-    project = make_project(user)
+    project = ProjectFactory(owner=user)
     body = {"project_id": project.public_id, "name": "t"}
     assert is_error(Api.with_token(user, project).post("/v1/tokens", body), 403, "session_required")
 
@@ -86,12 +89,12 @@ def test_403_a_project_token_was_used(user: User) -> None:
 )
 def test_404(api: Api, user: User, method: str, path: str, body: object) -> None:
     """404 | PATCH/DELETE monitor, mute, DELETE token, PATCH/DELETE project, […] heartbeat ping | not found"""
-    stranger = make_user()
-    foreign_project = make_project(stranger)
+    stranger = UserFactory()
+    foreign_project = ProjectFactory(owner=stranger)
     Api.with_token(stranger, foreign_project)
-    foreign = make_monitor(stranger, project_id=foreign_project.public_id)
+    foreign = MonitorFactory(owner=stranger, project=foreign_project)
     token = ProjectToken.objects.get()
-    wrong_kind = make_project(user) if "projects" not in path else make_monitor(user)
+    wrong_kind = ProjectFactory(owner=user) if "projects" not in path else MonitorFactory(owner=user)
     for name in (
         "mon_unknown",
         *(foreign.public_id, foreign_project.public_id, token.public_id, wrong_kind.public_id),
@@ -117,8 +120,8 @@ def test_404(api: Api, user: User, method: str, path: str, body: object) -> None
 )
 def test_422(api: Api, user: User, method: str, path: str, body: dict[str, object] | None) -> None:
     """422 | every authenticated endpoint | validation error"""
-    project = make_project(user)
-    monitor = make_monitor(user, first=Verdict.UP)
+    project = ProjectFactory(owner=user)
+    monitor = MonitorFactory(owner=user, up=True)
     path = path.format(monitor=monitor.public_id, project=project.public_id)
     if body and body.get("project_id"):
         body = body | {"project_id": project.public_id}

@@ -17,7 +17,7 @@ import pytest
 from accounts.models import User
 from monitors.models import Monitor
 from tests.api.client import Api
-from tests.makers import make_monitor
+from tests.factories import MonitorFactory
 
 
 def rules(count: int) -> list[dict[str, str]]:
@@ -66,7 +66,7 @@ LIMITS = {
 def test_limit(api: Api, user: User, within: dict[str, Any], beyond: dict[str, Any]) -> None:
     """Limit | Value"""
     field = list(within)[-1]
-    monitor = make_monitor(user)
+    monitor = MonitorFactory(owner=user)
     path = f"/v1/monitors/{monitor.public_id}"
     kept = api.patch(path, within)
     assert kept.status == 200

@@ -27,7 +27,8 @@ from projects.access import Caller
 from statuspages import public
 from statuspages.badges import create_badge
 from statuspages.lookup import PublishedPage
-from tests.makers import PASSWORD, empty_broker, make_monitor, make_user
+from tests.factories import MonitorFactory, UserFactory
+from tests.helpers import PASSWORD, flush_broker
 from tests.statuspages.making import look, make_page
 
 PICKLES = "application/x-python-serialize"
@@ -52,9 +53,9 @@ def marker(tmp_path: Path) -> Path:
 @pytest.fixture
 def broker() -> Iterator[redis.Redis]:
     with redis.Redis.from_url(str(django_settings.REDIS_URL)) as broker:
-        empty_broker()
+        flush_broker()
         yield broker
-        empty_broker()
+        flush_broker()
         public.clear_local_caches()
 
 
@@ -87,8 +88,8 @@ def test_pages_answer_and_run_nothing_from_the_broker(
     monkeypatch.setattr(health, "FRESH_SEC", -1)
     monkeypatch.setattr(metrics, "FRESH_SEC", -1)
     tick(utc_now())
-    owner = make_user()
-    monitor = make_monitor(owner)
+    owner = UserFactory()
+    monitor = MonitorFactory(owner=owner)
     page, badge = make_page(owner, [monitor]), create_badge(Caller(owner), monitor.public_id, now=utc_now())
     staff = Client()
     staff.force_login(

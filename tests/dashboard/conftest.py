@@ -7,7 +7,7 @@ from django.test import Client
 from pytest_django.fixtures import Settings
 
 from accounts.models import User
-from tests.makers import make_user
+from tests.factories import UserFactory
 
 
 @pytest.fixture(autouse=True)
@@ -17,7 +17,7 @@ def _unthrottled(settings: Settings) -> None:
 
 @pytest.fixture
 def user(db: None) -> User:
-    return make_user()
+    return UserFactory()
 
 
 @pytest.fixture

@@ -10,13 +10,13 @@ from django.test import Client
 from accounts.models import User
 from statuspages.models import Badge
 from statuspages.public import clear_local_caches
-from tests.makers import make_monitor, make_user
+from tests.factories import MonitorFactory, UserFactory
 
 pytestmark = pytest.mark.django_db
 
 
 def test_badges_are_given_shown_and_taken_away(web: Client, user: User) -> None:
-    monitor = make_monitor(owner=user, name="A secret name")
+    monitor = MonitorFactory(owner=user, name="A secret name")
     path = f"/monitors/{monitor.public_id}/badges"
     assert "No badges yet" in web.get(path).text
     assert web.post(f"{path}/give").url == path  # type: ignore[attr-defined]
@@ -36,7 +36,7 @@ def test_badges_are_given_shown_and_taken_away(web: Client, user: User) -> None:
 
 @pytest.mark.parametrize(("method", "rest"), [("get", ""), ("post", "/give"), ("post", "/take")])
 def test_of_somebody_elses_monitor_there_are_none(web: Client, method: str, rest: str) -> None:
-    monitor = make_monitor(owner=make_user())
+    monitor = MonitorFactory(owner=UserFactory())
     answer = getattr(web, method)(f"/monitors/{monitor.public_id}/badges{rest}")
     assert answer.status_code == 404
     assert not Badge.objects.exists()

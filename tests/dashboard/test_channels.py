@@ -15,21 +15,14 @@ from django.test.utils import CaptureQueriesContext
 from pytest_django.fixtures import Settings
 
 from accounts.models import User
-from alerts.models import AlertChannel, Delivery
+from alerts.models import AlertChannel
 from alerts.transports.apprise_services import BY_SCHEME, SERVICES
 from alerts.transports.kinds import KINDS
 from alerts.transports.native import SERVICES as NATIVE
 from core.throttles import seconds_to_wait
 from dashboard.channels import PAGE
-from tests.makers import (
-    NOON,
-    empty_broker,
-    make_channel,
-    make_delivery,
-    make_monitor,
-    make_project,
-    make_user,
-)
+from tests.factories import ChannelFactory, DeliveryFactory, MonitorFactory, ProjectFactory, UserFactory
+from tests.helpers import NOON, flush_broker
 
 HOSTILE = '<script>alert(1)</script> & "quoted"'
 ESCAPED = "&lt;script&gt;alert(1)&lt;/script&gt; &amp; &quot;quoted&quot;"
@@ -161,9 +154,9 @@ def test_a_form_shows_what_is_no_secret_and_keeps_the_rest(web: Client, user: Us
 
 
 def test_a_project_s_channel_and_its_chosen_monitors(web: Client, user: User) -> None:
-    project = make_project(user, name="Tills")
-    inside = make_monitor(user, name="Till", project_id=project.public_id)
-    outside = make_monitor(user, name="Blog")
+    project = ProjectFactory(owner=user, name="Tills")
+    inside = MonitorFactory(owner=user, name="Till", project=project)
+    outside = MonitorFactory(owner=user, name="Blog")
     given = {"url": "https://h.example/", "project_id": project.public_id, "monitors": "chosen"}
     refused = add(web, "kind=webhook", monitor_ids=[outside.public_id], **given)
     assert "A project&#x27;s channel tells of its project&#x27;s monitors." in refused.content.decode()
@@ -173,7 +166,7 @@ def test_a_project_s_channel_and_its_chosen_monitors(web: Client, user: User) ->
 
 
 def test_an_edit_keeps_what_it_leaves_empty(web: Client, user: User) -> None:
-    channel = make_channel(user, name="Pager", secret="the first secret of all", topics=["down"])
+    channel = ChannelFactory(owner=user, name="Pager", secret="the first secret of all", topics=["down"])
     address = f"/alert-channels/{channel.public_id}/edit"
     before = channel.config
     web.post(address, FIELDS | {"name": "Beeper", "enabled": ""})
@@ -188,13 +181,11 @@ def test_an_edit_keeps_what_it_leaves_empty(web: Client, user: User) -> None:
 
 
 def test_an_edit_leaves_the_chosen_monitors_that_a_member_cannot_see(user: User) -> None:
-    owner = make_user()
-    project = make_project(owner, member=user)
-    shared = make_monitor(owner, name="Till", project_id=project.public_id)
-    channel = make_channel(
-        owner, project_id=project.public_id, monitors="chosen", monitor_ids=[shared.public_id]
-    )
-    hidden = make_monitor(owner, name="Private blog")
+    owner = UserFactory()
+    project = ProjectFactory(owner=owner, member=user)
+    shared = MonitorFactory(owner=owner, name="Till", project=project)
+    channel = ChannelFactory(owner=owner, project=project, monitors="chosen", monitor_ids=[shared.public_id])
+    hidden = MonitorFactory(owner=owner, name="Private blog")
     channel.monitors.add(hidden)
     member = Client()
     member.force_login(user)
@@ -212,7 +203,7 @@ def test_an_edit_leaves_the_chosen_monitors_that_a_member_cannot_see(user: User)
 
 @pytest.mark.django_db(transaction=True)
 def test_somebody_else_s_address_is_asked_and_asked_again(client: Client) -> None:
-    user = make_user()
+    user = UserFactory()
     client.force_login(user)
     add(client, "kind=email", address="on-call@example.net")
     channel = only(user)
@@ -237,7 +228,7 @@ def test_somebody_else_s_address_is_asked_and_asked_again(client: Client) -> Non
 
 
 def test_asking_counts_as_the_api_s_does(web: Client, user: User, settings: Settings) -> None:
-    empty_broker()
+    flush_broker()
     settings.THROTTLE_SCALE = 1
     settings.THROTTLES = {**settings.THROTTLES, "invite": (1, 60)}
     add(web, "kind=email", address="a@example.net")
@@ -248,8 +239,8 @@ def test_asking_counts_as_the_api_s_does(web: Client, user: User, settings: Sett
 
 
 def test_a_test_says_why_it_could_not_be_made(web: Client, user: User, settings: Settings) -> None:
-    empty_broker()
-    unconfirmed = make_channel(user, kind="email", address="x@example.net")
+    flush_broker()
+    unconfirmed = ChannelFactory(owner=user, kind="email", address="x@example.net")
     settings.THROTTLES = {**settings.THROTTLES, "test-channel": (1, 60)}
 
     def tried(channel: AlertChannel) -> str:
@@ -264,14 +255,14 @@ def test_a_test_says_why_it_could_not_be_made(web: Client, user: User, settings:
     assert "has not agreed yet" in tried(unconfirmed)
     settings.THROTTLE_SCALE = 1
     assert seconds_to_wait("test-channel", f"user:{user.pk}") is None  # the one that there may be, by the API
-    assert tried(make_channel(user)) == "Too many requests; wait before the next."
+    assert tried(ChannelFactory(owner=user)) == "Too many requests; wait before the next."
 
 
 def test_the_log_and_another_try(web: Client, user: User) -> None:
-    monitor = make_monitor(user, name=HOSTILE)
-    channel = make_channel(user, name=HOSTILE)
-    dead = make_delivery(channel, state=Delivery.State.DEAD, monitor=monitor, items=5)
-    make_delivery(channel, state=Delivery.State.SENT, at=NOON + timedelta(hours=1))
+    monitor = MonitorFactory(owner=user, name=HOSTILE)
+    channel = ChannelFactory(owner=user, name=HOSTILE)
+    dead = DeliveryFactory(channel=channel, dead=True, monitor=monitor, items=5)
+    DeliveryFactory(channel=channel, sent=True, created_at=NOON + timedelta(hours=1))
     address = f"/alert-channels/{channel.public_id}"
     listed = web.get("/alert-channels").content.decode()
     assert "1 given up" in listed
@@ -287,8 +278,11 @@ def test_the_log_and_another_try(web: Client, user: User) -> None:
 
 
 def test_pages_of_the_log_follow_each_other(web: Client, user: User) -> None:
-    channel = make_channel(user)
-    made = [make_delivery(channel, at=NOON + timedelta(minutes=n // 3)) for n in range(PAGE * 2 + 5)]
+    channel = ChannelFactory(owner=user)
+    made = [
+        DeliveryFactory(channel=channel, created_at=NOON + timedelta(minutes=n // 3))
+        for n in range(PAGE * 2 + 5)
+    ]
     address: str | None = "?"
     count = 0
     while address is not None:
@@ -323,16 +317,16 @@ def test_every_service_can_be_chosen_and_shows_what_its_address_looks_like(web: 
 
 
 def test_the_list_takes_as_many_queries_for_one_as_for_many(web: Client, user: User) -> None:
-    project = make_project(user)
-    monitor = make_monitor(user, project_id=project.public_id)
+    project = ProjectFactory(owner=user)
+    monitor = MonitorFactory(owner=user, project=project)
     counts: list[list[int]] = []
     for count in (1, 9):
         for _ in range(count):
-            channel = make_channel(
-                user, project_id=project.public_id, monitors="chosen", monitor_ids=[monitor.public_id]
+            channel = ChannelFactory(
+                owner=user, project=project, monitors="chosen", monitor_ids=[monitor.public_id]
             )
             for _ in range(count):
-                make_delivery(channel, state=Delivery.State.DEAD)
+                DeliveryFactory(channel=channel, dead=True)
         counts.append([])
         for address in ("/alert-channels", f"/alert-channels/{channel.public_id}"):
             with CaptureQueriesContext(connection) as queries:
@@ -343,15 +337,15 @@ def test_the_list_takes_as_many_queries_for_one_as_for_many(web: Client, user: U
 
 
 def test_a_deleted_channel_is_gone(web: Client, user: User) -> None:
-    channel = make_channel(user)
+    channel = ChannelFactory(owner=user)
     page = web.post(f"/alert-channels/{channel.public_id}/delete", follow=True)
     assert "The channel is deleted." in page.content.decode()
     assert not AlertChannel.objects.filter(pk=channel.pk).exists()
 
 
 def test_channels_of_others_are_not_there(web: Client) -> None:
-    theirs = make_channel(make_user(), name="Theirs")
-    delivery = make_delivery(theirs, state=Delivery.State.DEAD)
+    theirs = ChannelFactory(owner=UserFactory(), name="Theirs")
+    delivery = DeliveryFactory(channel=theirs, dead=True)
     address = f"/alert-channels/{theirs.public_id}"
     assert "Theirs" not in web.get("/alert-channels").content.decode()
     for path in ("", "/edit"):
@@ -362,7 +356,7 @@ def test_channels_of_others_are_not_there(web: Client) -> None:
 
 
 def test_forms_without_their_token_are_refused(user: User) -> None:
-    channel = make_channel(user)
+    channel = ChannelFactory(owner=user)
     strict = Client(enforce_csrf_checks=True)
     strict.force_login(user)
     address = f"/alert-channels/{channel.public_id}"

@@ -9,7 +9,7 @@ from django.test import Client
 
 from accounts.models import User
 from tests.api.client import Api
-from tests.makers import make_monitor
+from tests.factories import MonitorFactory
 
 STYLES = "/static/pulsekeeper/base.css"
 
@@ -41,7 +41,7 @@ def test_neither_a_part_nor_a_head_nor_what_is_known(client: Client) -> None:
 
 
 def test_not_the_api(client: Client, user: User) -> None:
-    make_monitor(user)
+    MonitorFactory(owner=user)
     bearer = f"Bearer {Api.signed_in(user).token}"
     answer = client.get("/v1/monitors", headers={"Authorization": bearer, "Accept-Encoding": "gzip"})
     assert len(answer.content) > 200

@@ -19,7 +19,8 @@ from monitors.models import Monitor
 from tests.connectors.conftest import vercel  # noqa: F401  (a fixture)
 from tests.connectors.fakes import FakeProject, FakeVercel, project, projects
 from tests.connectors.linking import come_back
-from tests.makers import empty_broker, make_connector, make_monitor, make_plan, make_project, make_user
+from tests.factories import ConnectorFactory, MonitorFactory, PlanFactory, ProjectFactory, UserFactory
+from tests.helpers import flush_broker
 
 HOSTILE = '<script>alert(1)</script> & "quoted"'
 ESCAPED = "&lt;script&gt;alert(1)&lt;/script&gt; &amp; &quot;quoted&quot;"
@@ -54,7 +55,7 @@ def test_each_provider_says_how_it_is(web: Client, user: User, fake: FakeVercel,
     text = web.get("/connectors").content.decode()
     assert "Not set up" in text
     assert "You agree at Vercel" in text
-    connector = make_connector(user)
+    connector = ConnectorFactory(user=user)
     text = web.get("/connectors").content.decode()
     assert "Shop Ltd" in text
     assert f'href="{PAGE}"' in text
@@ -79,7 +80,7 @@ def test_a_provider_without_keys_is_said_to_be_so(web: Client, fake: FakeVercel,
 
 
 def test_linked_chosen_and_imported(web: Client, user: User, linked: FakeVercel) -> None:
-    tills = make_project(user, name="Tills")
+    tills = ProjectFactory(owner=user, name="Tills")
     linked.projects = [
         project(1, domain="shop.example"),
         FakeProject("prj_h", HOSTILE, None, "hostile.example"),
@@ -109,9 +110,9 @@ def test_linked_chosen_and_imported(web: Client, user: User, linked: FakeVercel)
 
 
 def test_what_the_plan_has_no_room_for_is_said(web: Client, user: User, linked: FakeVercel) -> None:
-    user.plan = make_plan(monitor_limit=2)
+    user.plan = PlanFactory(monitor_limit=2)
     user.save(update_fields=["plan"])
-    make_monitor(user)
+    MonitorFactory(owner=user)
     linked.projects = projects(3)
     done = web.post(PAGE, {"projects": values(web.get(PAGE))}).content.decode()
     assert "1 created, 2 failed." in done
@@ -168,7 +169,7 @@ def test_a_grant_that_ended_leads_to_linking_again(web: Client, linked: FakeVerc
 
 def test_asking_counts_as_the_api_s_does(web: Client, linked: FakeVercel, settings: Settings) -> None:
     chosen = values(web.get(PAGE))
-    empty_broker()
+    flush_broker()
     settings.THROTTLE_SCALE = 1
     settings.THROTTLES = {**settings.THROTTLES, "ask-provider": (1, 60), "create-and-test": (1, 60)}
     assert "Try again" not in web.get(PAGE).content.decode()
@@ -198,7 +199,7 @@ def test_the_list_takes_few_queries(web: Client, user: User, linked: FakeVercel)
 
 
 def test_what_is_not_linked_or_not_there_is_404(web: Client, fake: FakeVercel) -> None:
-    make_connector(make_user())
+    ConnectorFactory(user=UserFactory())
     assert web.get(PAGE).status_code == 404
     assert web.post(PAGE, {"projects": ['["a", "b"]']}).status_code == 404
     assert web.post(f"{PAGE}/disconnect").status_code == 404
@@ -208,7 +209,7 @@ def test_what_is_not_linked_or_not_there_is_404(web: Client, fake: FakeVercel) -
 
 
 def test_forms_without_their_token_are_refused(user: User) -> None:
-    make_connector(user)
+    ConnectorFactory(user=user)
     strict = Client(enforce_csrf_checks=True)
     strict.force_login(user)
     for path in ("", "/link", "/disconnect"):

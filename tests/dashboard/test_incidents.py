@@ -19,14 +19,15 @@ from incidents import services
 from incidents.models import Incident, IncidentEvent
 from incidents.timeline import note
 from projects.access import Caller
-from tests.makers import NOON, make_monitor, make_project, make_user
+from tests.factories import MonitorFactory, ProjectFactory, UserFactory
+from tests.helpers import NOON
 
 HOSTILE = '<script>alert(1)</script> & "quoted"'
 ESCAPED = "&lt;script&gt;alert(1)&lt;/script&gt; &amp; &quot;quoted&quot;"
 
 
 def outage(user: User, *, minutes: int = 0, resolved: bool = False, **columns: Any) -> Incident:
-    monitor = make_monitor(user, name=columns.pop("name", "Shop"), **columns.pop("given", {}))
+    monitor = MonitorFactory(owner=user, name=columns.pop("name", "Shop"), **columns.pop("given", {}))
     at = NOON + timedelta(minutes=minutes)
     incident = Incident.objects.create(
         owner=user,
@@ -65,7 +66,7 @@ def test_open_ones_come_first_and_then_the_newest(web: Client, user: User) -> No
 
 
 def test_the_list_is_limited_to_a_project_a_monitor_or_a_name(web: Client, user: User) -> None:
-    project = make_project(user, name="Tills")
+    project = ProjectFactory(owner=user, name="Tills")
     outage(user, name="Till 1", given={"project_id": project.public_id})
     other = outage(user, name="Shop 100%")
     assert named(web.get("/incidents", {"project": project.public_id})) == ["Till 1"]
@@ -77,7 +78,7 @@ def test_the_list_is_limited_to_a_project_a_monitor_or_a_name(web: Client, user:
 
 
 def test_pages_follow_each_other_over_the_end_of_the_open_ones(web: Client, user: User) -> None:
-    project = make_project(user)
+    project = ProjectFactory(owner=user)
     rows = [
         Incident(owner=user, project=project, name=f"{number}", started_at=NOON, detail="")
         for number in range(PAGE + 20)
@@ -103,7 +104,7 @@ def test_an_odd_place_in_the_list_is_no_error(web: Client, user: User, after: st
 
 
 def test_the_list_takes_as_many_queries_for_one_as_for_many(web: Client, user: User) -> None:
-    project = make_project(user)
+    project = ProjectFactory(owner=user)
     web.get("/incidents")
     counts = []
     for count in (1, 12):
@@ -223,7 +224,7 @@ def test_a_comment_that_is_refused_stays_in_its_field(
 
 
 def test_declared_commented_and_resolved(web: Client, user: User) -> None:
-    project = make_project(user, name=HOSTILE)
+    project = ProjectFactory(owner=user, name=HOSTILE)
     form = web.get("/incidents/declare").content.decode()
     assert ESCAPED in form
     key = re.findall(r'name="form_key" value="(\w+)"', form)[0]
@@ -265,7 +266,7 @@ def test_a_declaration_that_is_refused_keeps_what_was_typed(
 
 
 def test_incidents_of_others_are_not_there(web: Client, user: User) -> None:
-    theirs = outage(make_user())
+    theirs = outage(UserFactory())
     address = f"/incidents/{theirs.public_id}"
     assert named(web.get("/incidents")) == []
     assert web.get(address).status_code == 404

@@ -20,7 +20,8 @@ from monitors.configuration import MonitorType
 from monitors.models import Monitor
 from monitors.probing import interactive
 from monitors.probing.prober import drain
-from tests.makers import at_once, empty_broker, make_monitor, make_plan, make_project, make_user, state_of
+from tests.factories import MonitorFactory, PlanFactory, ProjectFactory, UserFactory
+from tests.helpers import flush_broker, run_concurrently, state_of
 from tests.processes.waiting import until
 from tests.site import Site
 
@@ -83,7 +84,7 @@ def test_a_new_monitor_is_led_to_and_has_the_defaults(web: Client, user: User) -
 
 
 def test_everything_that_is_typed_is_stored(web: Client, user: User) -> None:
-    project = make_project(user)
+    project = ProjectFactory(owner=user)
     given = typed(
         type="api",
         name="Orders",
@@ -228,7 +229,7 @@ def test_what_another_kind_does_not_ask_for_does_not_matter(web: Client, user: U
 
 
 def test_the_floor_of_the_plan_is_told_and_held(web: Client, user: User) -> None:
-    user.plan = make_plan(min_interval_sec=300)
+    user.plan = PlanFactory(min_interval_sec=300)
     user.save(update_fields=["plan"])
     assert "at least 5 min" in web.get("/monitors/new").content.decode()
     answer = web.post("/monitors/new", typed(interval_sec="1m"), follow=False)
@@ -243,7 +244,7 @@ def _messages(web: Client) -> list[object]:
 
 
 def test_the_cap_of_the_plan_is_told(web: Client, user: User) -> None:
-    user.plan = make_plan(monitor_limit=0)
+    user.plan = PlanFactory(monitor_limit=0)
     user.save(update_fields=["plan"])
     page = web.post("/monitors/new", typed(name="Kept")).content.decode()
     assert errors_in(page) == ["The plan's number of monitors is reached."]
@@ -270,7 +271,7 @@ def test_a_form_that_was_refused_can_be_sent_again(web: Client, user: User) -> N
 
 @pytest.mark.django_db(transaction=True)
 def test_a_double_click_makes_one_monitor() -> None:
-    user = make_user()
+    user = UserFactory()
 
     def send() -> str:
         web = Client()
@@ -279,7 +280,7 @@ def test_a_double_click_makes_one_monitor() -> None:
         assert answer.status_code == 302
         return answer.headers["Location"]
 
-    assert len(set(at_once(send, send, send))) == 1
+    assert len(set(run_concurrently(send, send, send))) == 1
     assert Monitor.objects.count() == 1
 
 
@@ -298,7 +299,7 @@ def test_without_a_broker_the_first_check_is_left_to_the_scheduler(
 def test_forms_are_refused_without_their_token(user: User) -> None:
     web = Client(enforce_csrf_checks=True)
     web.force_login(user)
-    monitor = make_monitor(user)
+    monitor = MonitorFactory(owner=user)
     for path in ("/monitors/new", f"/monitors/{monitor.public_id}/edit"):
         assert web.post(path, typed()).status_code == 403
     assert Monitor.objects.count() == 1
@@ -327,8 +328,8 @@ def _as_typed(monitor: Monitor) -> dict[str, str]:
 
 
 def test_the_page_shows_what_is_stored_but_no_header_value(web: Client, user: User) -> None:
-    monitor = make_monitor(
-        user,
+    monitor = MonitorFactory(
+        owner=user,
         name=SCRIPT,
         interval_sec=5400,
         slow_ms=500,
@@ -346,8 +347,8 @@ def test_the_page_shows_what_is_stored_but_no_header_value(web: Client, user: Us
 
 
 def test_saving_what_is_there_changes_nothing(web: Client, user: User) -> None:
-    monitor = make_monitor(
-        user,
+    monitor = MonitorFactory(
+        owner=user,
         method="POST",
         request_body="a\nb",
         interval_sec=300,
@@ -375,8 +376,8 @@ def test_saving_what_is_there_changes_nothing(web: Client, user: User) -> None:
 def test_header_values_are_kept_replaced_and_removed(
     web: Client, user: User, given: dict[str, str], headers: list[tuple[str, str]]
 ) -> None:
-    monitor = make_monitor(
-        user, request_headers=[{"name": "X-Key", "value": "old1"}, {"name": "X-Other", "value": "old2"}]
+    monitor = MonitorFactory(
+        owner=user, request_headers=[{"name": "X-Key", "value": "old1"}, {"name": "X-Other", "value": "old2"}]
     )
     assert edited(web, monitor, **given).status_code == 302
     assert [
@@ -385,13 +386,13 @@ def test_header_values_are_kept_replaced_and_removed(
 
 
 def test_a_header_that_is_renamed_needs_a_value(web: Client, user: User) -> None:
-    monitor = make_monitor(user, request_headers=[{"name": "X-Key", "value": "old"}])
+    monitor = MonitorFactory(owner=user, request_headers=[{"name": "X-Key", "value": "old"}])
     page = edited(web, monitor, **{"header-0-name": "X-Renamed"}).content.decode()
     assert errors_in(page)[0].startswith("Value: Type the value")
 
 
 def test_bad_input_of_an_edit_is_kept(web: Client, user: User) -> None:
-    monitor = make_monitor(user)
+    monitor = MonitorFactory(owner=user)
     page = edited(web, monitor, name=SCRIPT, url="nonsense").content.decode()
     assert errors_in(page)[0].startswith("Address: ")
     assert SHOWN in page
@@ -399,7 +400,7 @@ def test_bad_input_of_an_edit_is_kept(web: Client, user: User) -> None:
 
 
 def test_a_kind_changes_among_those_that_are_probed_alike(web: Client, user: User) -> None:
-    monitor = make_monitor(user)
+    monitor = MonitorFactory(owner=user)
     assert (
         edited(
             web, monitor, **{"type": "keyword", "rule-0-kind": "contains", "rule-0-value": "ok"}
@@ -412,7 +413,7 @@ def test_a_kind_changes_among_those_that_are_probed_alike(web: Client, user: Use
 
 
 def test_a_monitor_moves_between_projects(web: Client, user: User) -> None:
-    shop, monitor = make_project(user), make_monitor(user)
+    shop, monitor = ProjectFactory(owner=user), MonitorFactory(owner=user)
     assert edited(web, monitor, project_id=shop.public_id).status_code == 302
     assert Monitor.objects.get().project == shop
     assert edited(web, monitor, project_id="").status_code == 302
@@ -420,10 +421,10 @@ def test_a_monitor_moves_between_projects(web: Client, user: User) -> None:
 
 
 def test_a_member_edits_and_others_find_nothing(web: Client, user: User) -> None:
-    owner = make_user()
-    ours = make_project(owner, member=user)
-    monitor = make_monitor(owner, project_id=ours.public_id)
-    alien = make_monitor(owner)
+    owner = UserFactory()
+    ours = ProjectFactory(owner=owner, member=user)
+    monitor = MonitorFactory(owner=owner, project=ours)
+    alien = MonitorFactory(owner=owner)
     assert edited(web, monitor, name="Mended", project_id=ours.public_id).status_code == 302
     assert Monitor.objects.get(pk=monitor.pk).name == "Mended"
     for path in (f"/monitors/{alien.public_id}/edit", f"/monitors/new?from={alien.public_id}"):
@@ -433,11 +434,11 @@ def test_a_member_edits_and_others_find_nothing(web: Client, user: User) -> None
 
 
 def test_a_copy_starts_from_everything_but_header_values(web: Client, user: User) -> None:
-    project = make_project(user)
-    monitor = make_monitor(
-        user,
+    project = ProjectFactory(owner=user)
+    monitor = MonitorFactory(
+        owner=user,
         name="Shop",
-        project_id=project.public_id,
+        project=project,
         request_headers=[{"name": "X-Key", "value": "s3cret"}],
     )
     path = f"/monitors/new?from={monitor.public_id}"
@@ -455,7 +456,7 @@ def test_a_copy_starts_from_everything_but_header_values(web: Client, user: User
 
 @pytest.fixture
 def worker(transactional_db: None) -> Iterator[None]:
-    empty_broker()
+    flush_broker()
     with start_worker(app, pool="threads", concurrency=2, perform_ping_check=False, queues=["interactive"]):
         yield
     drain(grace_sec=0)
@@ -471,7 +472,7 @@ def _text(page: str) -> str:
 
 @pytest.mark.usefixtures("worker")
 def test_a_test_run_shows_what_came_of_it_and_saves_nothing(client: Client, site: Site) -> None:
-    client.force_login(make_user())
+    client.force_login(UserFactory())
     passed = tried(client, "/monitors/new", typed(url=site.url("/ok")))
     assert "<form" not in passed.content.decode(), "the result alone, so that what is typed meanwhile stays"
     assert re.search(
@@ -487,10 +488,10 @@ def test_a_test_run_shows_what_came_of_it_and_saves_nothing(client: Client, site
 
 @pytest.mark.usefixtures("worker")
 def test_the_test_run_of_an_edit_sends_the_stored_header_values(client: Client, site: Site) -> None:
-    user = make_user()
+    user = UserFactory()
     client.force_login(user)
-    monitor = make_monitor(
-        user,
+    monitor = MonitorFactory(
+        owner=user,
         url=site.url("/echo"),
         request_headers=[{"name": "X-Key", "value": "s3cret"}],
         content_rules=[{"type": "json_field", "path": "headers.X-Key", "equals": "s3cret"}],
@@ -504,11 +505,11 @@ def test_the_test_run_of_an_edit_sends_the_stored_header_values(client: Client, 
 
 @pytest.mark.usefixtures("worker")
 def test_the_form_says_that_stored_values_do_not_go_to_another_server(client: Client, site: Site) -> None:
-    user = make_user()
+    user = UserFactory()
     client.force_login(user)
     with Site() as other:
-        monitor = make_monitor(
-            user,
+        monitor = MonitorFactory(
+            owner=user,
             url=other.url("/ok"),
             request_headers=[{"name": "X-Key", "value": "s3cret"}],
         )
@@ -529,7 +530,7 @@ def test_the_form_says_that_stored_values_do_not_go_to_another_server(client: Cl
 
 @pytest.mark.usefixtures("worker")
 def test_a_created_monitor_is_checked_though_nobody_waits(client: Client, site: Site) -> None:
-    client.force_login(make_user())
+    client.force_login(UserFactory())
     assert client.post("/monitors/new", typed(url=site.url("/ok"))).status_code == 302
     monitor = Monitor.objects.get()
     until(lambda: state_of(monitor).status == "up", 10, "the first check is recorded")
@@ -538,7 +539,7 @@ def test_a_created_monitor_is_checked_though_nobody_waits(client: Client, site: 
 @pytest.mark.django_db(transaction=True)
 def test_without_a_worker_a_test_run_says_so(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(interactive, "PATIENCE_SEC", -0.5)
-    client.force_login(make_user())
+    client.force_login(UserFactory())
     answer = tried(client, "/monitors/new", typed(timeout_ms="1s"))
     assert answer.status_code == 200
     assert "No worker was free" in answer.content.decode()
@@ -557,7 +558,7 @@ def test_a_test_run_of_a_bad_form_shows_the_form_with_its_errors(web: Client) ->
 
 
 def test_tests_and_creations_are_throttled_with_those_of_the_api(web: Client, settings: Settings) -> None:
-    empty_broker()
+    flush_broker()
     settings.THROTTLE_SCALE = 1
     settings.THROTTLES = settings.THROTTLES | {"create-and-test": (1, 60)}
     assert web.post("/monitors/new", typed()).status_code == 302

@@ -27,16 +27,8 @@ from monitors.recording.batch import CheckRecord
 from monitors.scheduling import claim_now
 from monitors.services import mute_monitor, update_monitor
 from projects.access import Caller
-from tests.makers import (
-    check_record,
-    make_channel,
-    make_monitor,
-    make_plan,
-    make_project,
-    make_user,
-    outcome,
-    state_of,
-)
+from tests.factories import ChannelFactory, MonitorFactory, PlanFactory, ProjectFactory, UserFactory
+from tests.helpers import check_record, outcome, state_of
 
 HOSTILE = "<script>alert('x')</script>\"&"
 MOST_QUERIES = 20
@@ -69,13 +61,13 @@ def check(monitor: Monitor, *verdicts: Verdict, at: datetime) -> None:
 def shown(user: User) -> dict[str, Monitor]:
     """One in every state, made in an order that is none of those asked for."""
     now = utc_now() - timedelta(hours=1)
-    shop = make_project(user, name="Shop")
+    shop = ProjectFactory(owner=user, name="Shop")
     made = {
-        "Up": make_monitor(user, name="Up", first=Verdict.UP, now=now, url="http://127.0.0.1:9/needle"),
-        "Down": make_monitor(user, name="Down", first=Verdict.DOWN, now=now, fail_threshold=1),
-        "Waiting": make_monitor(user, name="Waiting", now=now, type="heartbeat", url=""),
-        "Paused": make_monitor(user, name="Paused", first=Verdict.UP, now=now, project_id=shop.public_id),
-        "Slow": make_monitor(user, name="Slow", first=Verdict.SLOW, now=now, project_id=shop.public_id),
+        "Up": MonitorFactory(owner=user, name="Up", up=True, created_at=now, url="http://127.0.0.1:9/needle"),
+        "Down": MonitorFactory(owner=user, name="Down", down=True, created_at=now, fail_threshold=1),
+        "Waiting": MonitorFactory(owner=user, name="Waiting", created_at=now, heartbeat=True),
+        "Paused": MonitorFactory(owner=user, name="Paused", up=True, created_at=now, project=shop),
+        "Slow": MonitorFactory(owner=user, name="Slow", slow=True, created_at=now, project=shop),
     }
     update_monitor(Caller(user), made["Paused"].public_id, {"enabled": False}, now=utc_now())
     mute_monitor(Caller(user), made["Slow"].public_id, minutes=30, now=utc_now())
@@ -139,12 +131,12 @@ def test_counts_the_states_and_says_in_the_title_what_is_down(web: Client, shown
 def test_says_what_fails_though_it_is_not_down_and_what_is_under_maintenance(web: Client, user: User) -> None:
     start = utc_now() - timedelta(hours=3)
     made = {
-        name: make_monitor(user, name=name, now=start, first=Verdict.UP, fail_threshold=3)
+        name: MonitorFactory(owner=user, name=name, created_at=start, up=True, fail_threshold=3)
         for name in ("Failing", "Muted", "Both", "Mended", "Unmuted", "Serviced", "Fine", "Paused")
     }
     beat: dict[str, Any] = {"type": "heartbeat", "interval_sec": 3600, "grace_sec": 600}
     for name in ("Silent", "Punctual", "Rescheduled", "Waiting"):
-        made[name] = make_monitor(user, name=name, now=start, **beat)
+        made[name] = MonitorFactory(owner=user, name=name, created_at=start, **beat)
         if name != "Waiting":
             record_ping(made[name].public_id, now=start if name != "Punctual" else utc_now())
     half_past = start + timedelta(minutes=90)
@@ -231,7 +223,7 @@ def test_long_lists_come_in_pages_that_miss_and_repeat_nothing(web: Client, user
 
 
 def test_the_number_of_queries_does_not_grow_with_the_list(web: Client, user: User) -> None:
-    project = make_project(user)
+    project = ProjectFactory(owner=user)
     make_many(user, 3, project_id=project.pk)
     few = queries(web, "/monitors?grouped=1&sort=uptime")
     make_many(user, 60, project_id=project.pk)
@@ -261,8 +253,8 @@ def test_says_only_what_changed(web: Client, shown: dict[str, Monitor]) -> None:
     ],
 )
 def test_does_it_to_all_that_are_chosen(web: Client, user: User, action: str, holds: Any) -> None:
-    project = make_project(user)
-    monitors = [make_monitor(user, project_id=project.public_id) for _ in range(3)]
+    project = ProjectFactory(owner=user)
+    monitors = [MonitorFactory(owner=user, project=project) for _ in range(3)]
     chosen = ",".join(monitor.public_id for monitor in monitors[:2])
     answer = act(web, action, monitor=chosen, next="/monitors?sort=name")
     assert answer.redirect_chain == [("/monitors?sort=name", 302)]
@@ -271,8 +263,8 @@ def test_does_it_to_all_that_are_chosen(web: Client, user: User, action: str, ho
 
 
 def test_undoes_it_and_deletes(web: Client, user: User) -> None:
-    monitor = make_monitor(user)
-    project = make_project(user, name="Till")
+    monitor = MonitorFactory(owner=user)
+    project = ProjectFactory(owner=user, name="Till")
     for action in ("pause", "resume", "mute:30", "unmute", f"move:{project.public_id}"):
         act(web, action, monitor=monitor.public_id)
     monitor.refresh_from_db()
@@ -282,7 +274,7 @@ def test_undoes_it_and_deletes(web: Client, user: User) -> None:
 
 
 def test_what_was_so_before_is_told(web: Client, user: User) -> None:
-    chosen = [make_monitor(user).public_id for _ in range(3)]
+    chosen = [MonitorFactory(owner=user).public_id for _ in range(3)]
     act(web, "pause", monitor=chosen[0])
     html = act(web, "pause", monitor=",".join(chosen)).content.decode()
     assert "Paused 2 monitors." in html
@@ -312,11 +304,11 @@ def test_all_is_all_that_the_list_names_also_beyond_its_page(web: Client, user: 
 
 
 def test_tells_what_could_not_be_done(web: Client, user: User) -> None:
-    small = make_user()
-    small.plan = make_plan(monitor_limit=1)
+    small = UserFactory()
+    small.plan = PlanFactory(monitor_limit=1)
     small.save(update_fields=["plan"])
-    full = make_project(small, admin=user)
-    chosen = [make_monitor(user).public_id for _ in range(2)]
+    full = ProjectFactory(owner=small, admin=user)
+    chosen = [MonitorFactory(owner=user).public_id for _ in range(2)]
     html = act(web, f"move:{full.public_id}", monitor=chosen).content.decode()
     assert "Moved 1 monitor." in html
     assert "1 monitor left as before" in html
@@ -324,7 +316,7 @@ def test_tells_what_could_not_be_done(web: Client, user: User) -> None:
 
 
 def test_stops_in_time_and_tells_what_is_left(user: User) -> None:
-    chosen = [make_monitor(user).public_id for _ in range(2)]
+    chosen = [MonitorFactory(owner=user).public_id for _ in range(2)]
     outcome = actions.apply(Caller(user), actions.named("pause"), chosen, now=utc_now(), patience_sec=0)
     assert outcome.done == 0
     assert outcome.complaints == ["2 monitors not reached in time: do it once more for these."]
@@ -335,7 +327,7 @@ def test_stops_in_time_and_tells_what_is_left(user: User) -> None:
     "action", ["", "explode", "mute:7", "mute:", "move:%00", "move:a b", "pause:1:2", "move:\0"]
 )
 def test_unknown_actions_do_nothing(web: Client, user: User, action: str) -> None:
-    monitor = make_monitor(user)
+    monitor = MonitorFactory(owner=user)
     before = Monitor.objects.values().get()
     answer = act(web, action, monitor=monitor.public_id)
     assert answer.status_code in (200, 422)
@@ -346,13 +338,13 @@ def test_unknown_actions_do_nothing(web: Client, user: User, action: str) -> Non
     "back", ["https://elsewhere.example/", "//elsewhere.example/", "javascript:alert(1)"]
 )
 def test_goes_back_to_no_other_site(web: Client, user: User, back: str) -> None:
-    monitor = make_monitor(user)
+    monitor = MonitorFactory(owner=user)
     assert act(web, "pause", monitor=monitor.public_id, next=back).redirect_chain == [("/monitors", 302)]
 
 
 @pytest.mark.parametrize("action", ["pause", "mute:30", "move:", "delete"])
 def test_what_is_somebody_elses_is_not_there(web: Client, action: str) -> None:
-    theirs = make_monitor(make_user(), first=Verdict.UP)
+    theirs = MonitorFactory(up=True)
     before = Monitor.objects.values().get()
     for path in ("", "/live", "/latency"):
         assert web.get(f"/monitors/{theirs.public_id}{path}").status_code == 404
@@ -368,7 +360,7 @@ def test_nothing_is_shown_to_those_who_are_not_signed_in(
     client: Client, user: User, settings: Settings
 ) -> None:
     settings.LOGIN_URL = "/account/login/"
-    monitor = make_monitor(user)
+    monitor = MonitorFactory(owner=user)
     paths = [
         "/monitors",
         "/monitors/live",
@@ -385,14 +377,14 @@ def test_nothing_is_shown_to_those_who_are_not_signed_in(
 
 
 def test_hostile_texts_are_texts(web: Client, user: User) -> None:
-    project = make_project(user, name=HOSTILE)
+    project = ProjectFactory(owner=user, name=HOSTILE)
     now = utc_now()
-    monitor = make_monitor(
-        user, name=HOSTILE, url=f"http://127.0.0.1:9/?{HOSTILE.replace(' ', '')}", project_id=project.public_id,
-        now=now, first=Verdict.UP, type="keyword", request_headers=[{"name": "X-Key", "value": "s3cret-value"}],
+    monitor = MonitorFactory(
+        owner=user, name=HOSTILE, url=f"http://127.0.0.1:9/?{HOSTILE.replace(' ', '')}", project=project,
+        created_at=now, up=True, type="keyword", request_headers=[{"name": "X-Key", "value": "s3cret-value"}],
         content_rules=[{"type": "text_contains", "value": HOSTILE}],
     )  # fmt: skip
-    make_channel(user, name=HOSTILE)
+    ChannelFactory(owner=user, name=HOSTILE)
     CheckResult.objects.create(
         monitor_id=monitor.pk, claim=9, checked_at=now, verdict="down", reason_code="http_failure", detail=HOSTILE,
         evidence={"body": HOSTILE, "status_line": HOSTILE, "headers": [["server", HOSTILE]]},
@@ -406,12 +398,12 @@ def test_hostile_texts_are_texts(web: Client, user: User) -> None:
 
 def test_the_page_of_a_monitor_tells_what_is_known_of_it(web: Client, user: User) -> None:
     now = utc_now()
-    monitor = make_monitor(
-        user, name="Till", first=Verdict.DOWN, fail_threshold=1, now=now - timedelta(minutes=5), method="POST",
+    monitor = MonitorFactory(
+        owner=user, name="Till", down=True, fail_threshold=1, created_at=now - timedelta(minutes=5), method="POST",
         request_body="it's", request_headers=[{"name": "X-Key", "value": "s3cret-value"}],
     )  # fmt: skip
     MonitorState.objects.filter(pk=monitor.pk).update(cert_expires_at=now + timedelta(days=9, hours=1))
-    make_channel(user, name="On call")
+    ChannelFactory(owner=user, name="On call")
     html = page(web, f"/monitors/{monitor.public_id}")
     assert "Answered 500." in html
     assert "9 days left" in html
@@ -422,15 +414,15 @@ def test_the_page_of_a_monitor_tells_what_is_known_of_it(web: Client, user: User
 
 
 def test_a_heartbeat_shows_how_to_ping_it(web: Client, user: User) -> None:
-    monitor = make_monitor(user, type="heartbeat", url="", interval_sec=3600)
+    monitor = MonitorFactory(owner=user, heartbeat=True, interval_sec=3600)
     html = page(web, f"/monitors/{monitor.public_id}")
     assert html.count(f"/v1/heartbeats/{monitor.public_id}/ping") >= 4
     assert "data-latency" not in html
 
 
 def test_the_page_of_a_monitor_takes_few_queries(web: Client, user: User) -> None:
-    monitor = make_monitor(user, first=Verdict.UP, now=utc_now() - timedelta(days=3))
-    make_channel(user)
+    monitor = MonitorFactory(owner=user, up=True, created_at=utc_now() - timedelta(days=3))
+    ChannelFactory(owner=user)
     fill(monitor, 500)
     path = f"/monitors/{monitor.public_id}"
     assert queries(web, path) <= MOST_QUERIES
@@ -444,7 +436,7 @@ def test_the_page_of_a_monitor_takes_few_queries(web: Client, user: User) -> Non
 
 
 def test_the_chart_has_bounded_points_and_the_outages(web: Client, user: User) -> None:
-    monitor = make_monitor(user, now=utc_now() - timedelta(days=3))
+    monitor = MonitorFactory(owner=user, created_at=utc_now() - timedelta(days=3))
     fill(monitor, 1_000)
     for name in ("1h", "24h", "7d", "30d", "90d"):
         answer = web.get(f"/monitors/{monitor.public_id}/latency?range={name}").json()
@@ -457,7 +449,7 @@ def test_the_chart_has_bounded_points_and_the_outages(web: Client, user: User) -
 
 
 def test_check_now_is_awaited_by_the_page(web: Client, user: User) -> None:
-    monitor = make_monitor(user, first=Verdict.UP)
+    monitor = MonitorFactory(owner=user, up=True)
     address = f"/monitors/{monitor.public_id}/check"
     assert "Check now" in page(web, f"/monitors/{monitor.public_id}")
     started = web.post(address, headers={"HX-Request": "true"})
@@ -478,7 +470,7 @@ def test_check_now_is_awaited_by_the_page(web: Client, user: User) -> None:
 
 
 def test_check_now_says_why_there_is_no_result(web: Client, user: User) -> None:
-    monitor = make_monitor(user, first=Verdict.UP)
+    monitor = MonitorFactory(owner=user, up=True)
     live = f"/monitors/{monitor.public_id}/live"
     long_ago = to_ms(utc_now() - timedelta(minutes=2))
     assert "No worker has made the check yet." in page(web, f"{live}?checking=2-{long_ago}")
@@ -494,7 +486,7 @@ def test_check_now_says_why_there_is_no_result(web: Client, user: User) -> None:
 
 @pytest.mark.parametrize("kind", ["heartbeat", "scheduler"])
 def test_check_now_is_for_what_is_looked_at(web: Client, user: User, kind: str) -> None:
-    monitor = make_monitor(user, type=kind)
+    monitor = MonitorFactory(owner=user, type=kind)
     assert "Check now" not in page(web, f"/monitors/{monitor.public_id}")
     refused = web.post(f"/monitors/{monitor.public_id}/check", follow=True)
     assert f"a {kind} is not checked on demand" in refused.content.decode()

@@ -9,17 +9,17 @@ from django.test import Client
 
 from accounts.models import User
 from tests.dashboard.test_monitor_pages import typed
-from tests.makers import make_monitor, make_plan, make_project, make_user
+from tests.factories import MonitorFactory, PlanFactory, ProjectFactory, UserFactory
 
 
 @pytest.fixture
 def user(db: None) -> User:
-    return make_user(plan="local")
+    return UserFactory(plan__name="local")
 
 
 def mentions(web: Client, user: User) -> list[str]:
     """The pages that mention plans, among them what saving an interval that is too short answers."""
-    monitor, project = make_monitor(user), make_project(user)
+    monitor, project = MonitorFactory(owner=user), ProjectFactory(owner=user)
     pages = {
         "account": "/account/",
         "monitors": "/monitors",
@@ -40,7 +40,7 @@ def mentions(web: Client, user: User) -> list[str]:
 
 
 def test_the_only_plan_is_not_mentioned(web: Client, user: User) -> None:
-    make_user(plan="local")
+    UserFactory(plan__name="local")
     assert mentions(web, user) == []
     page = web.get("/monitors/new").content.decode()
     assert 'value="1m"' in page, "to begin with"
@@ -50,10 +50,10 @@ def test_the_only_plan_is_not_mentioned(web: Client, user: User) -> None:
 @pytest.mark.parametrize("second", ["made by staff", "of another account", "of this account"])
 def test_a_second_plan_is_mentioned(web: Client, user: User, second: str) -> None:
     if second == "made by staff":
-        make_plan()
+        PlanFactory()
     elif second == "of another account":
-        make_user(plan="free")
+        UserFactory(plan__name="free")
     else:
-        user.plan = make_user(plan="pro").plan
+        user.plan = UserFactory(plan__name="pro").plan
         user.save(update_fields=["plan"])
     assert mentions(web, user) == ["account", "new", "edit", "saved"]

@@ -15,13 +15,13 @@ from django.test.utils import CaptureQueriesContext
 from pytest_django.fixtures import Settings
 
 from accounts.models import User
-from checks.spec import Verdict
 from core.clock import utc_now
 from monitors.models import Monitor
 from projects.access import Caller
 from projects.members import add_member
 from projects.models import Membership, Project, Role
-from tests.makers import empty_broker, make_monitor, make_project, make_user
+from tests.factories import MonitorFactory, ProjectFactory, UserFactory
+from tests.helpers import flush_broker
 from tokens.models import ProjectToken
 from tokens.services import create_token
 
@@ -53,12 +53,12 @@ def place_path(place: Membership) -> str:
 
 def test_the_list_counts_states_and_names_the_role(web: Client, user: User) -> None:
     assert "No project yet" in text_of(web.get("/projects"))
-    shop = make_project(user, name=HOSTILE)
-    make_monitor(user, project_id=shop.public_id, first=Verdict.UP)
-    make_monitor(user, project_id=shop.public_id, first=Verdict.DOWN)
-    make_monitor(user, project_id=shop.public_id)
-    make_project(make_user(), name="Joined", admin=user)
-    make_project(make_user(), name="Alien")
+    shop = ProjectFactory(owner=user, name=HOSTILE)
+    MonitorFactory(owner=user, project=shop, up=True)
+    MonitorFactory(owner=user, project=shop, down=True)
+    MonitorFactory(owner=user, project=shop)
+    ProjectFactory(name="Joined", admin=user)
+    ProjectFactory(name="Alien")
     page = web.get("/projects")
     assert "1 up 1 down 1 not checked yet owner" in text_of(page)
     assert "Joined no monitors admin" in text_of(page)
@@ -76,14 +76,14 @@ def test_lists_need_as_many_queries_for_one_as_for_many(web: Client, user: User)
         return len(found)
 
     def more() -> None:
-        other = make_project(user)
+        other = ProjectFactory(owner=user)
         for project in (shop, other):
             create_token(
                 Caller(user), project_id=project.public_id, name="t", ttl_seconds=None, now=utc_now()
             )
-        add_member(Caller(user), shop.public_id, email=make_user().email, role="member", now=utc_now())
+        add_member(Caller(user), shop.public_id, email=UserFactory().email, role="member", now=utc_now())
 
-    shop = make_project(user)
+    shop = ProjectFactory(owner=user)
     paths = ("/projects", path_of(shop), "/tokens", "/monitors/new")
     more()
     few = [queries(path) for path in paths]
@@ -95,7 +95,7 @@ def test_lists_need_as_many_queries_for_one_as_for_many(web: Client, user: User)
 
 @pytest.mark.parametrize("name", ["", " ", "\x00", "n" * 201])
 def test_a_bad_name_is_told_and_kept(web: Client, user: User, name: str) -> None:
-    shop = make_project(user, name="Before")
+    shop = ProjectFactory(owner=user, name="Before")
     key = "a-key"
     for path in ("/projects", path_of(shop, "/rename")):
         answer = web.post(path, {"name": name, "form_key": key})
@@ -115,8 +115,8 @@ def test_a_form_makes_one_project_however_often_it_is_sent(web: Client) -> None:
 
 
 def test_a_project_is_renamed_and_deleted(web: Client, user: User) -> None:
-    shop = make_project(user)
-    monitor = make_monitor(user, project_id=shop.public_id)
+    shop = ProjectFactory(owner=user)
+    monitor = MonitorFactory(owner=user, project=shop)
     create_token(Caller(user), project_id=shop.public_id, name="t", ttl_seconds=None, now=utc_now())
     assert web.post(path_of(shop, "/rename"), {"name": "Stores"}).headers["Location"] == path_of(shop)
     assert "Stores" in text_of(web.get(path_of(shop)))
@@ -129,7 +129,7 @@ def test_a_project_is_renamed_and_deleted(web: Client, user: User) -> None:
 
 
 def test_members_come_and_strangers_are_invited(web: Client, user: User) -> None:
-    shop, bert = make_project(user), make_user()
+    shop, bert = ProjectFactory(owner=user), UserFactory()
     sent = {"email": bert.email.upper(), "role": "member"}
     assert web.post(path_of(shop, "/members"), sent).status_code == 302
     assert place_of(shop, bert).role == Role.MEMBER
@@ -150,8 +150,8 @@ def test_members_come_and_strangers_are_invited(web: Client, user: User) -> None
 
 @pytest.mark.django_db(transaction=True)
 def test_an_invitation_is_sent() -> None:
-    user = make_user()
-    shop = make_project(user)
+    user = UserFactory()
+    shop = ProjectFactory(owner=user)
     signed_in(user).post(path_of(shop, "/members"), {"email": "new@example.com", "role": "member"})
     assert [message.to for message in mail.outbox] == [["new@example.com"]]
 
@@ -167,7 +167,7 @@ def test_an_invitation_is_sent() -> None:
     ],
 )
 def test_bad_members_are_told_and_kept(web: Client, user: User, given: dict[str, str]) -> None:
-    shop = make_project(user)
+    shop = ProjectFactory(owner=user)
     answer = web.post(path_of(shop, "/members"), given)
     page = answer.content.decode()
     assert answer.status_code == 200
@@ -178,10 +178,10 @@ def test_bad_members_are_told_and_kept(web: Client, user: User, given: dict[str,
 
 
 def test_invitations_are_throttled_with_those_of_the_api(web: Client, user: User, settings: Settings) -> None:
-    empty_broker()
+    flush_broker()
     settings.THROTTLE_SCALE = 1
     settings.THROTTLES = settings.THROTTLES | {"invite": (1, 60)}
-    shop = make_project(user)
+    shop = ProjectFactory(owner=user)
     for number in range(2):
         answer = web.post(path_of(shop, "/members"), {"email": f"a{number}@example.com", "role": "member"})
     assert "Too many requests" in text_of(answer)
@@ -202,10 +202,10 @@ OFFERS = {
 
 @pytest.mark.parametrize("role", ["owner", "admin", "member"])
 def test_what_a_role_may_not_do_is_neither_offered_nor_done(db: None, role: str) -> None:
-    people = {"owner": make_user(), "admin": make_user(), "member": make_user()}
-    shop = make_project(people["owner"], admin=people["admin"], member=people["member"])
+    people = {"owner": UserFactory(), "admin": UserFactory(), "member": UserFactory()}
+    shop = ProjectFactory(owner=people["owner"], admin=people["admin"], member=people["member"])
     other = add_member(
-        Caller(people["owner"]), shop.public_id, email=make_user().email, role="member", now=utc_now()
+        Caller(people["owner"]), shop.public_id, email=UserFactory().email, role="member", now=utc_now()
     )
     add_member(Caller(people["owner"]), shop.public_id, email="new@example.com", role="member", now=utc_now())
     web = signed_in(people[role])
@@ -214,7 +214,7 @@ def test_what_a_role_may_not_do_is_neither_offered_nor_done(db: None, role: str)
 
     manager = role != "member"
     assert web.post(path_of(shop, "/rename"), {"name": "New"}).status_code == (302 if manager else 403)
-    sent = {"email": make_user().email, "role": "member"}
+    sent = {"email": UserFactory().email, "role": "member"}
     assert web.post(path_of(shop, "/members"), sent).status_code == (302 if manager else 403)
     for action in ("admin", "remove"):
         assert web.post(place_path(other), {"action": action}).status_code == (302 if manager else 403)
@@ -223,7 +223,7 @@ def test_what_a_role_may_not_do_is_neither_offered_nor_done(db: None, role: str)
 
 
 def test_the_owner_stays_the_owner(web: Client, user: User) -> None:
-    shop = make_project(user)
+    shop = ProjectFactory(owner=user)
     own = place_of(shop, user)
     for action, told in (
         ("member", "stays its owner"),
@@ -236,13 +236,13 @@ def test_the_owner_stays_the_owner(web: Client, user: User) -> None:
 
 
 def test_a_member_leaves_and_sees_nothing_any_more(web: Client, user: User) -> None:
-    shop = make_project(make_user(), member=user)
+    shop = ProjectFactory(member=user)
     assert web.post(place_path(place_of(shop, user)), {"action": "remove"}).headers["Location"] == "/projects"
     assert web.get(path_of(shop)).status_code == 404
 
 
 def test_somebody_elses_project_is_not_there(web: Client) -> None:
-    alien = make_project(make_user())
+    alien = ProjectFactory()
     owner_place = Membership.objects.get(project=alien)
     assert web.get(path_of(alien)).status_code == 404
     for path, sent in (
@@ -258,14 +258,14 @@ def test_somebody_elses_project_is_not_there(web: Client) -> None:
 def test_forms_are_refused_without_their_token(user: User) -> None:
     web = Client(enforce_csrf_checks=True)
     web.force_login(user)
-    shop = make_project(user)
+    shop = ProjectFactory(owner=user)
     rest = ("", "/rename", "/delete", "/members", f"/members/{place_of(shop, user).public_id}")
     assert [web.post(path_of(shop, part)).status_code for part in rest] == [403] * len(rest)
     assert web.post("/projects", {"name": "x", "form_key": "k"}).status_code == 403
 
 
 def test_an_invitation_that_ran_out_is_not_shown(web: Client, user: User) -> None:
-    shop = make_project(user)
+    shop = ProjectFactory(owner=user)
     add_member(
         Caller(user),
         shop.public_id,

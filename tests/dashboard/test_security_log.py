@@ -13,7 +13,7 @@ from audit.actions import Action
 from dashboard import security_log
 from projects.access import Caller
 from projects.services import rename_project
-from tests.makers import make_project, make_user
+from tests.factories import ProjectFactory, UserFactory
 
 
 def text(client: Client, path: str, status: int = 200) -> str:
@@ -23,7 +23,7 @@ def text(client: Client, path: str, status: int = 200) -> str:
 
 
 def test_one_s_own(web: Client, user: User) -> None:
-    project = make_project(user, name="Shop <1>")
+    project = ProjectFactory(owner=user, name="Shop <1>")
     audit.services.record_failure(Action.SIGN_IN_FAILED, subject=user, details={"door": "api"})
     page = text(web, "/account/log/")
     for said in (
@@ -42,11 +42,11 @@ def test_one_s_own(web: Client, user: User) -> None:
 
 
 def test_a_project_s_is_for_those_who_manage_it(web: Client, user: User) -> None:
-    admin, member = make_user(), make_user()
-    project = make_project(user, admin=admin, member=member)
+    admin, member = UserFactory(), UserFactory()
+    project = ProjectFactory(owner=user, admin=admin, member=member)
     path = f"/projects/{project.public_id}/log"
     assert path in text(web, f"/projects/{project.public_id}")
-    for person, status in ((user, 200), (admin, 200), (member, 403), (make_user(), 404)):
+    for person, status in ((user, 200), (admin, 200), (member, 403), (UserFactory(), 404)):
         client = Client()
         client.force_login(person)
         shown = text(client, path, status)
@@ -67,11 +67,11 @@ def test_pages_of_it_in_as_many_queries_as_one_entry_takes(
             text(web, "/account/log/")
         return len(captured)
 
-    project = make_project(user)
+    project = ProjectFactory(owner=user)
     text(web, "/account/log/")
     one = queries()
     for number in range(15):
-        rename_project(Caller(user), make_project(user).public_id, name=f"n{number:02}")
+        rename_project(Caller(user), ProjectFactory(owner=user).public_id, name=f"n{number:02}")
     rename_project(Caller(user), project.public_id, name="last")
     assert queries() == one
     page, seen = text(web, "/account/log/?action=project.updated"), 0

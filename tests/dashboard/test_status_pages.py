@@ -11,12 +11,11 @@ from django.test import Client
 from PIL import Image
 
 from accounts.models import User
-from checks.spec import Verdict
 from core.clock import utc_now
 from projects.access import Caller
 from statuspages.models import PageMonitor, StatusPage
 from statuspages.services import create_note
-from tests.makers import make_monitor, make_user
+from tests.factories import MonitorFactory, UserFactory
 from tests.statuspages.making import make_page, picture
 
 HOSTILE = '<script>alert(1)</script> & "quoted"'
@@ -46,7 +45,7 @@ def test_without_a_page_it_leads_on(web: Client) -> None:
 
 
 def test_a_page_is_made_with_monitors_under_a_heading(web: Client, user: User) -> None:
-    monitor = make_monitor(user, name="db7", first=Verdict.UP)
+    monitor = MonitorFactory(owner=user, name="db7", up=True)
     answer = add(web, add=[monitor.public_id], add_to="Shop", password="open sesame")
     page = StatusPage.objects.get()
     assert answer.url == f"/status-pages/{page.public_id}"
@@ -84,7 +83,7 @@ def test_what_does_not_hold_is_said_and_what_was_typed_stays(
 
 
 def test_monitors_are_renamed_moved_and_removed(web: Client, user: User) -> None:
-    first, second, third = (make_monitor(user, name=f"db{n}") for n in (1, 2, 3))
+    first, second, third = (MonitorFactory(owner=user, name=f"db{n}") for n in (1, 2, 3))
     page = make_page(user, [first, second])
     path = f"/status-pages/{page.public_id}/edit"
     assert "Shown 1" in text_of(web.get(path))
@@ -154,7 +153,7 @@ def test_a_logo_is_put_there_and_taken_away(web: Client, user: User) -> None:
 
 
 def test_nobody_else_sees_or_changes_it(web: Client) -> None:
-    stranger = make_user()
+    stranger = UserFactory()
     page = make_page(stranger, [])
     written = {"title": "x", "status": "investigating", "text": "x"}
     note = create_note(Caller(stranger), page.public_id, written, now=utc_now())

@@ -15,7 +15,8 @@ from core.clock import utc_now
 from projects.access import Caller
 from projects.models import Project
 from tests.api.client import Api
-from tests.makers import at_once, make_project, make_user
+from tests.factories import ProjectFactory, UserFactory
+from tests.helpers import run_concurrently
 from tokens.models import ProjectToken
 from tokens.services import create_token
 
@@ -50,7 +51,7 @@ def make_token(
 
 
 def test_a_token_is_shown_once_and_works(web: Client, user: User) -> None:
-    sent = typed(make_project(user), name=HOSTILE)
+    sent = typed(ProjectFactory(owner=user), name=HOSTILE)
     answer = web.post(NEW, sent)
     (plaintext,) = plaintexts_in(answer)
     assert Api(plaintext).get("/v1/monitors").status == 200
@@ -68,15 +69,15 @@ def test_a_token_is_shown_once_and_works(web: Client, user: User) -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_a_double_click_makes_one_token() -> None:
-    user = make_user()
-    project = make_project(user)
+    user = UserFactory()
+    project = ProjectFactory(owner=user)
 
     def send() -> int:
         web = Client()
         web.force_login(user)
         return int(web.post(NEW, typed(project)).status_code)
 
-    assert sorted(at_once(send, send, send), key=str) == [200, 302, 302]
+    assert sorted(run_concurrently(send, send, send), key=str) == [200, 302, 302]
     assert ProjectToken.objects.count() == 1
 
 
@@ -94,7 +95,9 @@ def test_a_double_click_makes_one_token() -> None:
 def test_how_long_a_token_lives(
     web: Client, user: User, lifetime: str, custom: str, lives: timedelta | None
 ) -> None:
-    assert web.post(NEW, typed(make_project(user), lifetime=lifetime, custom=custom)).status_code == 200
+    assert (
+        web.post(NEW, typed(ProjectFactory(owner=user), lifetime=lifetime, custom=custom)).status_code == 200
+    )
     token = ProjectToken.objects.get()
     assert (None if token.expires_at is None else token.expires_at - token.created_at) == lives
 
@@ -115,7 +118,7 @@ def test_how_long_a_token_lives(
     ],
 )
 def test_bad_input_is_told_and_kept(web: Client, user: User, given: dict[str, str], told: str) -> None:
-    answer = web.post(NEW, typed(make_project(user), name=HOSTILE) | given)
+    answer = web.post(NEW, typed(ProjectFactory(owner=user), name=HOSTILE) | given)
     page = answer.content.decode()
     assert answer.status_code == 200
     assert page.count('class="errorlist"') == 1
@@ -127,16 +130,16 @@ def test_bad_input_is_told_and_kept(web: Client, user: User, given: dict[str, st
 
 
 def test_somebody_elses_project_takes_no_token(web: Client) -> None:
-    assert web.post(NEW, typed(make_project(make_user()))).status_code == 200
+    assert web.post(NEW, typed(ProjectFactory())).status_code == 200
     assert not ProjectToken.objects.exists()
 
 
 def test_the_list_shows_whose_they_are_and_when_they_end(web: Client, user: User) -> None:
     assert "No token yet" in text_of(web.get("/tokens"))
-    shop, alien = make_project(user, name=HOSTILE), make_user()
+    shop, alien = ProjectFactory(owner=user, name=HOSTILE), UserFactory()
     make_token(user, shop, name=HOSTILE)
     make_token(user, shop, name="Old", age=timedelta(days=1))
-    make_token(alien, make_project(alien), name="Foreign")
+    make_token(alien, ProjectFactory(owner=alien), name="Foreign")
     page = web.get("/tokens")
     assert text_of(page).count("Revoke") == 3, "two buttons, and the column's name"
     assert "expired" in text_of(page)
@@ -151,8 +154,8 @@ def test_who_has_no_project_is_led_to_making_one(web: Client) -> None:
 
 
 def test_a_member_revokes_his_own_tokens_and_a_manager_all(web: Client, user: User) -> None:
-    owner = make_user()
-    shop = make_project(owner, member=user)
+    owner = UserFactory()
+    shop = ProjectFactory(owner=owner, member=user)
     own, other = make_token(user, shop, name="Mine"), make_token(owner, shop, name="Others")
     page = web.get("/tokens").content.decode()
     assert (own.public_id in page, other.public_id in page) == (True, False)
@@ -166,8 +169,8 @@ def test_a_member_revokes_his_own_tokens_and_a_manager_all(web: Client, user: Us
 
 
 def test_foreign_tokens_are_not_there(web: Client) -> None:
-    alien = make_user()
-    token = make_token(alien, make_project(alien))
+    alien = UserFactory()
+    token = make_token(alien, ProjectFactory(owner=alien))
     assert web.post(f"/tokens/{token.public_id}/revoke").status_code == 404
     assert web.get(f"/tokens/{token.public_id}/revoke").status_code == 405
 
@@ -175,7 +178,7 @@ def test_foreign_tokens_are_not_there(web: Client) -> None:
 def test_forms_are_refused_without_their_token(user: User) -> None:
     web = Client(enforce_csrf_checks=True)
     web.force_login(user)
-    shop = make_project(user)
+    shop = ProjectFactory(owner=user)
     token = make_token(user, shop)
     assert web.post(NEW, typed(shop)).status_code == 403
     assert web.post(f"/tokens/{token.public_id}/revoke").status_code == 403

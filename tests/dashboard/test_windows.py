@@ -18,7 +18,7 @@ from dashboard.windows import MOST_SHOWN, Calendar
 from incidents.models import MaintenanceWindow
 from incidents.windows import create_window
 from projects.access import Caller
-from tests.makers import make_monitor, make_project, make_user
+from tests.factories import MonitorFactory, ProjectFactory, UserFactory
 
 NOW = datetime(2026, 3, 20, 12, 0, tzinfo=UTC)  # a Friday, nine days before clocks are put forward in Europe
 HOSTILE = '<script>alert(1)</script> & "quoted"'
@@ -137,7 +137,7 @@ def test_a_window_is_at_the_times_of_its_clock(
 def test_what_is_refused_is_said_beside_its_field_and_kept(
     web: Client, user: User, fields: dict[str, Any], place: str, reason: str
 ) -> None:
-    make_monitor(user)
+    MonitorFactory(owner=user)
     page = add(web, **({"name": HOSTILE} | fields))
     assert any(reason in error for error in page.context["form"].errors[place]), page.context["form"].errors
     text = page.content.decode()
@@ -235,8 +235,8 @@ def test_what_recurs_or_has_not_begun_is_not_ended(web: Client, user: User, give
 
 
 def test_an_edit_changes_what_was_changed(web: Client, user: User) -> None:
-    project = make_project(user, name="Tills")
-    inside = make_monitor(user, name="Till", project_id=project.public_id)
+    project = ProjectFactory(owner=user, name="Tills")
+    inside = MonitorFactory(owner=user, name="Till", project=project)
     start = NOW + timedelta(hours=1, seconds=17)
     window = make(user, starts=start, project_id=project.public_id)
     address = f"/maintenance/{window.public_id}"
@@ -271,8 +271,8 @@ def test_a_form_that_is_sent_twice_plans_one_window(web: Client) -> None:
 
 
 def test_the_list_takes_as_many_queries_for_one_as_for_many(web: Client, user: User) -> None:
-    project = make_project(user)
-    monitor = make_monitor(user, project_id=project.public_id)
+    project = ProjectFactory(owner=user)
+    monitor = MonitorFactory(owner=user, project=project)
     counts = []
     for count in (1, 9):
         for _ in range(count):
@@ -284,7 +284,7 @@ def test_the_list_takes_as_many_queries_for_one_as_for_many(web: Client, user: U
 
 
 def test_windows_of_others_are_not_there(web: Client) -> None:
-    theirs = make(make_user(), name="Theirs")
+    theirs = make(UserFactory(), name="Theirs")
     address = f"/maintenance/{theirs.public_id}"
     assert "Theirs" not in web.get("/maintenance").content.decode()
     assert web.get(address).status_code == 404

@@ -22,7 +22,7 @@ from tests.faults.consumer import ReceivedAlert
 from tests.faults.monitor_audit import VIOLATIONS, Audit
 from tests.faults.script import Flip, Part
 from tests.faults.tenant import MonitoredPart, make_channels, make_monitors
-from tests.makers import NOON
+from tests.helpers import NOON
 
 PARTS = tuple(Part(number, "http", (Flip(0.0, up=True),)) for number in (3, 4))
 

@@ -14,7 +14,7 @@ from tests.faults.heartbeat_jobs import Attempt
 from tests.faults.monitor_audit import VIOLATIONS, Audit
 from tests.faults.script import DEADLINE_SEC, INTERVAL_SEC, PING_SEC, Flip, Part
 from tests.faults.tenant import MonitoredPart, make_monitors
-from tests.makers import NOON
+from tests.helpers import NOON
 
 START = NOON.timestamp()
 END = 60.0

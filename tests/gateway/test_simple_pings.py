@@ -21,7 +21,8 @@ from checks.results.models import CheckResult
 from config.gateway import Gateway
 from core.throttles import PINGS, seconds_to_wait
 from monitors.models import Monitor
-from tests.makers import at_once, empty_broker, make_monitor, make_user, state_of
+from tests.factories import MonitorFactory, UserFactory
+from tests.helpers import flush_broker, run_concurrently, state_of
 from tests.monitors.test_pings import NOW, at, heartbeat
 from tests.processes.waiting import until
 from tests.serving import serving
@@ -68,7 +69,7 @@ class Front:
 
     def learn_headers(self) -> None:
         """Have it see the headers of one answer: the first ping to a host is Django's."""
-        assert self(path_of(heartbeat(make_user())), peer=f"127.1.0.{next(_peers)}").status == 200
+        assert self(path_of(heartbeat(UserFactory())), peer=f"127.1.0.{next(_peers)}").status == 200
         self.passed_on = 0
 
 
@@ -81,7 +82,7 @@ def front() -> Iterator[Front]:
 
 @pytest.fixture
 def up() -> Monitor:
-    return heartbeat(make_user(), last_ping_at=at(-30))
+    return heartbeat(UserFactory(), last_ping_at=at(-30))
 
 
 def path_of(monitor: Monitor) -> str:
@@ -116,10 +117,10 @@ def test_both_ways_have_the_same_headers(front: Front, up: Monitor) -> None:
 
 
 def test_pings_that_come_together_are_each_recorded(front: Front) -> None:
-    owner = make_user()
+    owner = UserFactory()
     monitors = [heartbeat(owner, last_ping_at=at(-30)) for _ in range(8)]
     front.learn_headers()
-    answers = at_once(*[partial(front, path_of(monitor)) for monitor in monitors for _ in range(5)])
+    answers = run_concurrently(*[partial(front, path_of(monitor)) for monitor in monitors for _ in range(5)])
     assert {getattr(answer, "status", answer) for answer in answers} == {200}
     assert [results_of(monitor) for monitor in monitors] == [5] * len(monitors)
 
@@ -138,11 +139,11 @@ def test_connections_are_given_back(front: Front, up: Monitor) -> None:
 
 
 def test_other_heartbeats_are_recorded_by_django(front: Front) -> None:
-    user = make_user()
+    user = UserFactory()
     front.learn_headers()
     for monitor, status in [
         (heartbeat(user, status="down", next_due_at=None), "up"),
-        (make_monitor(user, type="heartbeat", url="", interval_sec=60, grace_sec=10), "up"),
+        (MonitorFactory(owner=user, heartbeat=True, interval_sec=60, grace_sec=10), "up"),
         (heartbeat(user, configured={"enabled": False}, next_due_at=None), "up"),
     ]:
         before = front.passed_on
@@ -182,7 +183,7 @@ def test_a_domain_of_a_status_page_accepts_no_pings(front: Front, up: Monitor, s
 
 @pytest.fixture
 def three_pings(settings: Settings) -> None:
-    empty_broker()
+    flush_broker()
     settings.THROTTLE_SCALE = 1
     settings.THROTTLES = {**settings.THROTTLES, PINGS: (3, 60)}
 

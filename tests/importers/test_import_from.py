@@ -18,8 +18,9 @@ from manifests.management.commands.import_from import Command
 from monitors.models import Monitor
 from monitors.scheduling import claim_due
 from projects.access import Caller
+from tests.factories import PlanFactory, ProjectFactory, UserFactory
+from tests.helpers import run_concurrently, state_of
 from tests.importers.test_mappers import READERS, SAMPLES
-from tests.makers import at_once, make_plan, make_project, make_user, state_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -51,7 +52,7 @@ def import_from(capsys: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
 
 @pytest.fixture
 def user(db: None) -> User:
-    return make_user()
+    return UserFactory()
 
 
 def source_of(sample: str) -> str:
@@ -91,7 +92,7 @@ def test_a_file_of_which_nothing_is_lost_is_0(
 
 
 def test_what_is_created(import_from: Callable[..., Ran], user: User) -> None:
-    project = make_project(user)
+    project = ProjectFactory(owner=user)
     ran = import_from(*KUMA, "--account", user.email.upper(), "--project", project.public_id)
     assert (ran.code, ran.last) == (1, "3 created, 0 there already, 2 left out")
     shop, backup = Monitor.objects.get(name="Shop"), Monitor.objects.get(name="Backup")
@@ -118,7 +119,7 @@ def test_a_dry_run_says_the_same_and_creates_nothing(import_from: Callable[..., 
 
 
 def test_without_room_for_all_nothing_is_created(import_from: Callable[..., Ran], user: User) -> None:
-    user.plan = make_plan(monitor_limit=2)
+    user.plan = PlanFactory(monitor_limit=2)
     user.save(update_fields=["plan"])
     ran = import_from(*KUMA, "--account", user.email)
     assert (ran.code, ran.out) == (3, "")
@@ -127,7 +128,7 @@ def test_without_room_for_all_nothing_is_created(import_from: Callable[..., Ran]
 
 
 def test_the_plans_least_interval_is_told(import_from: Callable[..., Ran]) -> None:
-    free = make_user(plan="free")
+    free = UserFactory(plan__name="free")
     ran = import_from(*KUMA, "--account", free.email)
     assert "  interval: 60 s becomes 300 s, the least that the plan has\n" in ran.out
 
@@ -172,7 +173,7 @@ def test_what_the_api_would_refuse_is_left_out(
 def test_wrong_use_is_2(
     import_from: Callable[..., Ran], user: User, arguments: tuple[str, ...], words: str
 ) -> None:
-    names = {"OWN": user.email, "STRANGER": make_project(make_user()).public_id}
+    names = {"OWN": user.email, "STRANGER": ProjectFactory().public_id}
     ran = import_from(*(names.get(word, word) for word in arguments))
     assert (ran.code, ran.out) == (2, "")
     assert words in ran.err
@@ -197,6 +198,6 @@ def test_two_imports_at_once_create_everything_once(user: User) -> None:
     def run() -> list[Fate]:
         return [each.fate for each in import_monitors(Caller(user), mapped, place={}, now=utc_now())]
 
-    fates = at_once(run, run)
+    fates = run_concurrently(run, run)
     assert sorted(map(str, fates)) == sorted(map(str, [[Fate.CREATED] * 5, [Fate.THERE] * 5]))
     assert Monitor.objects.count() == 5

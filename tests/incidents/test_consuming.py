@@ -21,14 +21,15 @@ from monitors.recording.batch import CheckRecord
 from monitors.services import delete_monitor, update_monitor
 from projects.access import Caller
 from tests.alerts.drivers import Drive, at, timeline
-from tests.makers import at_once, make_project, make_user
+from tests.factories import ProjectFactory, UserFactory
+from tests.helpers import run_concurrently
 
 DOWN, UP, SLOW = Verdict.DOWN, Verdict.UP, Verdict.SLOW
 
 
 @pytest.fixture
 def owner(db: None) -> User:
-    return make_user()
+    return UserFactory()
 
 
 @pytest.fixture
@@ -44,7 +45,7 @@ def consume(moment: Any = None) -> list[StatusChange]:
 
 
 def test_an_outage_from_its_first_failure_to_recovery(owner: User, drive: Drive) -> None:
-    project = make_project(owner)
+    project = ProjectFactory(owner=owner)
     monitor = drive.monitor(owner, fail_threshold=3, project_id=project.public_id)
     for second in (60, 120, 180):
         drive.check(monitor, DOWN, at(second))
@@ -150,7 +151,7 @@ def test_another_reason_is_noted_once(owner: User, drive: Drive) -> None:
 
 
 def test_an_open_incident_follows_its_monitor(owner: User, drive: Drive) -> None:
-    monitor, project = drive.monitor(owner), make_project(owner)
+    monitor, project = drive.monitor(owner), ProjectFactory(owner=owner)
     drive.check(monitor, DOWN, at(60))
     consume()
     Monitor.objects.filter(pk=monitor.pk).update(project=project)
@@ -174,10 +175,10 @@ def test_nothing_is_taken_in_where_it_breaks_off(owner: User, drive: Drive) -> N
 
 @pytest.mark.django_db(transaction=True)
 def test_two_at_once_take_each_in_once() -> None:
-    drive, owner = Drive(), make_user()
+    drive, owner = Drive(), UserFactory()
     monitors = [drive.monitor(owner) for _ in range(20)]
     drive.checks(monitors, DOWN, at(60))
-    at_once(*[partial(consuming.consume, at(100), slow=lambda _: None)] * 4)
+    run_concurrently(*[partial(consuming.consume, at(100), slow=lambda _: None)] * 4)
     consume()
     assert sorted(Incident.objects.values_list("monitor", flat=True)) == [monitor.pk for monitor in monitors]
 

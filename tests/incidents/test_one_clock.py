@@ -20,7 +20,8 @@ from monitors.selectors import get_monitor
 from monitors.uptime.daily import daily_uptime
 from projects.access import Caller
 from tests.alerts.drivers import Drive, make_channel
-from tests.makers import make_user, minutes
+from tests.factories import UserFactory
+from tests.helpers import minutes
 from tests.statuspages.making import look, make_page
 
 pytestmark = pytest.mark.django_db
@@ -40,7 +41,7 @@ def times_in(answer: Any) -> list[str]:
 
 def test_all_that_show_an_outage_agree(client: Client, settings: Settings) -> None:
     settings.THROTTLE_SCALE = 0
-    owner, drive = make_user(), Drive()
+    owner, drive = UserFactory(), Drive()
     make_channel(owner)
     # Yesterday, so that the day of the outage is over.
     now = utc_now()

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from core.errors import ValidationFailed
 from incidents.recurrence import Schedule, check
-from tests.makers import NOON
+from tests.helpers import NOON
 
 
 def utc(text: str) -> datetime:

@@ -29,7 +29,8 @@ from projects.access import Caller
 from projects.members import remove_member
 from projects.models import Membership, Project
 from projects.services import delete_project
-from tests.makers import NOON, at_once, make_monitor, make_project, make_user, minutes
+from tests.factories import MonitorFactory, ProjectFactory, UserFactory
+from tests.helpers import NOON, minutes, run_concurrently
 
 HOUR = timedelta(hours=1)
 
@@ -62,8 +63,8 @@ def is_covered(monitor: Monitor, at: datetime = NOON) -> bool:
 @pytest.mark.django_db
 class TestCover:
     def test_from_the_first_moment_until_before_the_last(self) -> None:
-        owner = make_user()
-        monitor = make_monitor(owner)
+        owner = UserFactory()
+        monitor = MonitorFactory(owner=owner)
         make_window(owner, now=NOON - HOUR)
         moment = timedelta(milliseconds=1)
         assert [
@@ -72,20 +73,23 @@ class TestCover:
         ] == [False, True, True, False, False]
 
     def test_a_personal_window_over_all_covers_what_its_owner_owns(self) -> None:
-        owner, friend = make_user(), make_user()
-        project, theirs = make_project(owner, member=friend), make_project(friend, member=owner)
-        mine, ours = make_monitor(owner), make_monitor(owner, project_id=project.public_id)
-        foreign = make_monitor(friend), make_monitor(friend, project_id=theirs.public_id)
+        owner, friend = UserFactory(), UserFactory()
+        project, theirs = (
+            ProjectFactory(owner=owner, member=friend),
+            ProjectFactory(owner=friend, member=owner),
+        )
+        mine, ours = MonitorFactory(owner=owner), MonitorFactory(owner=owner, project=project)
+        foreign = MonitorFactory(owner=friend), MonitorFactory(owner=friend, project=theirs)
         make_window(owner)
         assert covered([m.pk for m in (mine, ours, *foreign)], NOON) == {mine.pk, ours.pk}
         assert covered([mine.pk], NOON) == {mine.pk}, "of those that are asked for"
         assert covered([], NOON) == set()
 
     def test_a_window_of_a_project_covers_what_is_in_it(self) -> None:
-        owner = make_user()
-        project, other = make_project(owner), make_project(owner)
-        inside = make_monitor(owner, project_id=project.public_id)
-        outside = make_monitor(owner), make_monitor(owner, project_id=other.public_id)
+        owner = UserFactory()
+        project, other = ProjectFactory(owner=owner), ProjectFactory(owner=owner)
+        inside = MonitorFactory(owner=owner, project=project)
+        outside = MonitorFactory(owner=owner), MonitorFactory(owner=owner, project=other)
         make_window(owner, project=project)
         assert covered([m.pk for m in (inside, *outside)], NOON) == {inside.pk}
         update_monitor(Caller(owner), inside.public_id, {"project_id": other.public_id}, now=NOON)
@@ -93,19 +97,19 @@ class TestCover:
         assert covered([m.pk for m in (inside, *outside)], NOON) == {outside[0].pk}
 
     def test_chosen_ones_of_a_project_while_they_are_in_it(self) -> None:
-        owner = make_user()
-        project = make_project(owner)
-        chosen = make_monitor(owner, project_id=project.public_id)
-        rest = make_monitor(owner, project_id=project.public_id)
+        owner = UserFactory()
+        project = ProjectFactory(owner=owner)
+        chosen = MonitorFactory(owner=owner, project=project)
+        rest = MonitorFactory(owner=owner, project=project)
         make_window(owner, project=project, chosen=[chosen])
         assert covered([chosen.pk, rest.pk], NOON) == {chosen.pk}
         update_monitor(Caller(owner), chosen.public_id, {"project_id": None}, now=NOON)
         assert not is_covered(chosen)
 
     def test_chosen_ones_of_a_person_while_he_has_access(self) -> None:
-        owner, friend = make_user(), make_user()
-        project = make_project(owner, member=friend)
-        own, shared = make_monitor(friend), make_monitor(owner, project_id=project.public_id)
+        owner, friend = UserFactory(), UserFactory()
+        project = ProjectFactory(owner=owner, member=friend)
+        own, shared = MonitorFactory(owner=friend), MonitorFactory(owner=owner, project=project)
         make_window(friend, chosen=[own, shared])
         assert covered([own.pk, shared.pk], NOON) == {own.pk, shared.pk}
         Membership.objects.get(project=project, user=friend).delete()
@@ -114,9 +118,9 @@ class TestCover:
         assert covered([own.pk, shared.pk], NOON) == {own.pk}
 
     def test_one_query_however_many(self) -> None:
-        owner = make_user()
-        project = make_project(owner)
-        monitors = [make_monitor(owner, project_id=project.public_id) for _ in range(5)]
+        owner = UserFactory()
+        project = ProjectFactory(owner=owner)
+        monitors = [MonitorFactory(owner=owner, project=project) for _ in range(5)]
         for monitor in monitors:
             make_window(owner, chosen=[monitor])
             make_window(owner, project=project)
@@ -130,8 +134,12 @@ class TestLeftOut:
     """What daily uptime leaves out is what was so at that time."""
 
     def test_each_monitor_once_and_no_longer_than_its_window(self) -> None:
-        owner = make_user()
-        monitor, other, foreign = make_monitor(owner), make_monitor(owner), make_monitor(make_user())
+        owner = UserFactory()
+        monitor, other, foreign = (
+            MonitorFactory(owner=owner),
+            MonitorFactory(owner=owner),
+            MonitorFactory(),
+        )
         everything = make_window(owner, now=NOON - HOUR)
         make_window(owner, chosen=[monitor], now=NOON - HOUR, ends_at=NOON + 3 * HOUR)
         for minute in (-1, 0, 1, 20):
@@ -151,8 +159,8 @@ class TestLeftOut:
         assert noted(monitor) == [(NOON, NOON + 3 * HOUR)]
 
     def test_what_is_over_stays(self) -> None:
-        owner = make_user()
-        monitor, project = make_monitor(owner), make_project(owner)
+        owner = UserFactory()
+        monitor, project = MonitorFactory(owner=owner), ProjectFactory(owner=owner)
         window = make_window(owner, now=NOON - HOUR, rrule="FREQ=DAILY;COUNT=3")
         for day in range(2):
             at = NOON + timedelta(days=day)
@@ -168,7 +176,7 @@ class TestLeftOut:
         assert noted(monitor) == both
 
     def test_as_many_queries_however_many_monitors_and_nothing_written_twice(self) -> None:
-        owner = make_user()
+        owner = UserFactory()
         make_window(owner, now=NOON - HOUR)
 
         def queries() -> int:
@@ -177,11 +185,11 @@ class TestLeftOut:
             return len(captured)
 
         for _ in range(3):
-            make_monitor(owner)
+            MonitorFactory(owner=owner)
         first = queries()
         again = queries()
         for _ in range(9):
-            make_monitor(owner)
+            MonitorFactory(owner=owner)
         assert (queries(), queries()) == (first, again)
         assert again == first - 1, "what is noted already is not written again"
 
@@ -189,8 +197,8 @@ class TestLeftOut:
 @pytest.mark.django_db
 class TestRolling:
     def test_to_the_next_one_and_at_last_to_none(self) -> None:
-        owner = make_user()
-        monitor = make_monitor(owner)
+        owner = UserFactory()
+        monitor = MonitorFactory(owner=owner)
         window = make_window(owner, rrule="FREQ=DAILY;COUNT=3")
         day, seen = timedelta(days=1), []
         for at in (NOON, NOON + HOUR, NOON + day, NOON + day + HOUR, NOON + 2 * day, NOON + 2 * day + HOUR):
@@ -209,8 +217,8 @@ class TestRolling:
         assert roll_forward(NOON + 9 * day) == 0
 
     def test_late_by_days_in_the_midst_of_another_occurrence(self) -> None:
-        owner = make_user()
-        monitor = make_monitor(owner)
+        owner = UserFactory()
+        monitor = MonitorFactory(owner=owner)
         make_window(owner, rrule="FREQ=DAILY;COUNT=30")
         at = NOON + timedelta(days=20, minutes=30)
         assert not is_covered(monitor, at), "the occurrence that is over says nothing of now"
@@ -218,15 +226,15 @@ class TestRolling:
         assert is_covered(monitor, at)
 
     def test_one_that_begins_when_the_one_before_ends(self) -> None:
-        owner = make_user()
-        monitor = make_monitor(owner)
+        owner = UserFactory()
+        monitor = MonitorFactory(owner=owner)
         make_window(owner, ends_at=NOON + timedelta(days=1), rrule="FREQ=DAILY;COUNT=3")
         at = NOON + timedelta(days=1)
         assert (roll_forward(at), is_covered(monitor, at)) == (1, True)
 
     def test_by_the_clock_over_a_switch(self) -> None:
-        owner = make_user()
-        monitor = make_monitor(owner)
+        owner = UserFactory()
+        monitor = MonitorFactory(owner=owner)
         start = datetime(2026, 3, 28, 1, 30, tzinfo=UTC)  # 02:30 in Berlin
         make_window(
             owner,
@@ -249,7 +257,7 @@ class TestRolling:
 
     def test_more_than_one_batch(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(windows, "ROLLED_AT_ONCE", 2)
-        owner = make_user()
+        owner = UserFactory()
         for _ in range(5):
             make_window(owner)
         assert roll_forward(NOON + HOUR) == 5
@@ -258,7 +266,7 @@ class TestRolling:
     def test_one_that_can_no_longer_be_read_does_not_stop_the_rest(
         self, caplog: pytest.LogCaptureFixture
     ) -> None:
-        owner = make_user()
+        owner = UserFactory()
         odd, gone, fine = (make_window(owner, rrule="FREQ=DAILY;COUNT=3") for _ in range(3))
         MaintenanceWindow.objects.filter(pk=odd.pk).update(rrule="FREQ=OFTEN")
         MaintenanceWindow.objects.filter(pk=gone.pk).update(time_zone="Europe/Atlantis")
@@ -271,7 +279,7 @@ class TestRolling:
 
 @pytest.mark.django_db
 def test_what_is_over_may_be_renamed_but_not_moved_into_the_past() -> None:
-    owner = make_user()
+    owner = UserFactory()
     window, later = make_window(owner), NOON + timedelta(days=3)
     renamed = update_window(Caller(owner), window.public_id, {"name": "New"}, now=later)
     assert renamed.name == "New"
@@ -284,8 +292,8 @@ def test_what_is_over_may_be_renamed_but_not_moved_into_the_past() -> None:
 @pytest.mark.django_db(transaction=True)
 def test_the_cap_holds_under_concurrent_creation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(windows, "MAX_WINDOWS", 3)
-    owner = make_user()
-    outcomes = at_once(*[lambda: make_window(owner)] * 6)
+    owner = UserFactory()
+    outcomes = run_concurrently(*[lambda: make_window(owner)] * 6)
     assert sum(isinstance(outcome, MaintenanceWindow) for outcome in outcomes) == 3
     refused = [outcome for outcome in outcomes if isinstance(outcome, WindowLimit)]
     assert [error.limit for error in refused] == [3, 3, 3]
@@ -293,16 +301,16 @@ def test_the_cap_holds_under_concurrent_creation(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.django_db(transaction=True)
 def test_a_project_or_a_monitor_deleted_while_windows_are_made_over_it() -> None:
-    owner = make_user()
+    owner = UserFactory()
     caller = Caller(owner)
 
     def race() -> None:
-        project = make_project(owner)
-        monitor = make_monitor(owner, project_id=project.public_id)
-        doomed = make_monitor(owner, project_id=project.public_id)
+        project = ProjectFactory(owner=owner)
+        monitor = MonitorFactory(owner=owner, project=project)
+        doomed = MonitorFactory(owner=owner, project=project)
         there = make_window(owner, project=project, chosen=[monitor, doomed])
         patch = {"name": "New", "monitor_ids": [doomed.public_id]}
-        outcomes = at_once(
+        outcomes = run_concurrently(
             lambda: delete_project(caller, project.public_id),
             lambda: delete_monitor(caller, doomed.public_id),
             lambda: make_window(owner, project=project, chosen=[monitor, doomed]),
@@ -324,12 +332,12 @@ def test_a_project_or_a_monitor_deleted_while_windows_are_made_over_it() -> None
 
 @pytest.mark.django_db(transaction=True)
 def test_a_member_removed_while_he_makes_a_window() -> None:
-    owner, friend = make_user(), make_user()
-    project = make_project(owner)
+    owner, friend = UserFactory(), UserFactory()
+    project = ProjectFactory(owner=owner)
 
     def race() -> None:
         place = Membership.objects.create(project=project, user=friend, role="member")
-        made, removed = at_once(
+        made, removed = run_concurrently(
             lambda: make_window(friend, project=project),
             lambda: remove_member(Caller(owner), project.public_id, place.public_id, now=utc_now()),
         )
@@ -343,8 +351,8 @@ def test_a_member_removed_while_he_makes_a_window() -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_two_who_move_windows_on_at_once_both_find_them_moved() -> None:
-    owner = make_user()
-    monitor = make_monitor(owner)
+    owner = UserFactory()
+    monitor = MonitorFactory(owner=owner)
     make_window(owner, ends_at=NOON + timedelta(days=1), rrule="FREQ=DAILY;COUNT=30")
     for day in range(1, 12):
         at = NOON + timedelta(days=day)
@@ -353,4 +361,4 @@ def test_two_who_move_windows_on_at_once_both_find_them_moved() -> None:
             roll_forward(at)
             return covered([monitor.pk], at)
 
-        assert at_once(*[roll_and_look] * 4) == [{monitor.pk}] * 4
+        assert run_concurrently(*[roll_and_look] * 4) == [{monitor.pk}] * 4

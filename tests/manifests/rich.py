@@ -11,19 +11,19 @@ from incidents.windows import create_window
 from monitors.services import update_monitor
 from projects.access import Caller
 from statuspages.services import create_page
-from tests.makers import make_channel, make_monitor, make_project, make_user
+from tests.factories import ChannelFactory, MonitorFactory, ProjectFactory, UserFactory
 
 SECRET = "hunter2-in-a-header"
 
 
 def make_rich(owner: User | None = None, *, suffix: str = "") -> User:
-    owner = owner or make_user()
+    owner = owner or UserFactory()
     caller, now = Caller(owner), utc_now()
-    shop, blog = make_project(owner, name="Shop"), make_project(owner, name="Blog: “ö”")
-    checkout = make_monitor(
-        owner,
+    shop, blog = ProjectFactory(owner=owner, name="Shop"), ProjectFactory(owner=owner, name="Blog: “ö”")
+    checkout = MonitorFactory(
+        owner=owner,
         name="Checkout",
-        project_id=shop.public_id,
+        project=shop,
         url="https://shop.example.com/checkout",
         method="POST",
         request_body='{"cart":\n  "$${x}"}\n',
@@ -39,36 +39,42 @@ def make_rich(owner: User | None = None, *, suffix: str = "") -> User:
         check_ssl=True,
         expect_status=201,
     )
-    make_monitor(owner, name="Checkout", project_id=blog.public_id, url="https://blog.example.com/")
-    make_monitor(owner, name="true", url="https://example.com/?a=%09#b", interval_sec=900)
-    backup = make_monitor(owner, name="Backup", type="heartbeat", url="", interval_sec=86_400, grace_sec=0)
-    make_monitor(owner, name="Nightly", type="scheduler", url="https://example.com/run", interval_sec=3600)
-    make_monitor(
-        owner,
+    MonitorFactory(owner=owner, name="Checkout", project=blog, url="https://blog.example.com/")
+    MonitorFactory(owner=owner, name="true", url="https://example.com/?a=%09#b", interval_sec=900)
+    backup = MonitorFactory(owner=owner, name="Backup", heartbeat=True, interval_sec=86_400, grace_sec=0)
+    MonitorFactory(
+        owner=owner, name="Nightly", scheduler=True, url="https://example.com/run", interval_sec=3600
+    )
+    MonitorFactory(
+        owner=owner,
         name="API",
         type="api",
         url="https://example.com/api",
         content_rules=[{"type": "json_field", "path": "ok"}],
     )
-    paused = make_monitor(owner, name="Paused", project_id=shop.public_id, url="https://example.com/p")
+    paused = MonitorFactory(owner=owner, name="Paused", project=shop, url="https://example.com/p")
     update_monitor(caller, paused.public_id, {"enabled": False}, now=now)
-    make_channel(
-        owner, name="On call", kind="webhook", url="https://hooks.example.com/T0/secret-path", secret="s" * 20
+    ChannelFactory(
+        owner=owner,
+        name="On call",
+        kind="webhook",
+        url="https://hooks.example.com/T0/secret-path",
+        secret="s" * 20,
     )
-    mail = make_channel(
-        owner,
+    mail = ChannelFactory(
+        owner=owner,
         name="Team",
         kind="email",
         address="team@example.org",
         topics=["slow", "down"],
-        project_id=shop.public_id,
+        project=shop,
         monitors="chosen",
         monitor_ids=[checkout.public_id, paused.public_id],
         remind_every_hours=1,
     )
     update_channel(caller, mail.public_id, {"enabled": False}, now=now)
-    make_channel(
-        owner,
+    ChannelFactory(
+        owner=owner,
         name="Chat",
         kind="apprise",
         apprise_url="ntfys://ntfy.example.com/topic",

@@ -18,7 +18,7 @@ from monitors.models import Monitor, MonitorState
 from monitors.scheduling import claim_due
 from projects.models import Membership, Project
 from statuspages.models import StatusPage
-from tests.makers import make_channel, make_monitor, make_plan, make_project, make_user
+from tests.factories import ChannelFactory, MonitorFactory, PlanFactory, ProjectFactory, UserFactory
 from tests.manifests.helpers import apply_text, refusal, told
 
 pytestmark = pytest.mark.django_db
@@ -60,7 +60,7 @@ KEY = {"PK_KEY": "k-123"}
 
 
 def test_everything_is_made_and_refers_to_each_other() -> None:
-    user = make_user()
+    user = UserFactory()
     report = apply_text(user, WINDOW, environment=KEY)
     assert [change.action for change in report.changes] == ["create"] * 6
     checkout = Monitor.objects.get(name="Checkout")
@@ -76,7 +76,7 @@ def test_everything_is_made_and_refers_to_each_other() -> None:
 
 
 def test_first_checks_are_due_at_once() -> None:
-    user, now = make_user(), utc_now()
+    user, now = UserFactory(), utc_now()
     report = apply_text(user, WINDOW + "", environment=KEY, now=now)
     assert report.first_checks == 1
     claims = claim_due(now, limit=10)
@@ -86,7 +86,7 @@ def test_first_checks_are_due_at_once() -> None:
 
 
 def test_a_dry_run_says_the_same_and_does_nothing() -> None:
-    user = make_user()
+    user = UserFactory()
     before = MonitorState.objects.count(), AlertChannel.objects.count()
     dry = apply_text(user, WINDOW, environment=KEY, dry_run=True)
     assert (MonitorState.objects.count(), AlertChannel.objects.count()) == before
@@ -95,7 +95,7 @@ def test_a_dry_run_says_the_same_and_does_nothing() -> None:
 
 
 def test_changes_are_told_field_by_field_and_secrets_masked() -> None:
-    user = make_user()
+    user = UserFactory()
     apply_text(user, WINDOW, environment=KEY)
     text = WINDOW.replace(
         "url: https://shop.example.com/", "url: https://shop.example.com/v2\n    slow_ms: 300"
@@ -122,17 +122,17 @@ def test_changes_are_told_field_by_field_and_secrets_masked() -> None:
 
 
 def test_what_a_file_leaves_out_is_the_default() -> None:
-    user = make_user()
-    monitor = make_monitor(user, name="M", slow_ms=300, check_ssl=True, fail_threshold=7)
+    user = UserFactory()
+    monitor = MonitorFactory(owner=user, name="M", slow_ms=300, check_ssl=True, fail_threshold=7)
     apply_text(user, "version: 1\nmonitors: [{name: M, url: 'http://127.0.0.1:9/'}]\n")
     monitor.refresh_from_db()
     assert (monitor.slow_ms, monitor.check_ssl, monitor.fail_threshold) == (1500, False, 3)
 
 
 def test_an_edit_of_what_is_probed_is_checked_at_once_and_no_other() -> None:
-    user = make_user()
+    user = UserFactory()
     for name in ("A", "B"):
-        make_monitor(user, name=name)
+        MonitorFactory(owner=user, name=name)
     later = utc_now() + timedelta(hours=1)
     MonitorState.objects.update(next_due_at=later, claimed_at=None)
     now = utc_now()
@@ -152,7 +152,7 @@ def test_an_edit_of_what_is_probed_is_checked_at_once_and_no_other() -> None:
 
 
 def test_pausing_and_resuming() -> None:
-    user = make_user()
+    user = UserFactory()
     text = "version: 1\nmonitors: [{name: M, url: 'https://example.com/', enabled: %s}]\n"
     report = apply_text(user, text % "false")
     assert report.first_checks == 0
@@ -164,9 +164,9 @@ def test_pausing_and_resuming() -> None:
 
 
 def test_renaming_and_moving_by_id() -> None:
-    user = make_user()
-    project, monitor = make_project(user, name="Old"), make_monitor(user, name="Old")
-    channel = make_channel(user, name="Old", monitors="chosen", monitor_ids=[monitor.public_id])
+    user = UserFactory()
+    project, monitor = ProjectFactory(owner=user, name="Old"), MonitorFactory(owner=user, name="Old")
+    channel = ChannelFactory(owner=user, name="Old", monitors="chosen", monitor_ids=[monitor.public_id])
     report = apply_text(
         user,
         f"""
@@ -192,8 +192,8 @@ def test_renaming_and_moving_by_id() -> None:
 
 
 def test_a_name_that_is_given_up_can_be_taken_at_once() -> None:
-    user = make_user()
-    project, monitor = make_project(user, name="A"), make_monitor(user, name="A")
+    user = UserFactory()
+    project, monitor = ProjectFactory(owner=user, name="A"), MonitorFactory(owner=user, name="A")
     text = f"""
         version: 1
         projects: [{{name: A}}, {{id: {project.public_id}, name: B}}]
@@ -211,12 +211,12 @@ def test_a_name_that_is_given_up_can_be_taken_at_once() -> None:
 
 
 def test_pruning_ends_where_the_file_is_not_in_charge() -> None:
-    user = make_user()
-    ours, theirs = make_project(user, name="Ours"), make_project(user, name="Theirs")
+    user = UserFactory()
+    ours, theirs = ProjectFactory(owner=user, name="Ours"), ProjectFactory(owner=user, name="Theirs")
     for name, project in (("Kept", ours), ("Gone", ours), ("Other", theirs)):
-        make_monitor(user, name=name, project_id=project.public_id)
-    make_monitor(user, name="Ungrouped")
-    make_channel(user, name="No section", project_id=ours.public_id)
+        MonitorFactory(owner=user, name=name, project=project)
+    MonitorFactory(owner=user, name="Ungrouped")
+    ChannelFactory(owner=user, name="No section", project=ours)
     text = """
         version: 1
         projects: [{name: Ours}]
@@ -236,10 +236,10 @@ def test_pruning_ends_where_the_file_is_not_in_charge() -> None:
 
 
 def test_pruning_makes_room() -> None:
-    user = make_user()
-    user.plan = make_plan(monitor_limit=1)
+    user = UserFactory()
+    user.plan = PlanFactory(monitor_limit=1)
     user.save()
-    make_monitor(user, name="Old")
+    MonitorFactory(owner=user, name="Old")
     text = "version: 1\nungrouped: true\nmonitors: [{name: New, url: 'https://example.com/'}]\n"
     channel = "channels: [{name: C, kind: webhook, url: 'https://example.com/', monitors: [New]}]\n"
     assert refusal(user, text + channel) == [
@@ -250,7 +250,7 @@ def test_pruning_makes_room() -> None:
 
 
 def test_the_plans_shortest_interval_holds_and_is_said() -> None:
-    user = make_user(plan="free")
+    user = UserFactory(plan__name="free")
     text = "version: 1\nmonitors: [{name: M, url: 'https://example.com/', interval_sec: 60}]\n"
     report = apply_text(user, text)
     assert [note.told("f") for note in report.notes] == [
@@ -261,7 +261,7 @@ def test_the_plans_shortest_interval_holds_and_is_said() -> None:
 
 
 def test_one_bad_monitor_changes_nothing_and_is_named_by_its_line() -> None:
-    user = make_user()
+    user = UserFactory()
     good = "".join(f"  - {{name: M {n}, url: 'https://example.com/{n}'}}\n" for n in range(30))
     text = f"version: 1\nmonitors:\n{good}  - name: Bad\n    url: https://example.com/\n    slow_ms: fast\n"
     assert refusal(user, text) == ["35:14: monitors[30].slow_ms: must be an integer."]
@@ -269,9 +269,9 @@ def test_one_bad_monitor_changes_nothing_and_is_named_by_its_line() -> None:
 
 
 def test_all_that_is_wrong_is_said_in_one_run() -> None:
-    user = make_user()
-    make_monitor(user, name="Twin")
-    make_monitor(user, name="Twin")
+    user = UserFactory()
+    MonitorFactory(owner=user, name="Twin")
+    MonitorFactory(owner=user, name="Twin")
     text = """\
 version: 1
 monitor: []
@@ -353,14 +353,14 @@ status_pages:
 
 
 def test_what_a_monitor_cannot_become() -> None:
-    user = make_user()
-    make_monitor(user, name="M", type="heartbeat", url="")
+    user = UserFactory()
+    MonitorFactory(owner=user, name="M", heartbeat=True)
     text = "version: 1\nmonitors:\n  - name: M\n    type: scheduler\n    url: https://example.com/\n"
     assert refusal(user, text) == ["4:11: monitors[0].type: a heartbeat monitor cannot become scheduler."]
 
 
 def test_nothing_that_is_told_moves_a_terminals_cursor() -> None:
-    user = make_user()
+    user = UserFactory()
     text = 'version: 1\nmonitors: [{name: "\\e[2J", url: "https://example.com/", "\\e[1A": 1}]\n'
     assert not any("\x1b" in line for line in refusal(user, text))
     text = text.replace(', "\\e[1A": 1', "")
@@ -372,20 +372,20 @@ def test_limits_of_others_are_said_too(monkeypatch: pytest.MonkeyPatch) -> None:
     channels = "".join(
         f"  - {{name: C{n}, kind: webhook, url: 'https://example.com/{n}'}}\n" for n in range(3)
     )
-    told_ = refusal(make_user(), f"version: 1\nchannels:\n{channels}")  # its own address is one
+    told_ = refusal(UserFactory(), f"version: 1\nchannels:\n{channels}")  # its own address is one
     assert told_ == ["5:5: channels[2]: The number of alert channels of an account is reached."]
 
 
 def test_a_slug_that_somebody_else_has() -> None:
-    apply_text(make_user(), WINDOW, environment=KEY)
-    assert refusal(make_user(), WINDOW, environment=KEY) == [
+    apply_text(UserFactory(), WINDOW, environment=KEY)
+    assert refusal(UserFactory(), WINDOW, environment=KEY) == [
         "25:11: status_pages[0].slug: is taken by another status page."
     ]
 
 
 def test_somebody_elses_things_are_not_there() -> None:
-    theirs = make_monitor(make_user(), name="M")
-    user = make_user()
+    theirs = MonitorFactory(name="M")
+    user = UserFactory()
     text = f"version: 1\nmonitors: [{{id: {theirs.public_id}, name: M, url: 'https://example.com/'}}]\n"
     assert "you have no such monitor" in refusal(user, text)[0]
     text = (
@@ -396,8 +396,8 @@ def test_somebody_elses_things_are_not_there() -> None:
 
 
 def test_a_member_works_in_a_shared_project_under_its_owners_plan() -> None:
-    owner, member = make_user(), make_user(plan="free")
-    project = make_project(owner, name="Shared", member=member)
+    owner, member = UserFactory(), UserFactory(plan__name="free")
+    project = ProjectFactory(owner=owner, name="Shared", member=member)
     text = """
         version: 1
         projects: [{name: Shared}]
@@ -414,7 +414,7 @@ def test_a_member_works_in_a_shared_project_under_its_owners_plan() -> None:
 
 
 def test_a_new_address_is_asked_once(django_capture_on_commit_callbacks: object) -> None:
-    user = make_user()
+    user = UserFactory()
     text = "version: 1\nchannels: [{name: Team, kind: email, address: Team@Example.org}]\n"
     with django_capture_on_commit_callbacks(execute=True):  # type: ignore[operator]
         apply_text(user, text, dry_run=True)
@@ -436,7 +436,7 @@ def test_as_many_queries_for_many_monitors() -> None:
 
     def asked(count: int) -> list[int]:
         """How many queries it takes to make so many, to find nothing to do, to change all, to delete all but one."""
-        user, found = make_user(), []
+        user, found = UserFactory(), []
         steps = (
             file(count, slow_ms=100),
             file(count, slow_ms=100),

@@ -17,7 +17,7 @@ from django.db import connection
 
 from core.clock import utc_now
 from monitors.models import Monitor, MonitorState
-from tests.makers import make_project, make_user
+from tests.factories import ProjectFactory, UserFactory
 
 ROOT = Path(__file__).parents[2]
 GOOD = "version: 1\nmonitors: [{name: M, url: 'https://example.com/', interval_sec: 300}]\n"
@@ -40,7 +40,7 @@ def run(*arguments: str, stdin: str = "", **environment: str) -> tuple[int, str,
 
 @pytest.fixture
 def email() -> str:
-    return make_user().email
+    return UserFactory().email
 
 
 @pytest.mark.django_db
@@ -111,7 +111,7 @@ def test_what_is_refused(email: str, tmp_path: Path) -> None:
     assert run("apply", str(tmp_path), "--account", email)[0] == 2
     assert run("apply", "-", "--account", "nobody@example.com", stdin=GOOD)[0] == 2
     assert run("export", "--account", "nobody@example.com")[0] == 2
-    theirs = make_project(make_user()).public_id
+    theirs = ProjectFactory().public_id
     assert run("export", "--account", email, "--project", theirs)[0] == 2
     assert run("export", "--account", email, "--output", str(tmp_path))[0] == 2
 

@@ -10,7 +10,7 @@ import pytest
 
 from manifests.reading import read
 from manifests.schema import schema
-from tests.makers import make_user
+from tests.factories import UserFactory
 from tests.manifests.helpers import apply_text, exported
 from tests.manifests.rich import make_rich
 
@@ -26,7 +26,7 @@ def test_the_schema_is_that_of_the_code() -> None:
 
 @pytest.mark.django_db
 def test_the_sample_applies() -> None:
-    user = make_user()
+    user = UserFactory()
     text = (SAMPLES / "pulsekeeper.yaml").read_text()
     values = {
         "PK_SHOP_TOKEN": "t",

@@ -16,7 +16,7 @@ from incidents.models import MaintenanceWindow
 from incidents.windows import create_window
 from monitors.models import Monitor
 from projects.access import Caller
-from tests.makers import make_channel, make_monitor, make_project, make_user
+from tests.factories import ChannelFactory, MonitorFactory, ProjectFactory, UserFactory
 from tests.manifests.helpers import apply_text, exported, told
 from tests.manifests.rich import SECRET, make_rich
 
@@ -52,7 +52,7 @@ def test_an_export_makes_the_same_elsewhere() -> None:
     text = exported(user)
     password = "PK_STATUS_PAGE_SHOP_PASSWORD"
     delete_account(user)
-    other = make_user(email=user.email)
+    other = UserFactory(email=user.email)
     report = apply_text(other, text, environment=VALUES)
     assert report.count("create") == 2 + 7 + 3 + 2 + 2  # its own address is a channel already
     assert exported(other) == text
@@ -73,9 +73,9 @@ def test_no_secret_is_in_it() -> None:
 
 
 def test_settings_that_are_no_secrets_are_written_out() -> None:
-    user = make_user()
-    make_channel(user, name="Phone", kind="ntfy", topic="shop-alerts", priority="high")
-    make_channel(user, name="Pager", kind="pagerduty", integration_key="k" * 32)
+    user = UserFactory()
+    ChannelFactory(owner=user, name="Phone", kind="ntfy", topic="shop-alerts", priority="high")
+    ChannelFactory(owner=user, name="Pager", kind="pagerduty", integration_key="k" * 32)
     text = exported(user)
     assert "priority: high" in text
     assert "topic: ${keep:PK_CHANNEL_PHONE_TOPIC}" in text
@@ -93,10 +93,10 @@ def test_settings_that_are_no_secrets_are_written_out() -> None:
 
 
 def test_it_is_the_same_whatever_the_order_of_making() -> None:
-    user = make_user()
+    user = UserFactory()
     names = ["b", "A", "ä", "a"]
     for name in names:
-        make_monitor(user, name=name)
+        MonitorFactory(owner=user, name=name)
     assert [line for line in exported(user).splitlines() if "- name" in line][:4] == [
         f"  - name: {name}" for name in sorted(names)
     ]
@@ -115,36 +115,36 @@ def test_one_project() -> None:
 
 
 def test_somebody_elses_project_is_not_there() -> None:
-    project = make_project(make_user())
+    project = ProjectFactory()
     with pytest.raises(NotFound):
-        exported(make_user(), project_id=project.public_id)
+        exported(UserFactory(), project_id=project.public_id)
 
 
 def test_names_that_two_have_come_with_ids() -> None:
-    user = make_user()
-    projects = [make_project(user, name="Same") for _ in range(2)]
+    user = UserFactory()
+    projects = [ProjectFactory(owner=user, name="Same") for _ in range(2)]
     for project in projects:
         for _ in range(2):
-            make_monitor(user, name="Twin", project_id=project.public_id)
+            MonitorFactory(owner=user, name="Twin", project=project)
         twin = Monitor.objects.filter(project=project).latest("pk").public_id
-        make_channel(user, name="C", project_id=project.public_id, monitors="chosen", monitor_ids=[twin])
+        ChannelFactory(owner=user, name="C", project=project, monitors="chosen", monitor_ids=[twin])
     text = exported(user)
     assert text.count("id: mon_") == 4 + 2
     assert apply_text(user, text, prune=True).changes == []
 
 
 def test_what_lost_what_it_was_for_is_kept_as_it_is() -> None:
-    user = make_user()
-    project, monitor = make_project(user), make_monitor(user)
-    make_channel(user, name="P", monitors="project", scope_project_id=project.public_id)
-    make_channel(user, name="M", monitors="chosen", monitor_ids=[monitor.public_id])
+    user = UserFactory()
+    project, monitor = ProjectFactory(owner=user), MonitorFactory(owner=user)
+    ChannelFactory(owner=user, name="P", monitors="project", scope_project_id=project.public_id)
+    ChannelFactory(owner=user, name="M", monitors="chosen", monitor_ids=[monitor.public_id])
     project.delete()
     monitor.delete()
     assert apply_text(user, exported(user), prune=True).changes == []
 
 
 def test_a_window_that_is_over_is_left_out_and_stays() -> None:
-    user, now = make_user(), utc_now()
+    user, now = UserFactory(), utc_now()
     given = {"name": "Once", "starts_at": now, "ends_at": now + timedelta(hours=1), "monitors": "all"}
     create_window(Caller(user), given, now=now)
     text = exported(user)
@@ -162,13 +162,13 @@ def test_a_window_that_is_over_is_left_out_and_stays() -> None:
 
 
 def test_as_many_queries_for_many() -> None:
-    user = make_user()
-    make_monitor(user)
+    user = UserFactory()
+    MonitorFactory(owner=user)
     with CaptureQueriesContext(connection) as few:
         exported(user)
     for number in range(5):
-        make_monitor(user, name=f"M {number}", request_headers=[{"name": "X-Key", "value": "v"}])
-        make_channel(user, name=f"C {number}")
+        MonitorFactory(owner=user, name=f"M {number}", request_headers=[{"name": "X-Key", "value": "v"}])
+        ChannelFactory(owner=user, name=f"C {number}")
     with CaptureQueriesContext(connection) as many:
         exported(user)
     assert len(many) == len(few)

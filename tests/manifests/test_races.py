@@ -19,7 +19,8 @@ from monitors.models import Monitor, MonitorState
 from monitors.services import delete_monitor, update_monitor
 from projects.access import Caller
 from projects.models import Project
-from tests.makers import at_once, make_user
+from tests.factories import UserFactory
+from tests.helpers import run_concurrently
 from tests.manifests.helpers import apply_text
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -43,13 +44,13 @@ def there() -> tuple[int, int, int, int]:
 
 @pytest.fixture
 def user() -> User:
-    user = make_user()
+    user = UserFactory()
     AlertChannel.objects.all().delete()
     return user
 
 
 def test_of_two_at_once_the_second_finds_nothing_to_do(user: User) -> None:
-    reports = at_once(*[partial(apply_text, user, FILE, prune=True)] * 3)
+    reports = run_concurrently(*[partial(apply_text, user, FILE, prune=True)] * 3)
     changes = sorted(len(report.changes) for report in reports if isinstance(report, Report))
     assert changes == [0, 0, 4]
     assert there() == (1, 2, 2, 1)
@@ -68,7 +69,7 @@ def test_beside_changes_and_deletions_of_the_same_monitors(user: User) -> None:
             partial(delete_monitor, caller, b),
             partial(delete_channel, caller, channel),
         )
-        at_once(
+        run_concurrently(
             partial(apply_or_refused, user, changed.replace("monitors: [B]", "monitors: all")),
             others[number % 3],
         )

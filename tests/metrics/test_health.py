@@ -19,7 +19,8 @@ from config.celery import app
 from core.clock import utc_now
 from monitors.models import SchedulerTick
 from monitors.scheduling import tick
-from tests.makers import empty_broker, make_channel, make_delivery, make_user
+from tests.factories import ChannelFactory, DeliveryFactory
+from tests.helpers import flush_broker
 from tests.processes.up import free_port
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -98,7 +99,7 @@ def test_an_answer_is_good_for_a_moment(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_with_alerts_that_nobody_sends() -> None:
-    make_delivery(make_channel(make_user()), at=utc_now() - timedelta(seconds=100))
+    DeliveryFactory(channel=ChannelFactory(), created_at=utc_now() - timedelta(seconds=100))
     status, checks = ready()
     assert status == 503
     assert re.fullmatch(r"the oldest that could be sent has waited for 10\d s", checks.pop("alerts"))
@@ -106,21 +107,21 @@ def test_with_alerts_that_nobody_sends() -> None:
 
 
 def test_with_a_queue_of_alerts_that_nobody_serves() -> None:
-    empty_broker()
+    flush_broker()
     for _ in range(MOST_QUEUED + 1):
         app.send_task("alerts.tasks.tick")
     said = "61 messages wait in queue alerts: does interactive run?"
     assert ready() == (503, GOOD | {"alerts": said})
-    empty_broker()
+    flush_broker()
     assert ready() == (200, GOOD)
 
 
 def test_a_dead_receiver_of_one_account_is_none_of_our_readiness() -> None:
     """Its message is tried again later, and another waits for that."""
-    channel = make_channel(make_user())
+    channel = ChannelFactory()
     long_ago = utc_now() - timedelta(hours=1)
     for _ in range(2):
-        make_delivery(channel, at=long_ago)
+        DeliveryFactory(channel=channel, created_at=long_ago)
     claimed = claim(utc_now())
     assert claimed is not None
     assert ready() == (200, GOOD)

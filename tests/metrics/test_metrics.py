@@ -34,7 +34,8 @@ from monitors.heartbeats.signals import record_ping, sweep
 from monitors.models import MonitorState
 from monitors.scheduling import claim_due
 from monitors.tasks import dispatch_due
-from tests.makers import NOON, empty_broker, make_monitor, make_user
+from tests.factories import MonitorFactory, UserFactory
+from tests.helpers import NOON, flush_broker
 from tests.processes.up import free_port
 from tests.processes.waiting import until
 from tests.site import Site
@@ -48,16 +49,16 @@ pytestmark = pytest.mark.django_db(transaction=True)
 @pytest.fixture(autouse=True)
 def _nothing_counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     metrics.tell()
-    empty_broker()
+    flush_broker()
     monkeypatch.setattr(shown, "FRESH_SEC", -1)
     yield
     metrics.tell()
-    empty_broker()
+    flush_broker()
 
 
 @pytest.fixture
 def user() -> User:
-    return make_user()
+    return UserFactory()
 
 
 def scrape(**headers: str) -> dict[str, float]:
@@ -92,8 +93,8 @@ def test_what_a_worker_does_is_counted(user: User) -> None:
         Site() as site,
         start_worker(app, pool="threads", concurrency=2, perform_ping_check=False, queues=["probes"]),
     ):
-        make_monitor(user, url=site.url("/"))
-        make_monitor(user, url=site.url("/"), expect_status=418)
+        MonitorFactory(owner=user, url=site.url("/"))
+        MonitorFactory(owner=user, url=site.url("/"), expect_status=418)
         MonitorState.objects.update(next_due_at=utc_now() - timedelta(seconds=5), claimed_at=None)
         before = scrape()
         assert before["pulsekeeper_due"] == 2
@@ -127,8 +128,10 @@ def test_a_response_that_is_slow_to_judge_is_counted(user: User, monkeypatch: py
     ):
         slow = targets.serve([answer(200, b"[" + b"1," * 500_000 + b"1]")])
         rule = {"type": "json_field", "path": "400000"}
-        make_monitor(user, type="api", method="GET", url=slow.url(), timeout_ms=60_000, content_rules=[rule])
-        make_monitor(user, url=targets.serve([answer()]).url())
+        MonitorFactory(
+            owner=user, type="api", method="GET", url=slow.url(), timeout_ms=60_000, content_rules=[rule]
+        )
+        MonitorFactory(owner=user, url=targets.serve([answer()]).url())
         MonitorState.objects.update(next_due_at=utc_now() - timedelta(seconds=5), claimed_at=None)
         dispatch_due()
         until(lambda: scrape()["pulsekeeper_record_results_sum"] == 2, 60, "both are recorded")
@@ -139,7 +142,7 @@ def test_a_response_that_is_slow_to_judge_is_counted(user: User, monkeypatch: py
 
 
 def test_pings_are_counted_by_what_came_of_them(user: User, settings: Settings) -> None:
-    monitor = make_monitor(user, type="heartbeat", url="", interval_sec=60, grace_sec=0)
+    monitor = MonitorFactory(owner=user, heartbeat=True, interval_sec=60, grace_sec=0)
     for second in (0, 1, 2):
         record_ping(monitor.public_id, now=NOON + timedelta(seconds=second))
     record_ping("mon_nothere", now=NOON)
@@ -158,7 +161,7 @@ def test_pings_are_counted_by_what_came_of_them(user: User, settings: Settings) 
 
 
 def test_claims_that_are_lost_are_counted(user: User) -> None:
-    make_monitor(user)
+    MonitorFactory(owner=user)
     MonitorState.objects.update(
         next_due_at=utc_now() - timedelta(seconds=1)
     )  # the lease of its first claim is over
@@ -237,7 +240,7 @@ def test_a_forked_child_counts_for_itself() -> None:
 def test_a_flushed_broker_begins_at_zero() -> None:
     instruments.PINGS.add(5, "full")
     assert scrape()["pulsekeeper_pings_total{outcome=full}"] == 5
-    empty_broker()
+    flush_broker()
     instruments.PINGS.add(2, "full")
     assert scrape()["pulsekeeper_pings_total{outcome=full}"] == 2
 
@@ -247,7 +250,7 @@ def test_without_the_broker_nothing_fails_and_nothing_is_lost(
 ) -> None:
     alive = settings.REDIS_URL
     settings.REDIS_URL = f"redis://127.0.0.1:{free_port()}/0"
-    monitor = make_monitor(user, type="heartbeat", url="")
+    monitor = MonitorFactory(owner=user, heartbeat=True)
     with caplog.at_level(logging.INFO, logger="core"):
         for second in range(3):
             assert record_ping(monitor.public_id, now=NOON + timedelta(seconds=second))
@@ -278,7 +281,7 @@ def test_a_scrape_is_good_for_a_while(monkeypatch: pytest.MonkeyPatch, user: Use
     monkeypatch.setattr(shown, "REGISTRY", registry := CollectorRegistry())
     registry.register(shown.PulsekeeperCollector())
     assert scrape()["pulsekeeper_due"] == 0
-    make_monitor(user)
+    MonitorFactory(owner=user)
     MonitorState.objects.update(next_due_at=utc_now() - timedelta(seconds=1))
     assert scrape()["pulsekeeper_due"] == 0
 

@@ -19,7 +19,8 @@ from monitors.configuration import Header, MonitorConfig, MonitorType, Rule
 from monitors.models import DomainRegistration, Monitor, MonitorState, StatusChange
 from monitors.services import update_monitor
 from projects.access import Caller
-from tests.makers import NOON, make_monitor, make_plan, make_project, make_user
+from tests.factories import MonitorFactory, PlanFactory, ProjectFactory, UserFactory
+from tests.helpers import NOON
 
 pytestmark = pytest.mark.django_db
 
@@ -63,13 +64,17 @@ CHANGES: list[dict[str, Any]] = [
 @pytest.mark.parametrize("given", CHANGES, ids=lambda given: ",".join(given))
 @pytest.mark.parametrize("kind", ["http", "heartbeat", "scheduler"])
 def test_a_change_is_the_same_as_one_by_one(kind: str, given: dict[str, Any]) -> None:
-    user = make_user()
+    user = UserFactory()
     if kind != "http" and "type" in given:
         given = {"name": "Another"}
     url = "" if kind == "heartbeat" else "https://www.example.com/"
     one, many = (
-        make_monitor(
-            user, type=kind, url=url, interval_sec=300, first=None if kind == "heartbeat" else Verdict.UP
+        MonitorFactory(
+            owner=user,
+            type=kind,
+            url=url,
+            interval_sec=300,
+            first=None if kind == "heartbeat" else Verdict.UP,
         )
         for _ in range(2)
     )
@@ -92,8 +97,8 @@ def test_a_change_is_the_same_as_one_by_one(kind: str, given: dict[str, Any]) ->
 
 
 def test_what_is_made_is_stored_to_the_letter() -> None:
-    user = make_user()
-    project = make_project(user)
+    user = UserFactory()
+    project = ProjectFactory(owner=user)
     heartbeat = MonitorConfig(interval_sec=60, type=MonitorType.HEARTBEAT)
     made = bulk.create_monitors(
         [New(user, project, DRAFT), New(user, None, heartbeat), New(user, None, DRAFT, enabled=False)],
@@ -125,9 +130,9 @@ def test_one_too_many_makes_none() -> None:
 
 
 def test_moving_to_another_owner_takes_room_there() -> None:
-    user, other = make_user(), user_with_room(for_monitors=1)
-    project = make_project(other)
-    monitors = [make_monitor(user) for _ in range(2)]
+    user, other = UserFactory(), user_with_room(for_monitors=1)
+    project = ProjectFactory(owner=other)
+    monitors = [MonitorFactory(owner=user) for _ in range(2)]
     changes = [Change(one.pk, other, project, one.full_config, enabled=True) for one in monitors]
     with pytest.raises(MonitorLimit):
         bulk.update_monitors(changes, now=NOON)
@@ -136,8 +141,8 @@ def test_moving_to_another_owner_takes_room_there() -> None:
 
 
 def test_the_plan_under_the_lock_has_the_last_word() -> None:
-    user = make_user()
-    monitor = make_monitor(user)
+    user = UserFactory()
+    monitor = MonitorFactory(owner=user)
     quick = replace(DRAFT, interval_sec=1)
     bulk.update_monitors([Change(monitor.pk, user, None, quick, enabled=True)], now=NOON)
     bulk.create_monitors([New(user, None, quick)], now=NOON)
@@ -145,8 +150,8 @@ def test_the_plan_under_the_lock_has_the_last_word() -> None:
 
 
 def test_what_is_gone_is_left_out() -> None:
-    user = make_user()
-    monitor = make_monitor(user)
+    user = UserFactory()
+    monitor = MonitorFactory(owner=user)
     bulk.update_monitors(
         [Change(key, user, None, DRAFT, enabled=True) for key in (monitor.pk, monitor.pk + 1)], now=NOON
     )
@@ -155,7 +160,7 @@ def test_what_is_gone_is_left_out() -> None:
 
 
 def user_with_room(*, for_monitors: int) -> User:
-    user = make_user()
-    user.plan = make_plan(monitor_limit=for_monitors)
+    user = UserFactory()
+    user.plan = PlanFactory(monitor_limit=for_monitors)
     user.save(update_fields=["plan"])
     return user

@@ -9,7 +9,8 @@ import pytest
 from monitors.models import spec_of
 from monitors.probing.jobs import load_jobs, run_id_of
 from monitors.scheduling import claim_due
-from tests.makers import NOON, make_monitor, make_user, minutes, state_of
+from tests.factories import MonitorFactory
+from tests.helpers import NOON, minutes, state_of
 
 HEADERS = [{"name": "X-Key", "value": "s3cret", "type": "apikey"}, {"name": "X-Empty"}]
 RULES = [
@@ -40,7 +41,7 @@ RULES = [
     ids=str,
 )
 def test_a_stored_monitor_is_checked_as_its_draft_would_be(given: dict[str, Any]) -> None:
-    monitor = make_monitor(make_user(), url="https://shop.example/health", **given)
+    monitor = MonitorFactory(url="https://shop.example/health", **given)
     (claim,) = claim_due(NOON + minutes(30), limit=1)
     (job,) = load_jobs([(claim.monitor_id, claim.number)])
     run_id = run_id_of(monitor.public_id, state_of(monitor).slot_at)

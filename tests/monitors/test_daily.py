@@ -14,7 +14,8 @@ from monitors.selectors import statistics
 from monitors.services import delete_monitor
 from monitors.uptime.daily import daily_uptime, daily_uptimes, forget_old_days, leave_out, write_days
 from projects.access import Caller
-from tests.makers import NOON, make_monitor, make_user, minutes
+from tests.factories import MonitorFactory, UserFactory
+from tests.helpers import NOON, minutes
 
 pytestmark = pytest.mark.django_db
 DAY = timedelta(days=1)
@@ -48,13 +49,13 @@ def stand(monitor: Monitor, status: str | None, *, enabled: bool = True) -> None
 
 @pytest.fixture
 def user() -> User:
-    return make_user()
+    return UserFactory()
 
 
 @pytest.fixture
 def monitors(user: User) -> list[Monitor]:
     names = ("steady", "wavering", "paused", "young", "unchecked", "was down for days")
-    made = {name: make_monitor(user, name=name, now=NOON - 20 * DAY) for name in names}
+    made = {name: MonitorFactory(owner=user, name=name, created_at=NOON - 20 * DAY) for name in names}
     Monitor.objects.filter(name="young").update(created_at=NOON - 2.3 * DAY)
     for name in ("steady", "wavering", "paused", "was down for days"):
         change(made[name], 19, None, "up")

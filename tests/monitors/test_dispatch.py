@@ -13,12 +13,12 @@ from pytest_django.fixtures import Settings
 from redis.exceptions import RedisError
 
 from checks.results.models import CheckResult
-from checks.spec import Verdict
 from core.clock import utc_now
 from monitors import tasks
 from monitors.models import Monitor
 from monitors.scheduling import claim_due
-from tests.makers import empty_broker, make_monitor, make_user, state_of
+from tests.factories import MonitorFactory, UserFactory
+from tests.helpers import flush_broker, state_of
 from tests.monitors.test_prober import end_whoever_waits, wait_until
 from tests.processes.up import free_port
 from tests.targets.server import TargetServer, answer
@@ -28,10 +28,10 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture(autouse=True)
 def _prober_of_ours() -> Iterator[None]:
-    empty_broker()
+    flush_broker()
     yield
     tasks.leave()
-    empty_broker()
+    flush_broker()
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def due() -> Monitor:
     """A monitor that has been checked once and is due again."""
     with TargetServer() as targets:
         url = targets.serve([answer()]).url()
-    return make_monitor(make_user(), url=url, now=utc_now() - timedelta(minutes=10), first=Verdict.UP)
+    return MonitorFactory(owner=UserFactory(), url=url, created_at=utc_now() - timedelta(minutes=10), up=True)
 
 
 def test_a_broker_out_of_reach_is_seen_before_anything_is_claimed(due: Monitor, settings: Settings) -> None:

@@ -11,12 +11,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from accounts.models import User
-from checks.spec import Verdict
 from monitors.expiry.warnings import THRESHOLDS, warn_of_expiries
 from monitors.models import ExpiryWarning, Monitor, MonitorState
 from monitors.services import delete_monitor, update_monitor
 from projects.access import Caller
-from tests.makers import NOON, at_once, make_monitor, make_user
+from tests.factories import MonitorFactory, UserFactory
+from tests.helpers import NOON, run_concurrently
 
 pytestmark = pytest.mark.django_db
 
@@ -26,11 +26,11 @@ CERTIFICATE, DOMAIN = ExpiryWarning.Subject.CERTIFICATE, ExpiryWarning.Subject.D
 
 @pytest.fixture
 def user() -> User:
-    return make_user()
+    return UserFactory()
 
 
 def secured(user: User, expires_at: datetime | None = None, **given: Any) -> Monitor:
-    monitor = make_monitor(user, url="https://example.com/", **{"check_ssl": True} | given)
+    monitor = MonitorFactory(owner=user, url="https://example.com/", **{"check_ssl": True} | given)
     return with_certificate(monitor, expires_at)
 
 
@@ -40,7 +40,7 @@ def with_certificate(monitor: Monitor, expires_at: datetime | None) -> Monitor:
 
 
 def registered(user: User, expires_at: datetime | None) -> Monitor:
-    monitor = make_monitor(user, url="https://example.com/", check_domain=True)
+    monitor = MonitorFactory(owner=user, url="https://example.com/", check_domain=True)
     MonitorState.objects.filter(pk=monitor.pk).update(domain_expires_at=expires_at)
     return monitor
 
@@ -117,7 +117,7 @@ def test_a_server_that_alternates_between_certificates_warns_of_each_once(user: 
 
 
 def test_two_monitors_of_one_domain_are_both_warned_about(user: User) -> None:
-    monitors = [registered(user, NOON + DAY), registered(make_user(), NOON + DAY)]
+    monitors = [registered(user, NOON + DAY), registered(UserFactory(), NOON + DAY)]
     warn_of_expiries(NOON)
     assert [warned(monitor) for monitor in monitors] == [[1], [1]]
 
@@ -145,7 +145,7 @@ def test_nobody_is_warned_who_did_not_ask_or_has_paused(user: User) -> None:
 
 
 def test_a_monitor_that_moved_elsewhere_is_not_warned_about_the_old_certificate(user: User) -> None:
-    monitor = make_monitor(user, url="https://example.com/", check_ssl=True, first=Verdict.UP)
+    monitor = MonitorFactory(owner=user, url="https://example.com/", check_ssl=True, up=True)
     with_certificate(monitor, NOON + DAY)
     update_monitor(Caller(user), monitor.public_id, {"url": "https://example.org/"}, now=NOON)
     warn_of_expiries(NOON)
@@ -163,7 +163,7 @@ def test_a_deleted_monitor_leaves_no_warnings(user: User) -> None:
 def test_two_runs_at_once_warn_once(user: User) -> None:
     monitors = [secured(user, NOON + number * DAY) for number in range(20)]
     for turn in range(6):
-        at_once(*[partial(warn_of_expiries, NOON + turn * DAY)] * 4)
+        run_concurrently(*[partial(warn_of_expiries, NOON + turn * DAY)] * 4)
     for monitor in monitors:
         thresholds = warned(monitor)
         assert thresholds == sorted(set(thresholds), reverse=True)

@@ -17,7 +17,8 @@ from monitors import recording
 from monitors.models import Monitor, MonitorState, StatusChange
 from monitors.recording import fast_path
 from monitors.recording.batch import CheckRecord
-from tests.makers import NOON, make_monitor, make_user, outcome
+from tests.factories import MonitorFactory, UserFactory
+from tests.helpers import NOON, outcome
 
 pytestmark = pytest.mark.django_db
 
@@ -41,8 +42,8 @@ LATE = st.integers(-3, 400).map(lambda tenths: NOON + tenths * SECOND / 10) | st
 
 
 def two_alike(state: dict[str, Any], interval_sec: int) -> list[Monitor]:
-    user = make_user()
-    made = [make_monitor(user, interval_sec=interval_sec, recover_threshold=2) for _ in range(2)]
+    user = UserFactory()
+    made = [MonitorFactory(owner=user, interval_sec=interval_sec, recover_threshold=2) for _ in range(2)]
     Monitor.objects.filter(owner=user).update(interval_sec=interval_sec)
     MonitorState.objects.filter(monitor__owner=user).update(
         slot_at=NOON, next_due_at=NOON + 40 * SECOND, status_since=NOON - 60 * SECOND, **state
@@ -97,7 +98,7 @@ def test_both_ways_leave_the_same(
 
 
 def test_a_pass_like_the_last_one_goes_the_short_way() -> None:
-    monitor = make_monitor(make_user(), first=UP)
+    monitor = MonitorFactory(up=True)
     MonitorState.objects.filter(pk=monitor.pk).update(claim=2, claimed_at=NOON, slot_at=NOON)
     record = CheckRecord(monitor.pk, 2, 1, outcome(UP, at=NOON + SECOND))
     with transaction.atomic():

@@ -18,7 +18,8 @@ from monitors.models import MonitorState, StatusChange
 from monitors.scheduling import claim_due
 from monitors.services import mute_monitor, update_monitor
 from projects.access import Caller
-from tests.makers import NOON, make_monitor, make_plan, make_user, state_of
+from tests.factories import MonitorFactory, PlanFactory, UserFactory
+from tests.helpers import NOON, state_of
 
 UP, DOWN = Verdict.UP, Verdict.DOWN
 
@@ -136,8 +137,8 @@ def look(now: datetime) -> None:
 
 @pytest.fixture
 def owner(db: None) -> User:
-    user = make_user()
-    user.plan = make_plan(min_interval_sec=1)
+    user = UserFactory()
+    user.plan = PlanFactory(min_interval_sec=1)
     user.save(update_fields=["plan"])
     return user
 
@@ -161,7 +162,7 @@ def test_a_heartbeat_against_the_reference(
         "recover_threshold": recover,
     }
     # A fail_threshold does not apply: whatever it is, one missed deadline is enough.
-    monitor = make_monitor(owner, type="heartbeat", url="", fail_threshold=5, **given_fields)
+    monitor = MonitorFactory(owner=owner, heartbeat=True, fail_threshold=5, **given_fields)
     caller, name = Caller(owner), monitor.public_id
     reference, now = Reference(interval, grace, recover), NOON
     for event in events:
@@ -202,7 +203,7 @@ def test_a_heartbeat_against_the_reference(
     ("late_ms", "status"), [(0, "up"), (1, "down")], ids=["exactly at the deadline", "after it"]
 )
 def test_deadline_to_the_millisecond(owner: User, late_ms: int, status: str) -> None:
-    monitor = make_monitor(owner, type="heartbeat", url="", interval_sec=60, grace_sec=10)
+    monitor = MonitorFactory(owner=owner, heartbeat=True, interval_sec=60, grace_sec=10)
     record_ping(monitor.public_id, now=NOON)
     deadline = NOON + timedelta(seconds=70)
     look(deadline + timedelta(milliseconds=late_ms))
@@ -211,6 +212,6 @@ def test_deadline_to_the_millisecond(owner: User, late_ms: int, status: str) -> 
 
 
 def test_a_heartbeat_that_was_never_pinged_is_never_down(owner: User) -> None:
-    monitor = make_monitor(owner, type="heartbeat", url="", interval_sec=60)
+    monitor = MonitorFactory(owner=owner, heartbeat=True, interval_sec=60)
     look(NOON + timedelta(days=9))
     assert state_of(monitor).status is None

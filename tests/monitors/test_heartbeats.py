@@ -15,7 +15,8 @@ from monitors.models import Monitor, StatusChange
 from monitors.scheduling import claim_due, tick
 from monitors.services import mute_monitor, update_monitor
 from projects.access import Caller
-from tests.makers import NOON, at_once, make_monitor, make_user, state_of
+from tests.factories import MonitorFactory, UserFactory
+from tests.helpers import NOON, run_concurrently, state_of
 
 pytestmark = pytest.mark.django_db
 
@@ -27,8 +28,11 @@ def at(seconds: float) -> datetime:
 
 
 def heartbeat(*pings: float, **given: Any) -> Monitor:
-    monitor = make_monitor(
-        make_user(), url="", type=MonitorType.HEARTBEAT, **{"interval_sec": 60, "grace_sec": 10, **given}
+    monitor = MonitorFactory(
+        owner=UserFactory(),
+        url="",
+        type=MonitorType.HEARTBEAT,
+        **{"interval_sec": 60, "grace_sec": 10, **given},
     )
     for second in pings:
         assert record_ping(monitor.public_id, now=at(second))
@@ -256,7 +260,7 @@ def test_ping_and_sweep_and_ping_at_once() -> None:
         monitor = heartbeat(second)
         claims = [claim.monitor_id for claim in claim_due(at(second + DEADLINE + 1), limit=10)]
         ping = partial(record_ping, monitor.public_id, now=at(second + DEADLINE + 2))
-        at_once(ping, partial(sweep, claims, now=at(second + DEADLINE + 2)), ping)
+        run_concurrently(ping, partial(sweep, claims, now=at(second + DEADLINE + 2)), ping)
         assert standing(monitor)[0] == "up"
         assert state_of(monitor).next_due_at == at(second + 2 * DEADLINE + 2)
         turns = list(
@@ -268,6 +272,6 @@ def test_ping_and_sweep_and_ping_at_once() -> None:
 
 
 def test_what_is_no_heartbeat_takes_no_ping() -> None:
-    other = make_monitor(make_user())
+    other = MonitorFactory()
     assert not record_ping(other.public_id, now=NOON)
     assert not record_ping("mon_nothere", now=NOON)

@@ -7,13 +7,12 @@ from functools import partial
 
 import pytest
 
-from checks.spec import Verdict
 from core.clock import utc_now
 from core.outcomes import Outcome
 from monitors import operations
 from monitors.models import Monitor, MonitorState, StatusChange
 from projects.access import Caller, accessible
-from tests.makers import make_monitor, make_user
+from tests.factories import MonitorFactory, UserFactory
 
 pytestmark = pytest.mark.django_db
 
@@ -27,8 +26,8 @@ OPERATIONS: dict[str, Callable[..., Outcome[Monitor]]] = {
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_others_are_not_touched_even_if_named(name: str) -> None:
     """As when a membership ends between choosing and doing."""
-    user = make_user()
-    ours, theirs = make_monitor(user, first=Verdict.UP), make_monitor(make_user(), first=Verdict.UP)
+    user = UserFactory()
+    ours, theirs = MonitorFactory(owner=user, up=True), MonitorFactory(up=True)
 
     def all_of(monitor: Monitor) -> list[object]:
         return [
@@ -47,8 +46,8 @@ def test_others_are_not_touched_even_if_named(name: str) -> None:
 
 
 def test_what_is_deleted_is_gone() -> None:
-    user = make_user()
-    monitors = [make_monitor(user, first=Verdict.DOWN, fail_threshold=1) for _ in range(3)]
+    user = UserFactory()
+    monitors = [MonitorFactory(owner=user, down=True, fail_threshold=1) for _ in range(3)]
     assert len(operations.delete([monitor.pk for monitor in monitors[:2]]).done) == 2
     assert list(Monitor.objects.all()) == [monitors[2]]
     assert not MonitorState.objects.exclude(pk=monitors[2].pk).exists()

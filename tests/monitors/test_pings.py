@@ -26,7 +26,8 @@ from monitors.models import Monitor, MonitorState, StatusChange
 from monitors.services import delete_monitor, mute_monitor, update_monitor
 from projects.access import Caller
 from tests.api.client import Api
-from tests.makers import NOON, make_monitor, make_user, state_of
+from tests.factories import MonitorFactory, UserFactory
+from tests.helpers import NOON, state_of
 from tests.processes.waiting import until
 
 NOW = NOON + timedelta(minutes=5)
@@ -38,12 +39,12 @@ def at(seconds: float) -> datetime:
 
 @pytest.fixture
 def owner(db: None) -> User:
-    return make_user()
+    return UserFactory()
 
 
 def heartbeat(owner: User, *, configured: dict[str, Any] | None = None, **state: Any) -> Monitor:
     """One that is up since long, but for what is given."""
-    monitor = make_monitor(owner, type="heartbeat", url="", interval_sec=60, grace_sec=10)
+    monitor = MonitorFactory(owner=owner, heartbeat=True, interval_sec=60, grace_sec=10)
     Monitor.objects.filter(pk=monitor.pk).update(**(configured or {"enabled": True}))
     up = {"status": "up", "status_since": at(-120), "fresh": False, "last_ping_at": at(-30)} | {
         "claim": 7,

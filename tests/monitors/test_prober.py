@@ -19,7 +19,8 @@ from monitors.probing.prober import Prober, drain, probe_engine
 from monitors.recording.batch import CheckRecord
 from monitors.scheduling import Claim, claim_due, claim_now, start_runs
 from monitors.tasks import probe_now
-from tests.makers import NOON, make_monitor, make_user, outcome, state_of
+from tests.factories import MonitorFactory, UserFactory
+from tests.helpers import NOON, outcome, state_of
 from tests.targets.server import Hang, TargetServer, answer
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -40,9 +41,9 @@ def prober() -> Iterator[Prober]:
 
 def assign(*urls: str, **given: object) -> list[CheckJob]:
     """A monitor of each URL, claimed."""
-    user = make_user()
+    user = UserFactory()
     for url in urls:
-        make_monitor(user, url=url, now=utc_now() - timedelta(minutes=10), first=Verdict.UP, **given)
+        MonitorFactory(owner=user, url=url, created_at=utc_now() - timedelta(minutes=10), up=True, **given)
     claims = claim_due(utc_now(), limit=100)
     assert len(claims) == len(urls)
     return load_jobs([(claim.monitor_id, claim.number) for claim in claims])
@@ -170,7 +171,7 @@ def test_many_checks_at_once_leave_room_for_those_that_somebody_waits_for(
 def test_what_does_not_fit_is_due_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     drain(grace_sec=0)
     monkeypatch.setattr("monitors.probing.prober.MAX_IN_FLIGHT", 1)
-    monitor = make_monitor(make_user(), now=utc_now(), first=Verdict.UP)
+    monitor = MonitorFactory(created_at=utc_now(), up=True)
     (claimed,) = claim_now([monitor.pk], now=utc_now())
     assert claim_due(utc_now(), limit=10) == []
     try:

@@ -23,7 +23,8 @@ from monitors.scheduling import claim_due
 from monitors.services import delete_monitor, mute_monitor, update_monitor
 from projects.access import Caller
 from tests.api.client import Api
-from tests.makers import NOON, at_once, check_record, make_monitor, make_project, make_user, minutes, state_of
+from tests.factories import MonitorFactory, ProjectFactory, UserFactory
+from tests.helpers import NOON, check_record, minutes, run_concurrently, state_of
 from tokens.models import ProjectToken
 from tokens.services import revoke_token
 
@@ -36,11 +37,11 @@ MINUTE = timedelta(minutes=1)
 
 @pytest.fixture
 def user() -> User:
-    return make_user()
+    return UserFactory()
 
 
 def heartbeat(user: User, *, pinged_at: datetime | None = None) -> Monitor:
-    monitor = make_monitor(user, type="heartbeat", url="", interval_sec=60, grace_sec=0)
+    monitor = MonitorFactory(owner=user, heartbeat=True, interval_sec=60, grace_sec=0)
     if pinged_at is not None:
         record_ping(monitor.public_id, now=pinged_at)
     return monitor
@@ -64,7 +65,7 @@ def test_a_ping_and_the_sweep_of_its_deadline(user: User) -> None:
         monitor = heartbeat(user, pinged_at=NOON)
         late = NOON + MINUTE + timedelta(seconds=1)
         claimed(monitor, at=late)
-        at_once(
+        run_concurrently(
             partial(record_ping, monitor.public_id, now=late),
             partial(sweep, [monitor.pk], now=late),
         )
@@ -85,7 +86,7 @@ def test_two_sweeps_of_one_deadline(user: User) -> None:
         def tick(late: datetime = late) -> None:
             sweep([claim.monitor_id for claim in claim_due(late, limit=100)], now=late)
 
-        at_once(tick, tick, tick)
+        run_concurrently(tick, tick, tick)
         assert transitions(monitor) == [(None, "up"), ("up", "down")]
         assert (state_of(monitor).status_since, state_of(monitor).next_due_at) == (NOON + MINUTE, None)
 
@@ -94,7 +95,9 @@ def test_many_pings_at_once(user: User) -> None:
     for _ in range(ROUNDS):
         monitor = heartbeat(user)
         moments = [NOON + timedelta(milliseconds=ms) for ms in range(6)]
-        accepted = at_once(*(partial(record_ping, monitor.public_id, now=moment) for moment in moments))
+        accepted = run_concurrently(
+            *(partial(record_ping, monitor.public_id, now=moment) for moment in moments)
+        )
         state = state_of(monitor)
         assert accepted == [True] * 6
         assert (state.status, state.last_ping_at) == ("up", moments[-1])
@@ -109,7 +112,7 @@ def test_many_pings_at_once_count_each_towards_recovery(user: User) -> None:
         update_monitor(Caller(user), monitor.public_id, {"recover_threshold": 4}, now=NOON)
         late = NOON + minutes(5)
         sweep([claim.monitor_id for claim in claim_due(late, limit=100)], now=late)
-        at_once(*[partial(record_ping, monitor.public_id, now=late)] * 3)
+        run_concurrently(*[partial(record_ping, monitor.public_id, now=late)] * 3)
         assert (state_of(monitor).status, state_of(monitor).passes) == ("down", 3)
         assert record_ping(monitor.public_id, now=late)
         assert state_of(monitor).status == "up"
@@ -119,7 +122,7 @@ def test_a_ping_and_a_change_of_its_interval(user: User) -> None:
     for _ in range(ROUNDS):
         monitor = heartbeat(user, pinged_at=NOON)
         now = NOON + timedelta(seconds=30)
-        at_once(
+        run_concurrently(
             partial(record_ping, monitor.public_id, now=now),
             partial(update_monitor, Caller(user), monitor.public_id, {"interval_sec": 120}, now=now),
         )
@@ -132,7 +135,7 @@ def test_a_ping_and_a_pause(user: User) -> None:
     for _ in range(ROUNDS):
         monitor = heartbeat(user, pinged_at=NOON)
         now = NOON + timedelta(seconds=30)
-        at_once(
+        run_concurrently(
             partial(record_ping, monitor.public_id, now=now),
             partial(update_monitor, Caller(user), monitor.public_id, {"enabled": False}, now=now),
         )
@@ -143,10 +146,10 @@ def test_a_ping_and_a_pause(user: User) -> None:
 
 def test_a_pause_and_a_result(user: User) -> None:
     for _ in range(ROUNDS):
-        monitor = make_monitor(user, first=UP, fail_threshold=1)
+        monitor = MonitorFactory(owner=user, up=True, fail_threshold=1)
         now = NOON + MINUTE
         number = claimed(monitor, at=now)
-        at_once(
+        run_concurrently(
             partial(record, [check_record(monitor, claim=number, verdict=DOWN, at=now)], now=now),
             partial(update_monitor, Caller(user), monitor.public_id, {"enabled": False}, now=now),
         )
@@ -163,10 +166,10 @@ def test_a_pause_and_a_result(user: User) -> None:
 
 def test_a_mute_and_a_result(user: User) -> None:
     for _ in range(ROUNDS):
-        monitor = make_monitor(user, first=UP, fail_threshold=1)
+        monitor = MonitorFactory(owner=user, up=True, fail_threshold=1)
         now = NOON + MINUTE
         number = claimed(monitor, at=now)
-        at_once(
+        run_concurrently(
             partial(record, [check_record(monitor, claim=number, verdict=DOWN, at=now)], now=now),
             partial(mute_monitor, Caller(user), monitor.public_id, minutes=9, now=now),
         )
@@ -179,11 +182,11 @@ def test_a_mute_and_a_result(user: User) -> None:
 
 def test_a_deletion_and_a_result(user: User) -> None:
     for _ in range(ROUNDS):
-        monitor, other = make_monitor(user, first=UP), make_monitor(user, first=UP)
+        monitor, other = MonitorFactory(owner=user, up=True), MonitorFactory(owner=user, up=True)
         now = NOON + MINUTE
         claim_due(now, limit=100)
         batch = [check_record(each, claim=2, verdict=DOWN, at=now) for each in (monitor, other)]
-        at_once(
+        run_concurrently(
             partial(record, batch, now=now),
             partial(delete_monitor, Caller(user), monitor.public_id),
         )
@@ -198,7 +201,7 @@ def test_a_deletion_and_a_result(user: User) -> None:
 def test_a_deletion_and_a_ping(user: User) -> None:
     for _ in range(ROUNDS):
         monitor = heartbeat(user, pinged_at=NOON)
-        pinged, deleted = at_once(
+        pinged, deleted = run_concurrently(
             partial(record_ping, monitor.public_id, now=NOON + MINUTE),
             partial(delete_monitor, Caller(user), monitor.public_id),
         )
@@ -210,11 +213,11 @@ def test_a_deletion_and_a_ping(user: User) -> None:
 
 
 def test_pause_resume_mute_and_patch_at_once(user: User) -> None:
-    monitor = make_monitor(user, first=UP)
+    monitor = MonitorFactory(owner=user, up=True)
     caller, name = Caller(user), monitor.public_id
     for turn in range(ROUNDS):
         now = NOON + minutes(turn + 1)
-        at_once(
+        run_concurrently(
             partial(update_monitor, caller, name, {"enabled": False}, now=now),
             partial(update_monitor, caller, name, {"enabled": True}, now=now),
             partial(mute_monitor, caller, name, minutes=turn + 1, now=now),
@@ -230,11 +233,11 @@ def test_pause_resume_mute_and_patch_at_once(user: User) -> None:
 
 
 def test_a_token_is_revoked_while_it_is_used(user: User) -> None:
-    project = make_project(user)
+    project = ProjectFactory(owner=user)
     for _ in range(ROUNDS):
         token = Api.with_token(user, project)
         name = ProjectToken.objects.latest("pk").public_id
-        *answers, revoked = at_once(
+        *answers, revoked = run_concurrently(
             *[lambda token=token: token.get("/v1/monitors").status] * 4,
             partial(revoke_token, Caller(user), name),
         )
@@ -245,11 +248,11 @@ def test_a_token_is_revoked_while_it_is_used(user: User) -> None:
 
 
 def test_a_token_is_revoked_by_two_at_once(user: User) -> None:
-    project = make_project(user)
+    project = ProjectFactory(owner=user)
     for _ in range(ROUNDS):
         Api.with_token(user, project)
         name = ProjectToken.objects.latest("pk").public_id
-        outcomes = at_once(*[partial(revoke_token, Caller(user), name)] * 3)
+        outcomes = run_concurrently(*[partial(revoke_token, Caller(user), name)] * 3)
         assert sorted(type(outcome).__name__ for outcome in outcomes) == ["NoneType", "NotFound", "NotFound"]
         with pytest.raises(NotFound):
             revoke_token(Caller(user), name)

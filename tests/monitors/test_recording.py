@@ -16,7 +16,8 @@ from monitors.scheduling import claim_due
 from monitors.selectors import statistics
 from monitors.services import delete_monitor, update_monitor
 from projects.access import Caller
-from tests.makers import NOON, at_once, check_record, make_monitor, make_user, minutes, outcome, state_of
+from tests.factories import MonitorFactory, UserFactory
+from tests.helpers import NOON, check_record, minutes, outcome, run_concurrently, state_of
 
 pytestmark = pytest.mark.django_db
 
@@ -37,7 +38,7 @@ def claims_stored(monitor: Monitor) -> list[int]:
 
 
 def test_first_result_sets_the_status_and_the_next_slot() -> None:
-    monitor = make_monitor(make_user(), first=UP)
+    monitor = MonitorFactory(up=True)
     state = state_of(monitor)
     assert (state.status, state.status_since, state.last_latency_ms) == ("up", NOON, 20)
     assert (state.next_due_at, state.claimed_at) == (NOON + minutes(1), None)
@@ -46,7 +47,7 @@ def test_first_result_sets_the_status_and_the_next_slot() -> None:
 
 
 def test_down_at_the_threshold_and_up_again() -> None:
-    monitor = make_monitor(make_user(), first=UP, fail_threshold=2)
+    monitor = MonitorFactory(up=True, fail_threshold=2)
     for minute, verdict in enumerate([DOWN, DOWN, DOWN, UP], start=1):
         check(monitor, verdict, minute=minute)
     changes = StatusChange.objects.order_by("pk").values_list("before", "after", "at", "claim", "reason_code")
@@ -60,7 +61,7 @@ def test_down_at_the_threshold_and_up_again() -> None:
 
 
 def test_a_reading_recorded_twice_counts_once() -> None:
-    monitor = make_monitor(make_user(), first=UP, fail_threshold=2)
+    monitor = MonitorFactory(up=True, fail_threshold=2)
     claim_due(NOON + minutes(1), limit=1)
     failed = check_record(monitor, claim=2, verdict=DOWN, at=NOON + minutes(1))
     record([failed, failed], now=NOON + minutes(1))
@@ -70,7 +71,7 @@ def test_a_reading_recorded_twice_counts_once() -> None:
 
 
 def test_an_older_result_is_history_only() -> None:
-    monitor = make_monitor(make_user(), first=UP)
+    monitor = MonitorFactory(up=True)
     claim_due(NOON + minutes(1), limit=1)
     claim_due(NOON + minutes(5), limit=1)
     record([check_record(monitor, claim=3, verdict=SLOW, at=NOON + minutes(5))], now=NOON + minutes(5))
@@ -81,8 +82,8 @@ def test_an_older_result_is_history_only() -> None:
 
 
 def test_a_result_of_an_older_configuration_is_history_only() -> None:
-    user = make_user()
-    monitor = make_monitor(user, first=UP)
+    user = UserFactory()
+    monitor = MonitorFactory(owner=user, up=True)
     claim_due(NOON + minutes(1), limit=1)
     update_monitor(Caller(user), monitor.public_id, {"url": "http://127.0.0.1:10/"}, now=NOON + minutes(1))
     record([check_record(monitor, claim=2, verdict=DOWN, at=NOON + minutes(1))], now=NOON + minutes(1))
@@ -95,8 +96,8 @@ def test_a_result_of_an_older_configuration_is_history_only() -> None:
 
 
 def test_results_in_flight_of_a_paused_monitor_are_dropped() -> None:
-    user = make_user()
-    monitor = make_monitor(user, first=UP, fail_threshold=1)
+    user = UserFactory()
+    monitor = MonitorFactory(owner=user, up=True, fail_threshold=1)
     claim_due(NOON + minutes(1), limit=1)
     update_monitor(Caller(user), monitor.public_id, {"enabled": False}, now=NOON + minutes(1))
     record([check_record(monitor, claim=2, verdict=DOWN, at=NOON + minutes(1))], now=NOON + minutes(1))
@@ -107,8 +108,8 @@ def test_results_in_flight_of_a_paused_monitor_are_dropped() -> None:
 
 
 def test_resumed_monitor_is_due_at_once_and_takes_the_next_result_as_a_first() -> None:
-    user = make_user()
-    monitor = make_monitor(user, first=UP, fail_threshold=3)
+    user = UserFactory()
+    monitor = MonitorFactory(owner=user, up=True, fail_threshold=3)
     check(monitor, DOWN, minute=1)
     update_monitor(Caller(user), monitor.public_id, {"enabled": False}, now=NOON + minutes(2))
     update_monitor(Caller(user), monitor.public_id, {"enabled": True}, now=NOON + minutes(9))
@@ -120,9 +121,9 @@ def test_resumed_monitor_is_due_at_once_and_takes_the_next_result_as_a_first() -
 
 
 def test_a_deleted_monitor_leaves_nothing() -> None:
-    user = make_user()
-    monitor = make_monitor(user, first=UP)
-    other = make_monitor(user, first=UP)
+    user = UserFactory()
+    monitor = MonitorFactory(owner=user, up=True)
+    other = MonitorFactory(owner=user, up=True)
     claim_due(NOON + minutes(1), limit=2)
     delete_monitor(Caller(user), monitor.public_id)
     at = NOON + minutes(1)
@@ -133,7 +134,7 @@ def test_a_deleted_monitor_leaves_nothing() -> None:
 
 
 def test_statistics_are_of_the_last_day_and_of_passes() -> None:
-    monitor = make_monitor(make_user(), now=NOON, first=UP, fail_threshold=1)
+    monitor = MonitorFactory(created_at=NOON, up=True, fail_threshold=1)
     check(monitor, DOWN, minute=60)
     check(monitor, SLOW, minute=120)
     monitor.refresh_from_db()
@@ -145,12 +146,12 @@ def test_statistics_are_of_the_last_day_and_of_passes() -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_the_same_batch_recorded_by_many_at_once_moves_each_state_once() -> None:
-    user = make_user()
-    monitors = [make_monitor(user, first=UP, fail_threshold=2) for _ in range(20)]
+    user = UserFactory()
+    monitors = [MonitorFactory(owner=user, up=True, fail_threshold=2) for _ in range(20)]
     at = NOON + minutes(1)
     claim_due(at, limit=20)
     batch = [check_record(monitor, claim=2, verdict=DOWN, at=at) for monitor in monitors]
-    at_once(*(partial(record, batch[::order], now=at) for order in (1, -1, 1, -1)))
+    run_concurrently(*(partial(record, batch[::order], now=at) for order in (1, -1, 1, -1)))
     assert {(state_of(m).failures, state_of(m).status, state_of(m).applied_claim) for m in monitors} == {
         (1, "up", 2)
     }
@@ -159,14 +160,14 @@ def test_the_same_batch_recorded_by_many_at_once_moves_each_state_once() -> None
 
 @pytest.mark.django_db(transaction=True)
 def test_a_patch_and_a_result_at_once_both_hold() -> None:
-    user = make_user()
-    monitor = make_monitor(user, first=UP)
+    user = UserFactory()
+    monitor = MonitorFactory(owner=user, up=True)
     for minute in range(1, 11):
         at = NOON + minutes(minute)
         (claim,) = claim_due(at, limit=1)
         found = check_record(monitor, claim=claim.number, verdict=UP, at=at)
         given = {"name": f"name {minute}"}
-        at_once(
+        run_concurrently(
             partial(record, [found], now=at),
             partial(update_monitor, Caller(user), monitor.public_id, given, now=at),
         )

@@ -15,7 +15,6 @@ from pytest_django.fixtures import DjangoAssertNumQueries, Settings
 
 from accounts.models import User
 from checks.rdap import DEFAULT_WAIT
-from checks.spec import Verdict
 from core.clock import utc_now
 from monitors.expiry.registrations import (
     INTERVAL,
@@ -36,7 +35,8 @@ from monitors.models import DomainRegistration, Monitor, MonitorState
 from monitors.services import delete_monitor, update_monitor
 from monitors.tasks import LOOKUPS_PER_RUN, refresh_registrations
 from projects.access import Caller
-from tests.makers import NOON, at_once, make_monitor, make_user, state_of
+from tests.factories import MonitorFactory, UserFactory
+from tests.helpers import NOON, run_concurrently, state_of
 from tests.registry import Registry
 from tests.targets.server import answer
 
@@ -57,11 +57,11 @@ def registry(settings: Settings) -> Iterator[Registry]:
 
 @pytest.fixture
 def user() -> User:
-    return make_user()
+    return UserFactory()
 
 
 def watching(user: User, url: str = "https://www.example.com/", **given: Any) -> Monitor:
-    return make_monitor(user, url=url, check_domain=True, **given)
+    return MonitorFactory(owner=user, url=url, check_domain=True, **given)
 
 
 def row(name: str = "example.com") -> DomainRegistration:
@@ -114,7 +114,7 @@ def about(moment: datetime | None, start: datetime, delay: timedelta) -> bool:
 def test_a_new_monitor_watches_the_registrable_domain_of_its_url(
     given: dict[str, Any], domain: str | None, user: User
 ) -> None:
-    monitor = make_monitor(user, **{"check_domain": True} | given)
+    monitor = MonitorFactory(owner=user, **{"check_domain": True} | given)
     registration = Monitor.objects.get(pk=monitor.pk).registration
     assert (registration and registration.name) == domain
     assert names() == ([domain] if domain else [])
@@ -142,7 +142,7 @@ def test_a_patch_keeps_watch_and_expiry_in_step_with_url_and_switch(user: User) 
 
 
 def test_a_certificate_of_another_origin_is_forgotten(user: User) -> None:
-    monitor = make_monitor(user, url="https://example.com/a", first=Verdict.UP)
+    monitor = MonitorFactory(owner=user, url="https://example.com/a", up=True)
 
     def kept_by(**given: Any) -> bool:
         MonitorState.objects.filter(pk=monitor.pk).update(cert_expires_at=EXPIRY)
@@ -161,7 +161,7 @@ def test_monitors_from_before_are_adopted_by_the_migration(user: User) -> None:
     old, local, off = (
         watching(user),
         watching(user, "http://127.0.0.1/"),
-        make_monitor(user, url="https://x.org/"),
+        MonitorFactory(owner=user, url="https://x.org/"),
     )
     Monitor.objects.update(registration=None)
     DomainRegistration.objects.all().delete()
@@ -206,7 +206,7 @@ def test_what_nobody_watches_is_removed_when_it_is_due(user: User) -> None:
 
 
 def test_an_expiry_is_shown_on_every_monitor_of_the_domain(user: User) -> None:
-    one, two = watching(user), watching(make_user(), "https://example.com/x")
+    one, two = watching(user), watching(UserFactory(), "https://example.com/x")
     other = watching(user, "https://example.org/")
     lookup = claimed()
     record_expiry(lookup, EXPIRY, now=NOON)
@@ -291,7 +291,7 @@ def test_a_registry_is_left_alone(user: User) -> None:
 @pytest.mark.django_db(transaction=True)
 class TestTask:
     def test_a_domain_of_two_tenants_is_looked_up_once(self, registry: Registry, user: User) -> None:
-        one, two = watching(user, now=utc_now()), watching(make_user(), now=utc_now())
+        one, two = watching(user, now=utc_now()), watching(UserFactory(), now=utc_now())
         refresh_registrations()
         refresh_registrations()
         assert registry.asked == ["example.com"]
@@ -343,7 +343,7 @@ class TestTask:
         for number in range(8):
             registry.expires(f"x{number}.com", "2027-08-13T04:00:00Z")
             watching(user, f"https://x{number}.com/")
-        at_once(refresh_registrations, refresh_registrations, refresh_registrations)
+        run_concurrently(refresh_registrations, refresh_registrations, refresh_registrations)
         assert sorted(registry.asked) == [f"x{number}.com" for number in range(8)]
         assert not MonitorState.objects.exclude(domain_expires_at=EXPIRY).exists()
 
@@ -358,24 +358,24 @@ class TestRaces:
     def test_claims_at_once(self, user: User) -> None:
         for number in range(3):
             watching(user, f"https://x{number}.com/")
-        outcomes = at_once(*[partial(claim_lookup, NOON)] * 6)
+        outcomes = run_concurrently(*[partial(claim_lookup, NOON)] * 6)
         found = [outcome for outcome in outcomes if isinstance(outcome, Lookup)]
         assert len({lookup.registration_id for lookup in found}) == len(found) == 3
 
     def test_first_monitors_of_a_domain_at_once(self, user: User) -> None:
-        owners = [make_user() for _ in range(4)]
+        owners = [UserFactory() for _ in range(4)]
         for turn in range(ROUNDS):
-            at_once(*(partial(watching, owner, f"https://x{turn}.com/") for owner in owners))
+            run_concurrently(*(partial(watching, owner, f"https://x{turn}.com/") for owner in owners))
         assert len(names()) == ROUNDS
         assert not Monitor.objects.filter(registration=None).exists()
 
     def test_a_patch_beside_a_lookup(self, user: User) -> None:
         """Whichever comes first, the monitor shows the expiry of what it watches now."""
         for turn in range(ROUNDS):
-            monitor = make_monitor(user, url=f"https://x{turn}.com/")
+            monitor = MonitorFactory(owner=user, url=f"https://x{turn}.com/")
             leaving = watching(user, f"https://x{turn}.com/")
             staying = watching(user, f"https://x{turn}.com/")
-            at_once(
+            run_concurrently(
                 partial(record_expiry, claimed(), EXPIRY, now=NOON),
                 partial(patch, user, monitor, check_domain=True),
                 partial(patch, user, leaving, url="https://127.0.0.1/"),
@@ -388,7 +388,7 @@ class TestRaces:
             first, second = watching(user, one), watching(user, two)
             lookups = [claimed(), claimed()]
             dates = {lookup.domain[0]: date for lookup, date in zip(lookups, (EXPIRY, LATER), strict=True)}
-            at_once(
+            run_concurrently(
                 *(partial(record_expiry, each, dates[each.domain[0]], now=NOON) for each in lookups),
                 partial(patch, user, first, url=two),
                 partial(patch, user, second, url=one),
@@ -397,16 +397,16 @@ class TestRaces:
 
     def test_a_monitor_joins_while_its_registration_is_removed(self, user: User) -> None:
         for turn in range(ROUNDS):
-            monitor = make_monitor(user, url=f"https://x{turn}.com/")
+            monitor = MonitorFactory(owner=user, url=f"https://x{turn}.com/")
             with transaction.atomic():
                 lock_registration(f"x{turn}.com", now=NOON)
-            at_once(partial(remove_unused, NOON), partial(patch, user, monitor, check_domain=True))
+            run_concurrently(partial(remove_unused, NOON), partial(patch, user, monitor, check_domain=True))
             assert Monitor.objects.get(pk=monitor.pk).registration == row(f"x{turn}.com")
 
     def test_a_registry_is_put_off_by_two_at_once(self, user: User) -> None:
         for turn in range(ROUNDS):
             watching(user, f"https://x{turn}.com/")
-            at_once(
+            run_concurrently(
                 partial(put_off, "com", HOUR, error="busy", now=NOON),
                 partial(put_off, "com", 2 * HOUR, error="busy", now=NOON),
                 partial(watching, user, f"https://x{turn}.com/"),

@@ -17,7 +17,8 @@ from monitors.scheduling import Claim, claim_due, start_runs, tick
 from monitors.services import update_monitor
 from monitors.tasks import dispatch_due, leave, probe_batch
 from projects.access import Caller
-from tests.makers import NOON, at_once, check_record, make_monitor, make_user, minutes, state_of
+from tests.factories import MonitorFactory
+from tests.helpers import NOON, check_record, minutes, run_concurrently, state_of
 from tests.site import Site
 
 pytestmark = pytest.mark.django_db
@@ -26,7 +27,7 @@ LEASE = timedelta(seconds=10) + LEASE_MARGIN
 
 
 def scheduler(**given: Any) -> Monitor:
-    return make_monitor(make_user(), first=Verdict.UP, type=MonitorType.SCHEDULER, **given)
+    return MonitorFactory(up=True, type=MonitorType.SCHEDULER, **given)
 
 
 def claimed(monitor: Monitor, now: datetime) -> Claim:
@@ -104,7 +105,7 @@ def test_resuming_waits_for_the_next_slot() -> None:
 
 
 def test_slots_in_a_time_of_our_own_stop_are_not_made_up() -> None:
-    monitor, polled = scheduler(), make_monitor(make_user(), first=Verdict.UP)
+    monitor, polled = scheduler(), MonitorFactory(up=True)
     tick(NOON + timedelta(seconds=59))
     tick(NOON + minutes(7.5))
     assert state_of(monitor).next_due_at == NOON + minutes(8)
@@ -128,7 +129,7 @@ def test_the_run_id_is_that_of_the_slot_however_often_it_is_tried() -> None:
 def test_a_message_delivered_to_many_workers_fires_once(site: Site) -> None:
     monitor = scheduler(url=site.url("/ok"))
     claim = claimed(monitor, NOON + minutes(1))
-    at_once(*[lambda: probe_batch([(claim.monitor_id, claim.number)])] * 5)
+    run_concurrently(*[lambda: probe_batch([(claim.monitor_id, claim.number)])] * 5)
     leave()
     assert site.requests == 1
     assert CheckResult.objects.filter(claim=claim.number).count() == 1

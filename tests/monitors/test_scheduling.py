@@ -13,7 +13,8 @@ from monitors.recording import record
 from monitors.scheduling import Claim, claim_due, tick
 from monitors.selectors import last_tick
 from monitors.state import next_slot
-from tests.makers import NOON, at_once, check_record, make_monitor, make_user, minutes, state_of
+from tests.factories import MonitorFactory, UserFactory
+from tests.helpers import NOON, check_record, minutes, run_concurrently, state_of
 
 LEASE = timedelta(seconds=10) + LEASE_MARGIN  # of a monitor with the default timeout
 
@@ -29,7 +30,7 @@ def test_next_slot_keeps_its_phase_and_makes_nothing_up(late_sec: int, next_sec:
 
 @pytest.mark.django_db
 def test_due_monitor_is_claimed_once_and_again_after_its_lease() -> None:
-    monitor = make_monitor(make_user(), first=Verdict.UP)
+    monitor = MonitorFactory(up=True)
     assert claim_due(NOON + timedelta(seconds=59), limit=10) == []
     due = NOON + timedelta(seconds=60)
     assert claim_due(due, limit=10) == [Claim(monitor.pk, 2)]
@@ -40,7 +41,7 @@ def test_due_monitor_is_claimed_once_and_again_after_its_lease() -> None:
 
 @pytest.mark.django_db
 def test_after_a_lost_claim_the_next_slot_is_still_in_phase() -> None:
-    monitor = make_monitor(make_user(), first=Verdict.UP)
+    monitor = MonitorFactory(up=True)
     claim_due(NOON + minutes(1), limit=10)
     late = NOON + minutes(1) + LEASE
     claim_due(late, limit=10)
@@ -51,16 +52,16 @@ def test_after_a_lost_claim_the_next_slot_is_still_in_phase() -> None:
 
 @pytest.mark.django_db
 def test_longest_overdue_goes_first() -> None:
-    user = make_user()
-    later = make_monitor(user, now=NOON + minutes(1), first=Verdict.UP)
-    earlier = make_monitor(user, now=NOON, first=Verdict.UP)
+    user = UserFactory()
+    later = MonitorFactory(owner=user, created_at=NOON + minutes(1), up=True)
+    earlier = MonitorFactory(owner=user, created_at=NOON, up=True)
     assert [claim.monitor_id for claim in claim_due(NOON + minutes(9), limit=1)] == [earlier.pk]
     assert [claim.monitor_id for claim in claim_due(NOON + minutes(9), limit=1)] == [later.pk]
 
 
 @pytest.mark.django_db
 def test_assignment_of_an_old_claim_is_not_loaded() -> None:
-    monitor = make_monitor(make_user(), first=Verdict.UP)
+    monitor = MonitorFactory(up=True)
     (claim,) = claim_due(NOON + minutes(1), limit=10)
     assert [a.claim for a in load_jobs([(claim.monitor_id, claim.number)])] == [2]
     claim_due(NOON + minutes(1) + LEASE, limit=10)
@@ -71,13 +72,13 @@ def test_assignment_of_an_old_claim_is_not_loaded() -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_many_beats_at_once_claim_each_monitor_once() -> None:
-    user = make_user()
-    monitors = [make_monitor(user, first=Verdict.UP) for _ in range(60)]
+    user = UserFactory()
+    monitors = [MonitorFactory(owner=user, up=True) for _ in range(60)]
 
     def beat() -> list[Claim]:
         return [claim for _ in range(4) for claim in claim_due(NOON + minutes(1), limit=7)]
 
-    taken = [claim for claims in at_once(*[beat] * 6) for claim in claims]  # type: ignore[attr-defined]
+    taken = [claim for claims in run_concurrently(*[beat] * 6) for claim in claims]  # type: ignore[attr-defined]
     assert sorted(taken, key=lambda c: c.monitor_id) == [Claim(monitor.pk, 2) for monitor in monitors]
     assert not MonitorState.objects.exclude(claim=2).exists()
 

@@ -14,7 +14,8 @@ from core.clock import utc_now
 from monitors.models import Monitor, StatusChange
 from monitors.selectors import statistics
 from monitors.uptime.daily import daily_uptime
-from tests.makers import make_user, own_partitions, state_of
+from tests.factories import UserFactory
+from tests.helpers import restored_partitions, state_of
 
 
 def test_it_is_refused_where_it_may_be_production() -> None:
@@ -24,8 +25,8 @@ def test_it_is_refused_where_it_may_be_production() -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_a_past_of_four_days() -> None:
-    user = make_user()
-    with own_partitions():
+    user = UserFactory()
+    with restored_partitions():
         call_command("seed_history", monitors=3, days=4, interval=300, email=user.email, sure=True)
         now = utc_now()
         assert User.objects.count() == 1

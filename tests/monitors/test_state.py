@@ -6,7 +6,7 @@ import pytest
 
 from checks.spec import Verdict
 from monitors.state import Policy, Status, advance
-from tests.makers import NOON, minutes, outcome
+from tests.helpers import NOON, minutes, outcome
 
 LETTERS = {"u": Verdict.UP, "s": Verdict.SLOW, "d": Verdict.DOWN}
 SHOWN = {None: "-", Verdict.UP: "u", Verdict.SLOW: "s", Verdict.DOWN: "d"}

@@ -24,7 +24,8 @@ from monitors.services import update_monitor
 from monitors.state import Change, Policy, Status, advance
 from monitors.uptime.intervals import Span, StatusInterval, Transition, uptime_percent
 from projects.access import Caller
-from tests.makers import NOON, make_monitor, make_user, minutes, outcome
+from tests.factories import MonitorFactory, UserFactory
+from tests.helpers import NOON, minutes, outcome
 
 UP, SLOW, DOWN = Verdict.UP, Verdict.SLOW, Verdict.DOWN
 
@@ -199,10 +200,10 @@ def test_advance_against_the_reference(events: list[Event], fail: int, recover: 
 @given(EVENTS, THRESHOLDS, THRESHOLDS)
 def test_the_whole_write_path_against_the_reference(events: list[Event], fail: int, recover: int) -> None:
     """The same runs through the services that production uses: claims, recording, PATCH, the database."""
-    user = make_user()
+    user = UserFactory()
     caller = Caller(user)
     MonitorState.objects.update(next_due_at=None)  # those of the examples before are out of the way
-    monitor = make_monitor(user, first=UP, fail_threshold=fail, recover_threshold=recover)
+    monitor = MonitorFactory(owner=user, up=True, fail_threshold=fail, recover_threshold=recover)
     reference, now = Reference(fail, recover), NOON
     reference.result(UP, NOON)
     for event in events:

@@ -6,7 +6,7 @@ import pytest
 
 from checks.spec import Verdict
 from monitors.uptime.intervals import Span, StatusInterval, Transition, uptime_percent
-from tests.makers import NOON, minutes
+from tests.helpers import NOON, minutes
 
 UP, DOWN, NONE = StatusInterval(Verdict.UP), StatusInterval(Verdict.DOWN), StatusInterval(None)
 PAUSED_UP, PAUSED_DOWN = StatusInterval(Verdict.UP, paused=True), StatusInterval(Verdict.DOWN, paused=True)

@@ -15,7 +15,7 @@ from projects.access import Caller
 from projects.models import Project
 from tests.api.conftest import _unthrottled, user
 from tests.contract.conftest import _running_worker, worker
-from tests.makers import make_project
+from tests.factories import ProjectFactory
 from tests.targets.server import TargetServer
 from tokens.services import create_token
 
@@ -53,7 +53,7 @@ def targets() -> Iterator[TargetServer]:
 
 @pytest.fixture
 def project(user: User) -> Project:
-    return make_project(user)
+    return ProjectFactory(owner=user)
 
 
 @pytest.fixture

@@ -17,7 +17,8 @@ from checks.spec import Verdict
 from core.clock import utc_now
 from monitors.models import Monitor
 from projects.models import Project
-from tests.makers import make_monitor, make_user, state_of
+from tests.factories import MonitorFactory
+from tests.helpers import state_of
 from tests.pipelines.conftest import Ran
 from tests.targets.server import Pause, TargetServer, answer
 
@@ -39,12 +40,12 @@ def fill(user: User, project: Project, targets: TargetServer) -> dict[str, Monit
         "trigger": {"type": "scheduler", "url": site.url("/up")},
     }
     made = {
-        name: make_monitor(
-            user,
+        name: MonitorFactory(
+            owner=user,
             name=name,
-            project_id=project.public_id,
+            project=project,
             first=None if name in ("waiting", "trigger") else Verdict.UP,
-            now=utc_now(),
+            created_at=utc_now(),
             **fields,
         )
         for name, fields in given.items()
@@ -63,7 +64,7 @@ def test_all_standings_both_ways(
     tmp_path: Path,
 ) -> None:
     made = fill(user, project, targets)
-    make_monitor(user, name="elsewhere", url="http://127.0.0.1:9/")
+    MonitorFactory(owner=user, name="elsewhere", url="http://127.0.0.1:9/")
     report = tmp_path / "report.xml"
     ran = run_checks(*way, "--json", "--junit", str(report))
     told = json.loads(ran.out)
@@ -98,9 +99,9 @@ def test_all_standings_both_ways(
 
 
 def test_what_is_asked_of_an_account(run_checks: Callable[..., Ran], user: User, project: Project) -> None:
-    make_monitor(user, name="own", type="heartbeat")
-    make_monitor(user, name="shared", type="heartbeat", project_id=project.public_id)
-    make_monitor(make_user(), name="foreign", type="heartbeat")
+    MonitorFactory(owner=user, name="own", heartbeat=True)
+    MonitorFactory(owner=user, name="shared", heartbeat=True, project=project)
+    MonitorFactory(name="foreign", heartbeat=True)
     ran = run_checks("--account", user.email.upper())
     assert (ran.code, ran.out.splitlines()[-1]) == (0, "2 monitors: 2 waiting")
     assert run_checks("--account", user.email, "--project", project.public_id).out.splitlines()[-1] == (
@@ -121,6 +122,6 @@ def test_who_is_told_to_wait_waits(
     settings.THROTTLE_SCALE = 1
     settings.THROTTLES = django_settings.THROTTLES | {"check-now": (1, 1)}
     for _ in range(2):
-        make_monitor(user, first=Verdict.UP, now=utc_now(), url=site.url("/ok"), project_id=project.public_id)
+        MonitorFactory(owner=user, up=True, created_at=utc_now(), url=site.url("/ok"), project=project)
     ran = run_checks("--url", live_server.url)
     assert (ran.code, ran.out.splitlines()[-1]) == (0, "2 monitors: 2 up")

@@ -13,12 +13,12 @@ from django.db import connection
 from pytest_django.live_server_helper import LiveServer
 
 from accounts.models import User
-from checks.spec import Verdict
 from core.clock import utc_now
 from monitors.pipelines import api, local
 from monitors.scheduling import claim_due
 from projects.models import Project
-from tests.makers import empty_broker, make_monitor, make_project, make_user, state_of
+from tests.factories import MonitorFactory, ProjectFactory
+from tests.helpers import flush_broker, state_of
 from tests.pipelines.conftest import Ran
 from tests.targets.server import Hang, TargetServer, answer
 
@@ -36,8 +36,8 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_no_worker_is_3_and_the_check_is_left_to_the_scheduler(
     run_checks: Callable[..., Ran], way: list[str], user: User, project: Project
 ) -> None:
-    empty_broker()
-    monitor = make_monitor(user, first=Verdict.UP, project_id=project.public_id, timeout_ms=1000)
+    flush_broker()
+    monitor = MonitorFactory(owner=user, up=True, project=project, timeout_ms=1000)
     ran = run_checks(*way)
     assert ran.code == 3, ran.err
     assert "NOT CHECKED Untitled" in ran.out
@@ -76,7 +76,11 @@ def test_wrong_use_is_2(
 ) -> None:
     if arguments[:2] == ("--url", "ftp://x/"):
         monkeypatch.setenv("PULSEKEEPER_TOKEN", "svc_x")
-    names = {"OWN": project.public_id, "OWNER": user.email, "STRANGER": make_project(make_user()).public_id}
+    names = {
+        "OWN": project.public_id,
+        "OWNER": user.email,
+        "STRANGER": ProjectFactory().public_id,
+    }
     ran = run_checks(*(names.get(word, word) for word in arguments))
     assert (ran.code, ran.out) == (2, "")
     assert words in ran.err
@@ -108,7 +112,7 @@ def test_what_is_away_is_4(
     other = targets.serve([answer(200, b"<html>")])
     for address in (NOWHERE, other.url().rstrip("/"), targets.serve([answer(502)]).url().rstrip("/")):
         assert run_checks("--url", address).code == 4
-    monitor = make_monitor(user, first=Verdict.UP, project_id=project.public_id)
+    monitor = MonitorFactory(owner=user, up=True, project=project)
     monkeypatch.setattr("monitors.probing.on_demand.current_app", unreachable_app())
     gone = run_checks("--project", project.public_id)
     assert (gone.code, gone.err) == (4, "CommandError: the broker (REDIS_URL) does not answer\n")
@@ -162,7 +166,7 @@ def test_ctrl_c_is_130_and_leaves_nothing_claimed(
         signal.raise_signal(signal.SIGINT)
 
     monkeypatch.setattr("monitors.probing.on_demand.hand_out", hand_out)
-    monitor = make_monitor(user, first=Verdict.UP, project_id=project.public_id)
+    monitor = MonitorFactory(owner=user, up=True, project=project)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background has it ignored
     try:
         ran = run_checks("--project", project.public_id)

@@ -14,10 +14,9 @@ from pytest_django.live_server_helper import LiveServer
 from ruamel.yaml import YAML
 
 from accounts.models import User
-from checks.spec import Verdict
 from core.clock import utc_now
 from projects.models import Project
-from tests.makers import make_monitor
+from tests.factories import MonitorFactory
 from tests.targets.server import TargetServer, answer
 
 ROOT = Path(__file__).parents[2]
@@ -55,7 +54,7 @@ def test_their_commands_run(
 ) -> None:
     """On a machine with neither database nor broker, as theirs are."""
     site = targets.serve([answer(200, b'{"status": "ok"}')])
-    make_monitor(user, first=Verdict.UP, now=utc_now(), url=site.url(), project_id=project.public_id)
+    MonitorFactory(owner=user, up=True, created_at=utc_now(), url=site.url(), project=project)
     (tmp_path / "pulsekeeper").symlink_to(ROOT)
     (tmp_path / "python").symlink_to(sys.executable)
     environment = {

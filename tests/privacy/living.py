@@ -19,14 +19,8 @@ from projects.members import add_member
 from statuspages.badges import create_badge
 from statuspages.services import create_note
 from tests.api.client import Api
-from tests.makers import (
-    check_record,
-    make_channel,
-    make_connector,
-    make_delivery,
-    make_monitor,
-    make_project,
-)
+from tests.factories import ChannelFactory, ConnectorFactory, DeliveryFactory, MonitorFactory, ProjectFactory
+from tests.helpers import check_record
 from tests.second_factor import App
 from tests.statuspages.making import make_page, make_subscriber
 
@@ -38,19 +32,20 @@ OLD = f"old.{NEEDLE}@example.com"
 def live(ada: User, friend: User) -> Any:
     """All that somebody can leave behind, in her own place and in a friend's project; the project."""
     now, caller = utc_now(), Caller(ada)
-    own, shared = make_project(ada, name=f"{NEEDLE} shop"), make_project(friend, admin=ada, name="Ours")
-    monitor = make_monitor(
-        ada, name=f"{NEEDLE} site", url=f"http://{NEEDLE}.example/", project_id=own.public_id
+    own, shared = (
+        ProjectFactory(owner=ada, name=f"{NEEDLE} shop"),
+        ProjectFactory(owner=friend, admin=ada, name="Ours"),
     )
-    make_monitor(ada, name=NEEDLE, request_headers=[{"name": "X-Key", "value": NEEDLE}])
+    monitor = MonitorFactory(owner=ada, name=f"{NEEDLE} site", url=f"http://{NEEDLE}.example/", project=own)
+    MonitorFactory(owner=ada, name=NEEDLE, request_headers=[{"name": "X-Key", "value": NEEDLE}])
     for claim, verdict in enumerate([Verdict.UP, Verdict.DOWN], start=1):
         record([check_record(monitor, claim=claim, verdict=verdict, at=now)], now=now)
     Import.objects.create(user=ada, provider="vercel", external_ref=NEEDLE, monitor=monitor)
-    make_connector(ada, provider="netlify")
+    ConnectorFactory(user=ada, provider="netlify")
     oauth.start(ada, "vercel", slug="vercel", now=now)
     SocialAccount.objects.create(user=ada, provider="github", uid=NEEDLE)
-    channel = make_channel(ada, name=NEEDLE)
-    make_delivery(channel, monitor=monitor)
+    channel = ChannelFactory(owner=ada, name=NEEDLE)
+    DeliveryFactory(channel=channel, monitor=monitor)
     window = {"name": NEEDLE, "starts_at": now, "ends_at": now + timedelta(hours=1), "monitors": "all"}
     create_window(caller, window, now=now)
     page = make_page(ada, [monitor], name=NEEDLE, slug=NEEDLE)
@@ -67,11 +62,11 @@ def live(ada: User, friend: User) -> Any:
     acknowledge(caller, theirs.public_id, now=now)
     comment(caller, theirs.public_id, text="It is the cable.", now=now)
     resolve(caller, theirs.public_id, now=now)
-    told = make_delivery(make_channel(friend))
+    told = DeliveryFactory(channel=ChannelFactory(owner=friend))
     item = DeliveryItem.objects.get(delivery=told)
     item.payload["by"] = EMAIL
     item.save(update_fields=["payload"])
     assert Api.with_token(ada, shared).post("/v1/monitors", {"type": "heartbeat"}).status == 201
     add_member(caller, shared.public_id, email="guest@example.com", role="member", now=now)
-    add_member(Caller(friend), make_project(friend).public_id, email=EMAIL, role="member", now=now)
+    add_member(Caller(friend), ProjectFactory(owner=friend).public_id, email=EMAIL, role="member", now=now)
     return own, shared, theirs

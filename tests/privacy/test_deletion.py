@@ -26,11 +26,8 @@ from projects.access import Caller
 from tests.accounts.browser import Browser
 from tests.api.client import Api
 from tests.audit.reading import actions
-from tests.makers import (
-    PASSWORD,
-    make_project,
-    make_user,
-)
+from tests.factories import ProjectFactory, UserFactory
+from tests.helpers import PASSWORD
 from tests.privacy.living import EMAIL, NEEDLE, OLD, live
 
 
@@ -70,8 +67,8 @@ def _own_content_types() -> Iterator[None]:
 def test_nothing_is_left_of_an_account(settings: Any) -> None:
     settings.THROTTLE_SCALE = 0
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
-    staff, friend = make_user(email="staff@example.com"), make_user(email="friend@example.com")
-    ada = make_user(email=OLD)
+    staff, friend = UserFactory(email="staff@example.com"), UserFactory(email="friend@example.com")
+    ada = UserFactory(email=OLD)
     Browser().sign_in(OLD)
     Entry.objects.create(
         at=utc_now(), action=Action.EMAIL_CHANGED, actor_id=ada.pk, details={"before": OLD, "after": EMAIL}
@@ -135,7 +132,7 @@ def test_nothing_is_left_of_an_account(settings: Any) -> None:
 @pytest.mark.usefixtures("_own_content_types")
 @pytest.mark.django_db
 def test_the_admin_s_history_of_somebody_else_stays() -> None:
-    user = make_user(email="ada+1@example.com")
+    user = UserFactory(email="ada+1@example.com")
     user_type = ContentType.objects.get_for_model(User)
     notes = {
         "ada+1@example.com": accounts.services.GONE,
@@ -145,7 +142,7 @@ def test_the_admin_s_history_of_somebody_else_stays() -> None:
     }
     for name in notes:
         LogEntry.objects.create(
-            user=make_user(),
+            user=UserFactory(),
             content_type=user_type,
             object_repr=name,
             action_flag=CHANGE,
@@ -161,8 +158,8 @@ def test_the_admin_s_history_of_somebody_else_stays() -> None:
 
 @pytest.mark.django_db
 def test_a_deletion_that_is_refused_forgets_nothing() -> None:
-    owner, friend = make_user(), make_user()
-    project = make_project(owner, member=friend)
+    owner, friend = UserFactory(), UserFactory()
+    project = ProjectFactory(owner=owner, member=friend)
     incident = declare(
         Caller(owner), {"title": "Late", "text": "Late.", "project_id": project.public_id}, now=utc_now()
     )

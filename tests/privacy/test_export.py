@@ -23,14 +23,8 @@ from core.clock import utc_now
 from core.crypto import sealed_columns, unseal
 from monitors.models import DailyUptime
 from tests.api.client import Api
-from tests.makers import (
-    PASSWORD,
-    empty_broker,
-    make_channel,
-    make_monitor,
-    make_project,
-    make_user,
-)
+from tests.factories import ChannelFactory, MonitorFactory, ProjectFactory, UserFactory
+from tests.helpers import PASSWORD, flush_broker
 from tests.privacy.living import EMAIL, NEEDLE, live
 
 PATH = "/v1/account/export"
@@ -38,8 +32,8 @@ PATH = "/v1/account/export"
 
 @pytest.fixture
 def ada(db: None) -> User:
-    user = make_user(email=EMAIL)
-    live(user, make_user(email="friend@example.com"))
+    user = UserFactory(email=EMAIL)
+    live(user, UserFactory(email="friend@example.com"))
     DailyUptime.objects.create(
         monitor=user.monitors.earliest("pk"), day=utc_now().date(), observed_ms=5, down_ms=1, outages=1
     )
@@ -83,8 +77,8 @@ def test_everything_of_an_account(ada: User, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_no_secret_is_in_it(ada: User) -> None:
-    make_channel(ada, secret="hunter2-of-a-webhook", url="http://127.0.0.1:9/path-that-is-a-secret")
-    token = Api.with_token(ada, make_project(ada)).token
+    ChannelFactory(owner=ada, secret="hunter2-of-a-webhook", url="http://127.0.0.1:9/path-that-is-a-secret")
+    token = Api.with_token(ada, ProjectFactory(owner=ada)).token
     text = json.dumps(exported(ada))
     secrets = [str(token), "hunter2", "path-that-is-a-secret", PASSWORD, ada.password]
     secrets += [str(row.tokens["access_token"]) for row in Connector.objects.filter(user=ada)]
@@ -99,11 +93,11 @@ def test_no_secret_is_in_it(ada: User) -> None:
 
 
 def test_nothing_of_others_is_in_it(ada: User) -> None:
-    other = make_user(email="other@example.com")
-    make_monitor(other, name="of another")
-    make_channel(other, name="of another")
-    theirs = make_project(other, name="Theirs", member=ada)
-    make_monitor(other, name="of another", project_id=theirs.public_id)
+    other = UserFactory(email="other@example.com")
+    MonitorFactory(owner=other, name="of another")
+    ChannelFactory(owner=other, name="of another")
+    theirs = ProjectFactory(owner=other, name="Theirs", member=ada)
+    MonitorFactory(owner=other, name="of another", project=theirs)
     text = json.dumps(exported(ada))
     assert "of another" not in text
     assert theirs.public_id in text, "her place in the project is hers"
@@ -115,10 +109,10 @@ def test_as_many_queries_for_thirty_rows_as_for_one(user: User) -> None:
             exported(user)
         return len(captured)
 
-    make_channel(user)
+    ChannelFactory(owner=user)
     one = queries()
     for _ in range(29):
-        make_channel(user)
+        ChannelFactory(owner=user)
     assert queries() == one
 
 
@@ -136,7 +130,7 @@ def test_it_is_written_while_it_is_read(user: User, monkeypatch: pytest.MonkeyPa
 def test_who_asks_too_often(user: User, settings: Settings) -> None:
     settings.THROTTLE_SCALE = 1
     settings.THROTTLES = settings.THROTTLES | {"export": (1, 60)}
-    empty_broker()
+    flush_broker()
     api = Api.signed_in(user)
     assert [api.get(PATH).status for _ in range(2)] == [200, 429]
 

@@ -8,7 +8,7 @@ from pytest_django.fixtures import Settings
 
 from accounts.models import User
 from statuspages import public
-from tests.makers import make_user
+from tests.factories import UserFactory
 
 
 @pytest.fixture(autouse=True)
@@ -23,4 +23,4 @@ def _unthrottled_and_forgetful(settings: Settings) -> Iterator[None]:
 
 @pytest.fixture
 def user(db: None) -> User:
-    return make_user()
+    return UserFactory()

@@ -16,7 +16,6 @@ from django.test.utils import CaptureQueriesContext
 from pytest_django.fixtures import Settings
 
 from accounts.models import User
-from checks.spec import Verdict
 from core.clock import utc_now
 from incidents.models import Incident
 from incidents.windows import create_window
@@ -28,7 +27,8 @@ from statuspages import caching
 from statuspages.badges import create_badge, delete_badge
 from statuspages.models import StatusPage
 from statuspages.services import create_note, delete_page, set_logo, update_page
-from tests.makers import make_monitor, make_project, make_user, minutes
+from tests.factories import MonitorFactory, ProjectFactory, UserFactory
+from tests.helpers import minutes
 from tests.statuspages.making import look, make_page, make_subscriber, picture
 
 SECRET = "Billing of ACME at db7"
@@ -38,7 +38,7 @@ ATOM = "{http://www.w3.org/2005/Atom}"
 
 def private_monitor(owner: User, **given: Any) -> Monitor:
     now = utc_now() - timedelta(days=3)
-    return make_monitor(owner, now=now, first=Verdict.UP, name=SECRET, url=URL, **given)
+    return MonitorFactory(owner=owner, created_at=now, up=True, name=SECRET, url=URL, **given)
 
 
 def everything_of(page: StatusPage) -> str:
@@ -105,8 +105,8 @@ def test_nothing_of_a_monitor_is_told_but_what_is_shown(user: User) -> None:
 
 
 def test_what_is_gone_from_its_place_is_gone_from_the_page(user: User) -> None:
-    colleague = make_user()
-    project = make_project(user, member=colleague)
+    colleague = UserFactory()
+    project = ProjectFactory(owner=user, member=colleague)
     kept, moved, deleted = (private_monitor(user, project_id=project.public_id) for _ in range(3))
     page = make_page(user, [kept, moved, deleted], project_id=project.public_id)
     for monitor in (kept, moved, deleted):

@@ -15,7 +15,6 @@ from django.test.utils import CaptureQueriesContext
 from pytest_django.fixtures import Settings
 
 from accounts.models import User
-from checks.spec import Verdict
 from core.clock import utc_now
 from incidents.models import Incident
 from monitors.models import Monitor
@@ -24,7 +23,8 @@ from statuspages import events, links, mailing, subscriptions
 from statuspages.models import PageEvent, PageMail, StatusPage, Subscriber
 from statuspages.services import add_update, create_note, update_page
 from tests.alerts.inbox import Inbox, part
-from tests.makers import at_once, make_monitor, make_user, minutes
+from tests.factories import MonitorFactory, UserFactory
+from tests.helpers import minutes, run_concurrently
 from tests.statuspages.making import make_page, make_subscriber
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -43,12 +43,12 @@ def inbox(settings: Settings) -> Iterator[Inbox]:
 
 @pytest.fixture
 def user(transactional_db: None) -> User:
-    return make_user()
+    return UserFactory()
 
 
 @pytest.fixture
 def monitor(user: User) -> Monitor:
-    return make_monitor(user, first=Verdict.UP)
+    return MonitorFactory(owner=user, up=True)
 
 
 @pytest.fixture
@@ -127,7 +127,7 @@ def test_nobody_can_tell_who_is_subscribed(page: StatusPage, inbox: Inbox) -> No
 
 
 def test_asking_again_and_again_sends_one_question(page: StatusPage, inbox: Inbox) -> None:
-    at_once(*[lambda: subscriptions.subscribe(page.pk, "reader@example.com", now=utc_now())] * 4)
+    run_concurrently(*[lambda: subscriptions.subscribe(page.pk, "reader@example.com", now=utc_now())] * 4)
     tick()
     subscribe(page, "reader@example.com")
     tick()
@@ -148,13 +148,13 @@ def test_what_is_no_address_is_said_beside_the_field(page: StatusPage) -> None:
 
 
 def test_the_form_is_throttled_by_network_and_by_address(page: StatusPage, settings: Settings) -> None:
-    from tests.makers import empty_broker
+    from tests.helpers import flush_broker
 
-    empty_broker()
+    flush_broker()
     settings.THROTTLE_SCALE = 1
     tries = [subscribe(page, "reader@example.com").status_code for _ in range(6)]
     assert tries == [200] * 5 + [429]
-    empty_broker()
+    flush_broker()
 
 
 def test_the_address_is_stored_nowhere_in_the_open(page: StatusPage) -> None:
@@ -211,7 +211,7 @@ class TestOutages:
         self, user: User, page: StatusPage, inbox: Inbox
     ) -> None:
         make_subscriber(page)
-        has_outage(make_monitor(user, first=Verdict.UP), announced_at=utc_now())
+        has_outage(MonitorFactory(owner=user, up=True), announced_at=utc_now())
         tick()
         assert inbox.mails == []
 
@@ -258,13 +258,13 @@ class TestCrashes:
         for _ in range(20):
             make_subscriber(page)
         create_note(Caller(user), page.public_id, NOTE, now=utc_now())
-        at_once(*[lambda: events.address(utc_now())] * 3)
+        run_concurrently(*[lambda: events.address(utc_now())] * 3)
 
         def work() -> None:
             while claimed := mailing.claim(utc_now()):
                 mailing.send(claimed)
 
-        at_once(work, work, work)
+        run_concurrently(work, work, work)
         assert len(inbox.mails) == 20
         assert len({tuple(to) for to in inbox.recipients}) == 20
 
@@ -333,7 +333,7 @@ def test_an_account_with_many_pages_gets_no_more_turns_than_one_with_a_single_pa
 ) -> None:
     monkeypatch.setattr(mailing, "BATCH", 4)
     many = [make_page(user, []) for _ in range(2 * mailing.BATCH)]
-    single = make_page(make_user(), [])
+    single = make_page(UserFactory(), [])
     for page in (*many, single, single):
         make_subscriber(page)
     for page in (*many, single):

@@ -1,0 +1,93 @@
+"""What tests of several folders use: times, check results, clean-up, threads. Rows are made by tests/factories.py."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+
+import redis
+from django.conf import settings
+from django.db import connection
+
+from checks.results.partitions import SERIES, make, parts
+from checks.spec import CheckOutcome, ReasonCode, Verdict
+from core.errors import ApiError
+from monitors.models import Monitor, MonitorState
+from monitors.recording.batch import CheckRecord
+
+PASSWORD = "a fine long password"
+NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+
+
+def outcome(verdict: Verdict, *, at: datetime = NOON, latency_ms: int = 20) -> CheckOutcome:
+    if verdict is Verdict.DOWN:
+        return CheckOutcome(
+            verdict=verdict, checked_at=at, reason_code=ReasonCode.HTTP_FAILURE, detail="Answered 500."
+        )
+    return CheckOutcome(verdict=verdict, checked_at=at, latency_ms=latency_ms, http_status=200)
+
+
+def check_record(
+    monitor: Monitor, *, claim: int, verdict: Verdict, at: datetime, config_version: int = 1
+) -> CheckRecord:
+    return CheckRecord(monitor.pk, claim, config_version, outcome(verdict, at=at))
+
+
+def state_of(monitor: Monitor) -> MonitorState:
+    return MonitorState.objects.get(pk=monitor.pk)
+
+
+def minutes(count: float) -> timedelta:
+    return timedelta(minutes=count)
+
+
+@contextmanager
+def restored_partitions() -> Iterator[None]:
+    """Partitions that are made or dropped meanwhile are put back to what the migrations made. Not in a transaction."""
+    before = {series: parts(series) for series in SERIES}
+    try:
+        yield
+    finally:
+        for series, there in before.items():
+            for start, _ in set(parts(series)) - set(there):
+                with connection.cursor() as cursor:
+                    cursor.execute(f"DROP TABLE {series.name(start)}")
+            make(series, there)
+
+
+def flush_broker() -> None:
+    """No messages, and no throttle has counted anything."""
+    assert settings.REDIS_URL is not None
+    with redis.Redis.from_url(settings.REDIS_URL) as broker:
+        broker.flushdb()
+
+
+def run_concurrently(*actions: Callable[[], object]) -> list[object]:
+    """Run all in threads that start together; what each returned or raised, in their order.
+
+    An AssertionError or a database error is raised here; errors that the API knows are outcomes.
+    """
+    barrier = threading.Barrier(len(actions))
+    outcomes: list[object] = [None] * len(actions)
+
+    def run(index: int, action: Callable[[], object]) -> None:
+        try:
+            barrier.wait(timeout=10)
+            outcomes[index] = action()
+        except BaseException as error:  # noqa: BLE001  (a thread's error has to reach the test)
+            outcomes[index] = error
+        finally:
+            connection.close()
+
+    threads = [threading.Thread(target=run, args=pair) for pair in enumerate(actions)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=30)
+        assert not thread.is_alive(), "a race did not end: a deadlock?"
+    for result in outcomes:
+        if isinstance(result, BaseException) and not isinstance(result, ApiError):
+            raise result
+    return outcomes
