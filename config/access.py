@@ -1,4 +1,4 @@
-"""One line for each request, and the id by which all lines of a request are found."""
+"""The request log: one line for each request, and an id that all lines of the request carry."""
 
 from __future__ import annotations
 
@@ -18,68 +18,65 @@ from core.ids import random_text
 logger = logging.getLogger(__name__)
 
 HEADER = "X-Request-ID"
-_SANE = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{7,63}")
-_LONGEST_PATH = 200
-# Machines ask for them every few seconds, for ever.
+_VALID_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{7,63}")
+_MAX_PATH = 200
+# Polled by machines every few seconds.
 _QUIET = frozenset({"/healthz", "/readyz", "/metrics"})
 
-Answer = Callable[[HttpRequest], HttpResponseBase]
+Handler = Callable[[HttpRequest], HttpResponseBase]
 
 
-def trusted_scheme(get_response: Answer) -> Answer:
-    """What a proxy of TRUSTED_PROXIES says of the scheme counts, and nobody else's word.
+def trusted_scheme(get_response: Handler) -> Handler:
+    """Accept X-Forwarded-Proto from TRUSTED_PROXIES. SECURE_PROXY_SSL_HEADER would accept it from any client."""
 
-    SECURE_PROXY_SSL_HEADER would take it from everybody.
-    """
-
-    def answer(request: HttpRequest) -> HttpResponseBase:
+    def middleware(request: HttpRequest) -> HttpResponseBase:
         if is_forwarded_https(request.META):
             request.META["wsgi.url_scheme"] = "https"
         return get_response(request)
 
-    return answer
+    return middleware
 
 
 def is_forwarded_https(meta: Mapping[str, Any]) -> bool:
-    """Whether the client spoke TLS with a proxy of ours; `meta` is that of a request, or a WSGI environ."""
+    """Return whether the client used TLS to a trusted proxy. `meta` is request.META or a WSGI environ."""
     return meta.get("HTTP_X_FORWARDED_PROTO") == "https" and is_from_trusted_proxy(meta)
 
 
-def told(get_response: Answer) -> Answer:
-    """Gives the request its id, and writes its line: who asked for what, what came of it, how long it took.
+def log_requests(get_response: Handler) -> Handler:
+    """Assign the request id and log method, path, status, duration and caller.
 
-    It stands below what is asked for by crowds, or thousands of times a second: pings, status pages, static files.
+    Pings, status pages and static files are answered above it: they are too frequent to log.
     """
 
-    def answer(request: HttpRequest) -> HttpResponseBase:
+    def middleware(request: HttpRequest) -> HttpResponseBase:
         start = time.perf_counter()
         with logs.bound(request_id=_request_id(request)) as fields:
             response = get_response(request)
             response[HEADER] = fields["request_id"]
             level = logging.DEBUG if request.path_info in _QUIET else logging.INFO
             if logger.isEnabledFor(level):
-                _tell(request, response, level=level, seconds=time.perf_counter() - start)
+                _log(request, response, level=level, seconds=time.perf_counter() - start)
         return response
 
-    return answer
+    return middleware
 
 
 def _request_id(request: HttpRequest) -> str:
     given = request.META.get("HTTP_X_REQUEST_ID", "")
-    if given and _SANE.fullmatch(given) and is_from_trusted_proxy(request.META):
+    if given and _VALID_ID.fullmatch(given) and is_from_trusted_proxy(request.META):
         return str(given)
     return random_text(10)
 
 
-def _tell(request: HttpRequest, response: HttpResponseBase, *, level: int, seconds: float) -> None:
+def _log(request: HttpRequest, response: HttpResponseBase, *, level: int, seconds: float) -> None:
     fields = {
         "method": request.method,
-        "path": request.path[:_LONGEST_PATH],
+        "path": request.path[:_MAX_PATH],
         "status": response.status_code,
         "duration_ms": round(seconds * 1000, 1),
         "client": str(client_address(request)),
     }
-    # Whom Django's sessions found, if anybody asked: to look now would be a query. The API binds its callers.
+    # Only if a view loaded the session user: loading it here would be a query. The API binds its callers.
     person = getattr(request, "_cached_user", None)
     if person is not None and person.is_authenticated:
         fields["user"] = person.public_id

@@ -1,4 +1,4 @@
-"""What staff did: Django's own log, which every change and every action in the admin writes."""
+"""Django's log of changes and actions in the admin."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Beat's own Celery application: the table, and none of the code that the tasks run.
+"""The Celery application of beat: the schedule, without the code of the tasks.
 
-Beat sends names. Django's apps and all that they import would be two thirds of its memory, for nothing.
+Beat only sends names of tasks. Loading the Django apps would triple its memory.
 """
 
 from __future__ import annotations

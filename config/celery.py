@@ -1,4 +1,4 @@
-"""The Celery application. Its settings, queues and beat table are in `config.celeryconfig`."""
+"""The Celery application. Its settings and beat schedule are in `config.celeryconfig`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from config import reporting, task_logs
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 
-# Where tasks are. `manage.py check` looks whether all that beat names are among them.
+# `manage.py check` verifies that these define all tasks of the beat schedule.
 TASK_MODULES = (
     "alerts.tasks",
     "audit.tasks",
@@ -23,12 +23,12 @@ TASK_MODULES = (
     "statuspages.tasks",
 )
 
-# Readiness and the health page use these. Workers answer no other remote control command: `shutdown` or `pool_shrink`
-# would stop all checks without a trace in the database, and `conf` and `active` show what only workers know.
+# Used by readiness and the health page. Workers answer no other remote control command: `shutdown` or `pool_shrink`
+# could stop all checks without a trace in the database, and `conf` and `active` reveal secrets of workers.
 REMOTE_CONTROL = frozenset({"ping", "active_queues"})
 
 app = Celery("pulsekeeper", loader="config.routing:RoutedLoader", include=TASK_MODULES)
-# By name: read when it is first needed, after `manage.py` has found out where the broker is.
+# By name, so that it is read after `manage.py` has set the address of the broker.
 app.config_from_object("config.celeryconfig")
 task_logs.connect()
 reporting.connect()

@@ -1,10 +1,10 @@
-"""Celery: its settings and beat's table. `config.routing` has the queues.
+"""Celery settings and the beat schedule. `config.routing` has the queues.
 
-The broker carries wake-ups only (ids and claims): PostgreSQL is the truth, so messages are acknowledged
-early, results are not kept, and a flushed broker costs a lease at most.
+The broker carries only ids and claims, and PostgreSQL is the truth: messages are acknowledged early, results are not
+kept, and a flushed broker costs a lease at most.
 
-Each queue has workers of its own (Procfile): a batch or a first check may hold its thread for as long as a target
-hangs, and the tick that claims what is due must wait for neither.
+Each queue has its own workers (Procfile): a batch or a first check may block its thread while a target hangs, and the
+tick that claims due monitors must not wait for it.
 """
 
 from __future__ import annotations
@@ -23,17 +23,15 @@ task_publish_retry_policy = {"max_retries": 1, "interval_start": 0.1}
 
 task_ignore_result = True
 task_serializer = result_serializer = event_serializer = "json"
-accept_content = result_accept_content = ["json"]  # of remote control and its replies, too
+accept_content = result_accept_content = ["json"]  # also for remote control and its replies
 task_queues = [Queue(name) for name in QUEUES]
 task_create_missing_queues = False
-task_default_queue = "dispatch"  # Celery wants one that exists; the router lets nothing fall through to it
+task_default_queue = "dispatch"  # Celery requires one; the router never uses it
 task_routes = (route,)
 
 worker_prefetch_multiplier = 1
 worker_hijack_root_logger = False
-worker_redirect_stdouts = (
-    False  # what is printed is e-mails, where no mail server is set: with their links to press
-)
+worker_redirect_stdouts = False  # without a mail server e-mails are printed, and their links must stay intact
 worker_send_task_events = False
 
 timezone = "UTC"
@@ -42,7 +40,7 @@ beat_schedule = {
     "dispatch-due": {
         "task": "monitors.tasks.dispatch_due",
         "schedule": 1.0,
-        "options": {"expires": 5},  # after a stall the ticks that waited are not worth running
+        "options": {"expires": 5},  # skip the ticks that waited during a stall
     },
     "refresh-registrations": {
         "task": "monitors.tasks.refresh_registrations",
@@ -63,7 +61,7 @@ beat_schedule = {
         "schedule": 3600.0,
         "options": {"expires": 3000},
     },
-    # By the clock on the wall: an interval of an hour never ends where beat is restarted more often.
+    # By wall clock: with an interval, beat would never run it if it is restarted more often than that.
     "keep-partitions": {
         "task": "checks.tasks.keep_partitions",
         "schedule": crontab(minute="11"),

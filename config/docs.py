@@ -1,11 +1,11 @@
-"""`/docs`: openapi.json as a page. Everything it loads is ours; nothing comes from a CDN."""
+"""`/docs`: openapi.json as a page, without resources from other hosts."""
 
 from __future__ import annotations
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
-# swagger-ui sets styles on elements; everything else is refused, above all to send anything elsewhere.
+# Swagger UI needs inline styles. Requests to other hosts are refused.
 POLICY = "; ".join(
     [
         "default-src 'none'",

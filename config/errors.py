@@ -1,4 +1,4 @@
-"""What is answered where no view could: as JSON under /v1, as a page elsewhere."""
+"""Error handlers: JSON under /v1, pages elsewhere."""
 
 from __future__ import annotations
 
@@ -6,31 +6,31 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.template.loader import render_to_string
 
+from core import logs
 from core.api import errors
-from core.logs import context
 
 
-def _of_the_api(request: HttpRequest) -> bool:
+def _is_api(request: HttpRequest) -> bool:
     return request.path_info == "/v1" or request.path_info.startswith("/v1/")
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """Before any view or middleware, perhaps with a wrong Host header: nothing is rendered that depends on it."""
+    """Answer JSON always: the Host header may be invalid, so no page can be rendered."""
     return errors.json_bad_request(request, exception)
 
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
-    if _of_the_api(request):
+    if _is_api(request):
         return errors.json_not_found(request, exception)
-    shown = {"title": "Not found", "reason": "There is no such page, or it is not yours."}
-    return render(request, "problem.html", shown, status=404)
+    context = {"title": "Not found", "reason": "This page does not exist, or you have no access to it."}
+    return render(request, "problem.html", context, status=404)
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
-    if _of_the_api(request):
+    if _is_api(request):
         return errors.json_server_error(request)
-    # Without the request: what broke may be what its context processors ask.
-    number = context().get("request_id", "")
-    said = f"It has been logged as {number}." if number else "It has been logged."
-    shown = {"title": "Something broke on our side", "reason": f"{said} Try again in a moment."}
-    return HttpResponse(render_to_string("problem.html", shown), status=500)
+    # Without the request, as its context processors may be what failed.
+    request_id = logs.context().get("request_id", "")
+    logged = f"It has been logged as {request_id}." if request_id else "It has been logged."
+    context = {"title": "Something went wrong on our side", "reason": f"{logged} Try again in a moment."}
+    return HttpResponse(render_to_string("problem.html", context), status=500)

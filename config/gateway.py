@@ -1,7 +1,7 @@
-"""What stands between the web server and Django: it reads each request whole, then runs Django in a thread.
+"""The gateway between the web server and Django: read each request on the event loop, then run Django in a thread.
 
-Granian calls it on one event loop. A client that sends slowly costs memory there and no thread: pings, health and
-status pages do not wait for it. See docs/adr/0029.
+Granian calls it on one event loop. A slow client costs memory there, but no thread: pings, health checks and status
+pages do not wait for it. See docs/adr/0029.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from django.conf import settings
 
-from config.pings import ATTEMPT, SimplePings, pinged
+from config.pings import ATTEMPT, SimplePings, pinged_heartbeat
 from core.addresses import network_of
 from core.api.errors import json_error
 from core.errors import ApiError, BodyTooLarge, Overloaded, RequestTimeout, TooManyRequests
@@ -30,18 +30,18 @@ if TYPE_CHECKING:
 
 REQUEST_THREADS = 96
 BODY_SEC = 20.0
-"""In which a body has to arrive."""
+"""Timeout of reading a body."""
 BODIES_OF_CLIENT = 32
-"""Bodies of one client that are read at the same time."""
+"""Limit on bodies of one client that are read at the same time."""
 BUFFERED_BYTES = 256 * 1024 * 1024
-"""Of all bodies that are read at the same time."""
+"""Limit on the size of all bodies that are being read."""
 PART_SEC = 30.0
-"""In which a client has to take each part of a streamed answer."""
-JOINED_BYTES = 1024 * 1024
-"""Streamed answers of a known length up to this are sent in one piece."""
+"""Timeout of sending each part of a streamed answer."""
+MAX_JOINED_BYTES = 1024 * 1024
+"""Streamed answers with a known length up to this are sent in one piece."""
 _PLAIN = frozenset({"CONTENT_TYPE", "CONTENT_LENGTH"})
 _CLOSE = (("Connection", "close"),)
-"""With an answer to a body that was not read."""
+"""For answers to requests whose body was not read."""
 
 Result = TypeVar("Result")
 Headers = list[tuple[str, str]]
@@ -53,7 +53,7 @@ class RequestHeaders(Protocol):
 
 
 class Scope(Protocol):
-    """A request as granian describes it by RSGI."""
+    """A request in RSGI."""
 
     http_version: str
     server: str
@@ -76,29 +76,29 @@ class Exchange(Protocol):
     def response_stream(self, status: int, headers: Headers) -> Transport: ...
 
 
-class Lane:
-    """Threads for one kind of request. Used from the event loop alone."""
+class ThreadLane:
+    """A thread pool with a bounded queue for one kind of request. Used only from the event loop."""
 
     def __init__(self, name: str, *, threads: int, queue: int) -> None:
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix=name)
-        self._room = threads + queue
+        self._free = threads + queue
 
     async def run(self, work: Callable[..., Result], *args: Any) -> Result:
-        """Raises Overloaded where no thread is free and the queue is full."""
-        if self._room <= 0:
+        """Run `work` in a thread. Raises Overloaded if no thread is free and the queue is full."""
+        if self._free <= 0:
             raise Overloaded
-        self._room -= 1
+        self._free -= 1
         try:
             return await get_running_loop().run_in_executor(self._threads, work, *args)
         finally:
-            self._room += 1
+            self._free += 1
 
     def close(self) -> None:
         self._threads.shutdown(wait=True, cancel_futures=True)
 
 
 class Reply(NamedTuple):
-    """`body` is None where it was streamed already."""
+    """An answer. `body` is None if it was streamed."""
 
     status: int
     headers: Headers
@@ -110,12 +110,12 @@ class Gateway:
 
     def __init__(self, django: WSGIApplication) -> None:
         self._django = django
-        self._health = Lane("health", threads=1, queue=64)
-        self._readiness = Lane("readiness", threads=2, queue=64)
-        self._pings = Lane("pings", threads=16, queue=1_024)
-        self._public = Lane("public", threads=8, queue=512)
-        # `core.waiting` limits how many of these threads wait for a worker.
-        self._rest = Lane("requests", threads=REQUEST_THREADS, queue=512)
+        self._health = ThreadLane("health", threads=1, queue=64)
+        self._readiness = ThreadLane("readiness", threads=2, queue=64)
+        self._pings = ThreadLane("pings", threads=16, queue=1_024)
+        self._public = ThreadLane("public", threads=8, queue=512)
+        # `core.waiting` limits how many of these threads may wait for a worker.
+        self._rest = ThreadLane("requests", threads=REQUEST_THREADS, queue=512)
         self._simple_pings = SimplePings()
         self._bodies: Counter[str] = Counter()
         self._buffered = 0
@@ -128,7 +128,7 @@ class Gateway:
     async def __rsgi__(self, scope: Scope, exchange: Exchange) -> None:
         environ = environ_of(scope)
         try:
-            monitor_id = pinged(scope.method, environ["PATH_INFO"])
+            monitor_id = pinged_heartbeat(scope.method, environ["PATH_INFO"])
             if monitor_id is not None:
                 reply = await self._ping(environ, monitor_id, exchange)
             else:
@@ -137,7 +137,7 @@ class Gateway:
                 reply = await self._lane(environ).run(self._call, environ, exchange, get_running_loop())
         except ApiError as error:
             reply = _refusal(error)
-        except ConnectionError:  # the client is gone
+        except ConnectionError:  # the client disconnected
             return
         if reply.body is not None:
             exchange.response_bytes(reply.status, reply.headers, reply.body)
@@ -155,7 +155,7 @@ class Gateway:
             self._simple_pings.learn(environ, reply.headers)
         return reply
 
-    def _lane(self, environ: WSGIEnvironment) -> Lane:
+    def _lane(self, environ: WSGIEnvironment) -> ThreadLane:
         path = environ["PATH_INFO"]
         if path == "/healthz":
             return self._health
@@ -164,21 +164,21 @@ class Gateway:
         return self._public if is_public(path, environ.get("HTTP_HOST", "")) else self._rest
 
     async def _body(self, scope: Scope, environ: WSGIEnvironment, exchange: Exchange) -> bytes:
-        """The whole body. Raises BodyTooLarge, RequestTimeout, TooManyRequests, Overloaded or ConnectionError."""
+        """Read the whole body. Raises BodyTooLarge, RequestTimeout, TooManyRequests, Overloaded or ConnectionError."""
         length = environ.get("CONTENT_LENGTH")
         chunked = environ.pop("HTTP_TRANSFER_ENCODING", None) is not None
         if length == "0" or (length is None and not chunked and scope.http_version.startswith("1")):
             return b""
-        most = settings.MAX_BODY_BYTES
-        if length is not None and int(length) > most:
-            raise BodyTooLarge(limit=most)
+        limit = settings.MAX_BODY_BYTES
+        if length is not None and int(length) > limit:
+            raise BodyTooLarge(limit=limit)
         client = network_of(environ)
         if self._bodies[client] >= BODIES_OF_CLIENT:
             raise TooManyRequests(wait=BODY_SEC)
         self._bodies[client] += 1
         try:
             async with asyncio.timeout(BODY_SEC):
-                body = await self._read(exchange, most=most)
+                body = await self._read(exchange, limit=limit)
         except TimeoutError:
             raise RequestTimeout from None
         finally:
@@ -189,14 +189,14 @@ class Gateway:
             raise ConnectionError
         return body
 
-    async def _read(self, exchange: Exchange, *, most: int) -> bytes:
+    async def _read(self, exchange: Exchange, *, limit: int) -> bytes:
         body = bytearray()
         try:
             async for part in exchange:
                 body += part
                 self._buffered += len(part)
-                if len(body) > most:
-                    raise BodyTooLarge(limit=most)
+                if len(body) > limit:
+                    raise BodyTooLarge(limit=limit)
                 if self._buffered > BUFFERED_BYTES:
                     raise Overloaded
         finally:
@@ -204,7 +204,7 @@ class Gateway:
         return bytes(body)
 
     def _call(self, environ: WSGIEnvironment, exchange: Exchange, loop: asyncio.AbstractEventLoop) -> Reply:
-        """Have Django answer, in a thread."""
+        """Run Django, in a thread."""
         status, headers = 500, Headers()
 
         def start_response(line: str, given: Headers, exc_info: Any = None) -> Callable[[bytes], object]:
@@ -221,17 +221,17 @@ class Gateway:
 
 
 def environ_of(scope: Scope) -> WSGIEnvironment:
-    """The WSGI environ of a request, without its body.
+    """Return the WSGI environ of a request, without its body.
 
-    Header names with an underscore are dropped: an environ has the same key for `X_Forwarded_For`, which any client may
-    send, and `X-Forwarded-For`, which a proxy writes.
+    Header names with an underscore are dropped: `X_Forwarded_For` from a client would get the same key as
+    `X-Forwarded-For` from a proxy.
     """
     client, _, _ = scope.client.rpartition(":")
     server, _, port = scope.server.rpartition(":")
     environ: WSGIEnvironment = {
         "REQUEST_METHOD": scope.method,
         "SCRIPT_NAME": "",
-        # Granian decodes it as UTF-8; PEP 3333 wants the bytes as Latin-1.
+        # Granian decodes it as UTF-8, PEP 3333 requires Latin-1.
         "PATH_INFO": scope.path.encode(errors="replace").decode("latin-1"),
         "QUERY_STRING": scope.query_string,
         "REMOTE_ADDR": client.strip("[]"),
@@ -255,18 +255,18 @@ def environ_of(scope: Scope) -> WSGIEnvironment:
         if key in environ:
             value = environ[key] + ("; " if key == "HTTP_COOKIE" else ",") + value
         environ[key] = value
-    if scope.authority is not None:  # of HTTP/2, which has no Host
+    if scope.authority is not None:  # HTTP/2 has no Host header
         environ.setdefault("HTTP_HOST", scope.authority)
     return environ
 
 
 def _is_short(headers: Headers) -> bool:
     length = next((value for name, value in headers if name.lower() == "content-length"), "")
-    return length.isdecimal() and int(length) <= JOINED_BYTES
+    return length.isdecimal() and int(length) <= MAX_JOINED_BYTES
 
 
 def _stream(parts: Iterable[bytes], transport: Transport, loop: asyncio.AbstractEventLoop) -> None:
-    """Send the parts from a thread, each once the client has taken the one before. Raises TimeoutError."""
+    """Send the parts from a thread, each after the client received the previous one. Raises TimeoutError."""
     for part in parts:
         asyncio.run_coroutine_threadsafe(_send(transport, part), loop).result(PART_SEC)
 
@@ -281,4 +281,4 @@ def _refusal(error: ApiError) -> Reply:
 
 
 def _refuse_write(_: bytes) -> object:
-    raise NotImplementedError("Django returns what it answers")
+    raise NotImplementedError("Django does not use write()")

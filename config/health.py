@@ -1,4 +1,7 @@
-"""`/healthz` and `/readyz`, for whoever starts processes and sends them requests."""
+"""The health checks of a running deployment, `/healthz` and `/readyz`.
+
+`config.system_status` shows the same checks to staff, and `manage.py check --deploy` uses them before a start.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import time
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from functools import cache
+from typing import Generic, TypeVar
 
 import psycopg
 import redis
@@ -19,22 +23,40 @@ from core.clock import utc_now
 from core.db import hasty_connection
 from monitors.scheduling import STOPPED_AFTER
 
-PATIENCE_SEC = 2  # for connecting, and for each answer
+PATIENCE_SEC = 2  # timeout of connecting and of each answer
 FRESH_SEC = 1.0
 
 OK = "ok"
 SILENT = "does not answer"
 
+T = TypeVar("T")
+
+
+class Cached(Generic[T]):
+    """The value of `compute`, recomputed at most once in `seconds()` by all threads together."""
+
+    def __init__(self, compute: Callable[[], T], seconds: Callable[[], float]) -> None:
+        self._compute, self._seconds = compute, seconds
+        self._lock = threading.Lock()
+        self._value: tuple[float, T] | None = None
+
+    def __call__(self) -> T:
+        with self._lock:
+            if self._value is None or time.monotonic() - self._value[0] > self._seconds():
+                value = self._compute()
+                self._value = time.monotonic(), value
+            return self._value[1]
+
 
 def healthz(request: HttpRequest) -> HttpResponse:
-    """The web process answers. It asks neither database nor broker: their failure is not this process's."""
+    """Answer that the web process runs. Database and broker are not checked: a restart would not repair them."""
     return HttpResponse("ok\n", content_type="text/plain")
 
 
 def readyz(request: HttpRequest) -> JsonResponse:
     """Answer 200 if requests are served, monitors checked and alerts sent, else 503 and what is wrong."""
-    checks = _checks()
-    ready = all(found == OK for found in checks.values())
+    checks = _cached_checks()
+    ready = all(result == OK for result in checks.values())
     return JsonResponse(
         {"status": "ready" if ready else "not_ready", "checks": checks},
         status=200 if ready else 503,
@@ -42,41 +64,24 @@ def readyz(request: HttpRequest) -> JsonResponse:
     )
 
 
-class _Latest:
-    """What was found last. Public, so it is asked anew once in FRESH_SEC, however many ask."""
-
-    def __init__(self, ask: Callable[[], dict[str, str]]) -> None:
-        self._ask = ask
-        self._lock = threading.Lock()
-        self._found: dict[str, str] = {}
-        self._found_at = float("-inf")
-
-    def __call__(self) -> dict[str, str]:
-        with self._lock:
-            if time.monotonic() - self._found_at > FRESH_SEC:
-                self._found = self._ask()
-                self._found_at = time.monotonic()
-            return self._found
-
-
-def look() -> dict[str, str]:
-    """Return `ok` or what is wrong, by name, without addresses and credentials."""
-    found = _database()
+def run_checks() -> dict[str, str]:
+    """Return `ok` or what is wrong, by check, without addresses and credentials."""
+    checks = _check_database()
     try:
-        with _broker() as broker:
-            waiting = int(broker.llen("alerts"))
+        with broker_client() as broker:
+            queued = int(broker.llen("alerts"))
     except redis.RedisError:
-        return found | {"broker": SILENT}
-    if found["alerts"] == OK and waiting > MOST_QUEUED:
-        found["alerts"] = f"{waiting} messages wait in queue alerts: does interactive run?"
-    return found | {"broker": OK}
+        return checks | {"broker": SILENT}
+    if checks["alerts"] == OK and queued > MOST_QUEUED:
+        checks["alerts"] = f"{queued} messages wait in queue alerts: does interactive run?"
+    return checks | {"broker": OK}
 
 
-_checks = _Latest(look)
+_cached_checks = Cached(run_checks, lambda: FRESH_SEC)  # /readyz is public
 
 
-def _database() -> dict[str, str]:
-    """Ask over a connection of its own: the pool would wait longer than the caller does."""
+def _check_database() -> dict[str, str]:
+    # Not over the pool, which would wait longer than the caller.
     unknown = {"scheduler": "not looked at", "alerts": "not looked at"}
     try:
         with hasty_connection(patience_sec=PATIENCE_SEC) as database:
@@ -95,7 +100,7 @@ def _database() -> dict[str, str]:
     return {
         "database": OK,
         "migrations": OK,
-        "scheduler": _tick(None if tick is None else tick[0]),
+        "scheduler": _check_tick(None if tick is None else tick[0]),
         "alerts": OK if alert is None or now - alert < MOST_LAG else _late(now - alert),
     }
 
@@ -104,7 +109,7 @@ def _late(lag: timedelta) -> str:
     return f"the oldest that could be sent has waited for {lag.total_seconds():.0f} s"
 
 
-def _tick(at: datetime | None) -> str:
+def _check_tick(at: datetime | None) -> str:
     if at is None:
         return "has never run"
     age = utc_now() - at
@@ -113,22 +118,21 @@ def _tick(at: datetime | None) -> str:
 
 @cache
 def known_migrations() -> frozenset[tuple[str, str]]:
-    """Those that this version of the code brings along."""
-    loader = MigrationLoader(None)
-    return frozenset(loader.disk_migrations)
+    """Return the migrations of the installed code."""
+    return frozenset(MigrationLoader(None).disk_migrations)
 
 
-def broker_answers() -> str:
-    """`ok`, or what is wrong."""
+def check_broker() -> str:
+    """Return `ok` or what is wrong."""
     try:
-        with _broker() as broker:
+        with broker_client() as broker:
             broker.ping()
     except redis.RedisError:
         return SILENT
     return OK
 
 
-def _broker() -> redis.Redis:
+def broker_client() -> redis.Redis:
     return redis.Redis.from_url(
         settings.REDIS_URL or "", socket_connect_timeout=PATIENCE_SEC, socket_timeout=PATIENCE_SEC
     )

@@ -1,15 +1,13 @@
-"""`/metrics`: what all processes counted, and how things stand, for Prometheus.
+"""`/metrics` for Prometheus: counters of all processes and gauges.
 
-The counters are sums in the broker (`core.metrics`). How things stand is asked of PostgreSQL and the broker when
-somebody looks, bounded however many monitors there are, and at most once in FRESH_SEC however many look.
+Counters are sums in the broker (`core.metrics`). Gauges are queried from PostgreSQL and the broker during a scrape,
+with bounded cost, and at most once in FRESH_SEC.
 """
 
 from __future__ import annotations
 
 import inspect
 import logging
-import threading
-import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -31,6 +29,7 @@ from prometheus_client.registry import Collector
 
 import alerts.metrics
 from alerts.backlog import oldest_alert
+from config.health import PATIENCE_SEC, Cached
 from config.routing import QUEUES
 from core import metrics as counted
 from core.addresses import client_address, is_forwarded_by_a_stranger
@@ -43,30 +42,29 @@ from monitors.scheduling.backlog import backlog, queued
 logger = logging.getLogger(__name__)
 
 FRESH_SEC = 5.0
-PATIENCE_SEC = 2
-MOST_DUE = 50_000  # are counted; more is a number that nobody needs to know exactly
+MOST_DUE = 50_000  # counting stops here
 
 
 @dataclass(frozen=True, slots=True)
 class Gauge:
-    """How something stands at the moment somebody looks."""
+    """A value that is queried during a scrape."""
 
     name: str
     help: str
     labels: Labels = ()
 
 
-LAG = Gauge("pulsekeeper_lag_seconds", "How long the longest overdue monitor has been due; 0 where none is.")
-DUE = Gauge("pulsekeeper_due", f"Monitors that are due and not handed out yet, {MOST_DUE:,} at most.")
-TICK_AGE = Gauge("pulsekeeper_tick_age_seconds", "Since the last tick of the scheduler.")
+LAG = Gauge("pulsekeeper_lag_seconds", "How long the longest overdue monitor has been due; 0 if none is.")
+DUE = Gauge("pulsekeeper_due", f"Monitors that are due and not claimed, at most {MOST_DUE:,}.")
+TICK_AGE = Gauge("pulsekeeper_tick_age_seconds", "Seconds since the last tick of the scheduler.")
 QUEUE_LENGTH = Gauge("pulsekeeper_queue_length", "Messages that no worker has taken yet.", ("queue",))
 ALERT_LAG = Gauge(
     "pulsekeeper_alert_lag_seconds",
-    "How long the oldest alert that could be sent has waited, else 0. What a receiver delays does not count.",
+    "How long the oldest alert that could be sent has waited, else 0. Delays by receivers do not count.",
 )
 UNREACHABLE = Gauge(
     "pulsekeeper_unreachable",
-    "1 where /metrics could not ask this source, and shows nothing of it.",
+    "1 if /metrics could not query this source and omits its values.",
     ("source",),
 )
 GAUGES = (LAG, DUE, TICK_AGE, QUEUE_LENGTH, ALERT_LAG, UNREACHABLE)
@@ -83,36 +81,29 @@ LEVELS = tuple(each for each in INSTRUMENTS if isinstance(each, Level))
 
 
 class PulsekeeperCollector(Collector):
-    """Makes the families of one scrape; the last ones are good for FRESH_SEC."""
+    """Collect the metric families of a scrape, at most once in FRESH_SEC."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._made: list[Metric] = []
-        self._made_at = float("-inf")
+        self._families = Cached(lambda: list(_collect()), lambda: FRESH_SEC)
 
     def collect(self) -> Iterator[Metric]:
-        with self._lock:  # of two that look at once, the second gets what the first one made
-            if time.monotonic() - self._made_at > FRESH_SEC:
-                self._made = list(_families())
-                self._made_at = time.monotonic()
-            made = self._made
-        yield from made
+        yield from self._families()
 
 
-def _families() -> Iterator[Metric]:
+def _collect() -> Iterator[Metric]:
     unreachable = GaugeMetricFamily(UNREACHABLE.name, UNREACHABLE.help, labels=UNREACHABLE.labels)
-    for source, ask in {"broker": _of_broker, "database": _of_database}.items():
+    for source, query in {"broker": _broker_metrics, "database": _database_metrics}.items():
         try:
-            yield from ask()
+            yield from query()
         except (redis.RedisError, psycopg.Error) as error:
-            logger.warning("/metrics shows nothing of the %s: %s", source, error)
+            logger.warning("/metrics: cannot query the %s: %s", source, error)
             unreachable.add_metric((source,), 1)
         else:
             unreachable.add_metric((source,), 0)
     yield unreachable
 
 
-def _of_broker() -> list[Metric]:
+def _broker_metrics() -> list[Metric]:
     counted.tell()
     sums = counted.read_sums()
     levels = counted.read_levels()
@@ -127,7 +118,7 @@ def _of_broker() -> list[Metric]:
     ]
 
 
-def _of_database() -> list[Metric]:
+def _database_metrics() -> list[Metric]:
     now = utc_now()
     with hasty_connection(patience_sec=PATIENCE_SEC) as database:
         waiting = backlog(database, now=now, most=MOST_DUE)
@@ -149,7 +140,7 @@ def _seconds(since: datetime | None, now: datetime) -> float:
 
 
 def _by_labels(sums: Mapping[str, float], name: str) -> dict[Labels, dict[str, float]]:
-    """The sums of one instrument by the values of its labels and their part."""
+    """Return the sums of one instrument, by label values and part."""
     found: dict[Labels, dict[str, float]] = defaultdict(dict)
     for field, value in sums.items():
         owner, labels, part = field.split("|")
@@ -165,7 +156,7 @@ def counter_families(sums: Mapping[str, float]) -> Iterator[Metric]:
         if not each.labels:
             found.setdefault((), {"": 0.0})
         for labels, parts in sorted(found.items()):
-            if len(labels) == len(each.labels):  # else of an older version of it
+            if len(labels) == len(each.labels):  # labels may have changed since it was counted
                 family.add_metric(labels, parts.get("", 0.0))
         yield family
 
@@ -190,7 +181,7 @@ REGISTRY.register(PulsekeeperCollector())
 
 
 def metrics(request: HttpRequest) -> HttpResponse:
-    """For METRICS_ALLOWED alone; to everybody else there is no such address."""
+    """Serve METRICS_ALLOWED. Raises Http404 for other clients."""
     address = client_address(request)
     allowed = address is not None and any(address in network for network in settings.METRICS_ALLOWED)
     if not allowed or is_forwarded_by_a_stranger(request):

@@ -1,4 +1,4 @@
-"""Middleware of our own."""
+"""Middleware for pings, status pages and compression."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.middleware.gzip import GZipMiddleware
 
-from config.pings import ATTEMPT, pinged
-from monitors.heartbeats import pings
+from config.pings import ATTEMPT, pinged_heartbeat
+from monitors.heartbeats import pings as heartbeat_pings
 from statuspages import public
 
-# What gets smaller. Images and fonts are compressed as they are.
-_TEXTS = frozenset(
+# Images and fonts are compressed already.
+_COMPRESSIBLE = frozenset(
     {
         "text/html",
         "text/css",
@@ -25,55 +25,55 @@ _TEXTS = frozenset(
 )
 
 
-def pings_first(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
-    """Answers pings before DRF and the middleware below, which is for pages and people: sessions, CSRF, messages.
+def pings(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
+    """Answer pings before DRF and the middleware for pages (sessions, CSRF), which cost more than a ping.
 
-    They would cost more than the ping itself (docs/adr/0013). What is above in the settings counts for all. Nearly all
-    pings do not even come here: `config.pings` has answered them, and passes the others on with what it tried.
+    `config.pings` answers nearly all pings before Django. It passes the others on with the attempt that it made.
     """
 
-    def answer(request: HttpRequest) -> HttpResponse:
-        monitor_id = pinged(request.method, request.path_info)
+    def middleware(request: HttpRequest) -> HttpResponse:
+        monitor_id = pinged_heartbeat(request.method, request.path_info)
         if monitor_id is None:
             return get_response(request)
-        tried = request.META.get(ATTEMPT)
-        return pings.ping(request, monitor_id) if tried is None else pings.answer(monitor_id, tried)
+        attempt = request.META.get(ATTEMPT)
+        if attempt is None:
+            return heartbeat_pings.ping(request, monitor_id)
+        return heartbeat_pings.answer(monitor_id, attempt)
 
-    return answer
+    return middleware
 
 
-def status_pages_first(
+def status_pages(
     get_response: Callable[[HttpRequest], HttpResponse],
 ) -> Callable[[HttpRequest], HttpResponse]:
-    """Answers for status pages, badges and their domains before everything that knows sessions: they have none.
+    """Answer status pages, badges and their domains before the middleware for sessions, which they do not use.
 
-    It stands above Django's check of the Host header, since a page's domain is none of ALLOWED_HOSTS.
+    It runs before the check of the Host header, as the domains of pages are not in ALLOWED_HOSTS.
     """
 
-    def answer(request: HttpRequest) -> HttpResponse:
+    def middleware(request: HttpRequest) -> HttpResponse:
         return public.answer(request) or get_response(request)
 
-    return answer
+    return middleware
 
 
-def compressed(
+def compress(
     get_response: Callable[[HttpRequest], HttpResponseBase],
 ) -> Callable[[HttpRequest], HttpResponseBase]:
-    """Pages, and the static files that they are made of, in gzip: WhiteNoise would want a copy of each file on disk.
+    """Compress pages and static files with gzip, except for the API and partial content.
 
-    Not the API, whose clients are close by or ask for little. What is compressed already stays as it is. A part of a
-    file is a part of its own bytes. Django adds random bytes, so that lengths tell nothing of the secrets in a page.
+    WhiteNoise would need a compressed copy of each file on disk. Django adds random bytes against BREACH attacks.
     """
     gzip = GZipMiddleware(get_response)
 
-    def answer(request: HttpRequest) -> HttpResponseBase:
+    def middleware(request: HttpRequest) -> HttpResponseBase:
         response = get_response(request)
-        kind = response.headers.get("Content-Type", "").partition(";")[0]
-        if request.method != "GET" or response.status_code != 200 or kind not in _TEXTS:
+        content_type = response.headers.get("Content-Type", "").partition(";")[0]
+        if request.method != "GET" or response.status_code != 200 or content_type not in _COMPRESSIBLE:
             return response
         if request.path_info.startswith("/v1/"):
             return response
-        found: HttpResponseBase = gzip.process_response(request, response)
-        return found
+        compressed: HttpResponseBase = gzip.process_response(request, response)
+        return compressed
 
-    return answer
+    return middleware

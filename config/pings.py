@@ -1,7 +1,7 @@
-"""Simple pings, answered on the event loop without Django, whose way through a request costs more than the ping.
+"""Answer simple pings from the event loop, without Django, whose overhead costs more than the ping.
 
-A ping is simple if its heartbeat is up and stays up. Pings that arrive together are one statement. Any other ping goes
-on to Django. See docs/adr/0028.
+A ping is simple if its heartbeat is up and stays up. Pings that arrive together are recorded by one statement. All
+other pings go on to Django. See docs/adr/0028.
 """
 
 from __future__ import annotations
@@ -22,28 +22,27 @@ if TYPE_CHECKING:
     from wsgiref.types import WSGIEnvironment
 
 ATTEMPT = "pulsekeeper.ping"
-"""The key of the environ, and of a request's META, with the attempt that the event loop made already."""
+"""The key in the environ and in request.META of the attempt that the event loop has made."""
 
 _PING = re.compile(r"/v1/heartbeats/([0-9A-Za-z_-]{1,64})/ping")
 _METHODS = frozenset({"GET", "HEAD", "POST"})
-_MOST_HOSTS = 128
-_MOST_AT_ONCE = 100
+_MAX_HOSTS = 128
+_MAX_BATCH = 100
 
 Headers = list[tuple[str, str]]
 _Waiting = tuple[Ping, Future[Attempt]]
 
 
-def pinged(method: str | None, path: str) -> str | None:
-    """The id of the heartbeat that this request pings; None if it is no ping."""
+def pinged_heartbeat(method: str | None, path: str) -> str | None:
+    """Return the id of the heartbeat that the request pings, or None for other requests."""
     found = _PING.fullmatch(path) if method in _METHODS else None
     return None if found is None else found[1]
 
 
 class SimplePings:
-    """Group commit of pings. Used from the event loop alone.
+    """Group commit of pings. Used only from the event loop.
 
-    While a thread works on one batch, the pings that arrive form the next. No ping waits for company: one that is alone
-    is a batch of one.
+    While a thread records one batch, the pings that arrive form the next. A ping never waits for others.
     """
 
     def __init__(self) -> None:
@@ -59,22 +58,22 @@ class SimplePings:
         future: Future[Attempt] = get_running_loop().create_future()
         self._waiting.append((Ping(environ, monitor_id), future))
         if not self._busy:
-            self._begin()
+            self._start_batch()
         return await future
 
-    def _begin(self) -> None:
-        batch, self._waiting = self._waiting[:_MOST_AT_ONCE], self._waiting[_MOST_AT_ONCE:]
+    def _start_batch(self) -> None:
+        batch, self._waiting = self._waiting[:_MAX_BATCH], self._waiting[_MAX_BATCH:]
         self._busy = True
         done = get_running_loop().run_in_executor(self._thread, _attempt, [ping for ping, _ in batch])
-        done.add_done_callback(lambda done: self._end(batch, done))
+        done.add_done_callback(lambda done: self._finish_batch(batch, done))
 
-    def _end(self, batch: Sequence[_Waiting], done: Future[list[Attempt]]) -> None:
+    def _finish_batch(self, batch: Sequence[_Waiting], done: Future[list[Attempt]]) -> None:
         self._busy = False
         if self._waiting:
-            self._begin()
+            self._start_batch()
         error = done.exception()
         for index, (_, future) in enumerate(batch):
-            if future.done():  # cancelled: the server ends
+            if future.done():  # cancelled: the server is stopping
                 continue
             if error is None:
                 future.set_result(done.result()[index])
@@ -82,13 +81,13 @@ class SimplePings:
                 future.set_exception(error)
 
     def headers(self, environ: WSGIEnvironment) -> Headers | None:
-        """The headers of Django's answers to pings that name this host by this scheme; None if not known yet."""
+        """Return the headers of Django's answers to pings with this host and scheme, or None if not known yet."""
         return self._headers.get(_site(environ))
 
     def learn(self, environ: WSGIEnvironment, headers: Headers) -> None:
-        """Remember the headers of an answer. The middleware that sets them looks at host and scheme alone."""
+        """Remember the headers of an answer. The middleware that sets them depends only on host and scheme."""
         self._headers[_site(environ)] = headers
-        if len(self._headers) > _MOST_HOSTS:
+        if len(self._headers) > _MAX_HOSTS:
             self._headers.popitem(last=False)
 
 

@@ -1,4 +1,4 @@
-"""Sentry and OpenTelemetry, each for the processes that run where it is set. What is not set is not imported."""
+"""Start Sentry and OpenTelemetry if they are configured. Otherwise they are not imported."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Process = Literal["web", "worker", "beat"]
 
 
 def connect() -> None:
-    """Begin when Celery's process does. `config.wsgi` begins by itself."""
+    """Start when a worker or beat starts. `config.rsgi` starts reporting itself."""
     signals.celeryd_init.connect(_worker)
     signals.beat_init.connect(_beat)
 
@@ -24,7 +24,7 @@ def _beat(**_: object) -> None:
 
 
 def begin(process: Process) -> None:
-    """Report from here on what this process does, if anybody wants to know."""
+    """Report errors and traces of this process from now on, if configured."""
     from django.conf import settings
 
     if settings.SENTRY_DSN:

@@ -26,7 +26,7 @@ ROUTES = {
     # Send webhooks and mails.
     "alerts.tasks.*": "alerts",
     "statuspages.tasks.*": "alerts",
-    # They may take a minute, and the dispatcher has two threads.
+    # They may take a minute, and the dispatcher has only two threads.
     "checks.tasks.*": "probes",
     "monitors.tasks.write_days": "probes",
     # Short deletions in the database.

@@ -1,8 +1,7 @@
-"""Errors, and a share of the traces, for Sentry.
+"""Send errors and a sample of traces to Sentry.
 
-An error is what is logged as one: every crash of a view, a task or a thread is (`core.api.errors`, Django, Celery). So
-nothing stands in the way of a request that is well, and of pings least of all. Traces want to wrap every request;
-where none are asked for, nothing is wrapped.
+Errors are taken from the log, where every crash of a view, task or thread is logged. So error reporting costs
+successful requests nothing. Only traces wrap requests, if they are enabled.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ from core.masking import mask_all
 if TYPE_CHECKING:
     from sentry_sdk.types import Event, Hint
 
-_LAST_WORDS_SEC = 2  # for what is not told yet when a process ends
+_SHUTDOWN_SEC = 2  # to send pending events when a process ends
 
-# What Django, Celery and the SDK attach of requests, tasks and the process.
+# Extra data that Django, Celery and the SDK attach.
 _ATTACHED = frozenset({"request", "data", "args", "kwargs", "sys.argv", "celery-job"})
 
 
@@ -37,10 +36,10 @@ def begin(process: str) -> None:
         dsn=settings.SENTRY_DSN,
         environment=settings.SENTRY_ENVIRONMENT,
         release=settings.SENTRY_RELEASE,
-        default_integrations=False,  # they would tell of command lines, modules and the addresses of requests
+        default_integrations=False,  # they send command lines, modules and client addresses
         auto_enabling_integrations=False,
-        integrations=[*_of_errors(), *(_of_traces(process) if rate else ())],
-        traces_sampler=_share if rate else None,
+        integrations=[*_error_integrations(), *(_trace_integrations(process) if rate else ())],
+        traces_sampler=_sample_rate if rate else None,
         send_default_pii=False,
         max_request_body_size="never",
         include_local_variables=False,
@@ -48,26 +47,26 @@ def begin(process: str) -> None:
         auto_session_tracking=False,
         send_client_reports=False,
         enable_backpressure_handling=False,
-        shutdown_timeout=_LAST_WORDS_SEC,
-        before_send=_without_secrets,
-        before_send_transaction=_without_secrets,
+        shutdown_timeout=_SHUTDOWN_SEC,
+        before_send=_remove_secrets,
+        before_send_transaction=_remove_secrets,
     )
     sentry_sdk.set_tag("process", process)
-    ignore_logger("opentelemetry.*")  # that traces cannot be told is no error of ours
-    ignore_logger("django.security.DisallowedHost")  # strangers, who would fill the quota
+    ignore_logger("opentelemetry.*")  # failures of the trace exporter
+    ignore_logger("django.security.DisallowedHost")  # caused by scanners, which would use up the quota
 
 
-def _of_errors() -> list[Integration]:
+def _error_integrations() -> list[Integration]:
     return [
         LoggingIntegration(level=None, event_level=logging.ERROR, sentry_logs_level=None),
         ExcepthookIntegration(),
         ThreadingIntegration(),
-        AtexitIntegration(callback=lambda _pending, _timeout: None),  # which would print to the terminal
+        AtexitIntegration(callback=lambda _pending, _timeout: None),  # it would print to the terminal
         DedupeIntegration(),
     ]
 
 
-def _of_traces(process: str) -> list[Integration]:
+def _trace_integrations(process: str) -> list[Integration]:
     from sentry_sdk.integrations.celery import CeleryIntegration
 
     if process != "web":
@@ -77,25 +76,25 @@ def _of_traces(process: str) -> list[Integration]:
     return [CeleryIntegration(), DjangoIntegration(middleware_spans=False, signals_spans=False)]
 
 
-def _share(context: dict[str, Any]) -> float:
-    """Of pings none: there are thousands of them a second, and each is one statement."""
+def _sample_rate(context: dict[str, Any]) -> float:
+    """Return the sample rate: 0 for pings, as there are thousands a second."""
     path = context.get("wsgi_environ", {}).get("PATH_INFO", "")
     if path.startswith("/v1/heartbeats/") and path.endswith("/ping"):
         return 0.0
     return float(settings.SENTRY_TRACES_SAMPLE_RATE)
 
 
-def _without_secrets(event: Event, _hint: Hint) -> Event:
-    """Named by our ids, and with nothing of a request but what it asked for."""
-    found: dict[str, Any] = dict(event)
+def _remove_secrets(event: Event, _hint: Hint) -> Event:
+    """Add our ids and keep only method and address of a request."""
+    data: dict[str, Any] = dict(event)
     ids = {name: value for name, value in {**logs.context(), **logs.trace_ids()}.items() if value}
-    found["tags"] = {**(found.get("tags") or {}), **ids}
-    found["extra"] = {
-        name: value for name, value in (found.get("extra") or {}).items() if name not in _ATTACHED
+    data["tags"] = {**(data.get("tags") or {}), **ids}
+    data["extra"] = {
+        name: value for name, value in (data.get("extra") or {}).items() if name not in _ATTACHED
     }
-    if said := found.get("logentry"):  # and not what it is made of: Celery's has the arguments of the task
-        found["logentry"] = {name: said.get(name) for name in ("message", "formatted")}
-    if request := found.pop("request", None):
-        found["request"] = {name: request.get(name) for name in ("method", "url")}
-    masked: Event = mask_all(found)
+    if entry := data.get("logentry"):  # without its parameters: Celery's are the arguments of the task
+        data["logentry"] = {name: entry.get(name) for name in ("message", "formatted")}
+    if request := data.pop("request", None):
+        data["request"] = {name: request.get(name) for name in ("method", "url")}
+    masked: Event = mask_all(data)
     return masked

@@ -1,4 +1,4 @@
-"""Django's settings, made of the typed environment in `config.env`."""
+"""Django settings, from the typed environment in `config.env`."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ try:
 except InvalidEnvironment as error:
     raise ImproperlyConfigured(str(error)) from None
 
-SERVERLESS = ENV.database_url is None  # `manage.py probe` and --help: no database, so no secrets either
+SERVERLESS = ENV.database_url is None  # e.g. `manage.py probe` and --help, which need no secrets either
 
 if SERVERLESS:
-    # Imported here: beat reads the settings too, and has no use for them.
+    # Imported here, as beat reads the settings too and does not need them.
     from cryptography.fernet import Fernet
     from django.core.management.utils import get_random_secret_key
 
@@ -28,14 +28,14 @@ if SERVERLESS:
     DATABASES: dict[str, Any] = {"default": {"ENGINE": "django.db.backends.dummy"}}
 else:
     if not ENV.secret_key or not ENV.encryption_keys:
-        raise ImproperlyConfigured("SECRET_KEY and ENCRYPTION_KEYS must be set where DATABASE_URL is")
+        raise ImproperlyConfigured("SECRET_KEY and ENCRYPTION_KEYS must be set if DATABASE_URL is set")
     SECRET_KEY, ENCRYPTION_KEYS = ENV.secret_key, ENV.encryption_keys
     DATABASES = {"default": dict(dj_database_url.parse(ENV.database_url or ""))}
-    # A pool, not a connection per thread: worker threads give theirs back while they wait for the network.
-    # Ours looks at each before it is handed out: one that died with its server would cost a batch its claims.
+    # A pool, as worker threads return their connection while they wait for the network. Our backend tests each
+    # connection before use: a dead one would cost a batch its claims.
     DATABASES["default"]["ENGINE"] = "core.postgresql"
     DATABASES["default"]["OPTIONS"] = {
-        **DATABASES["default"].get("OPTIONS", {}),  # of the address: sslmode and its like
+        **DATABASES["default"].get("OPTIONS", {}),  # options of the URL, such as sslmode
         "pool": {"min_size": 1, "max_size": 16, "timeout": 10},
         "prepare_threshold": 5,  # any number allows `core.db.fetch_prepared`; Django itself prepares nothing
     }
@@ -89,13 +89,13 @@ SENTRY_RELEASE = ENV.sentry_release
 SENTRY_TRACES_SAMPLE_RATE = ENV.sentry_traces_sample_rate
 OTEL_EXPORTER_OTLP_ENDPOINT = ENV.otel_exporter_otlp_endpoint
 
-# Scope: at most so many requests in so many seconds. `core.throttles` says whose requests are counted together.
+# Scope: (requests, seconds). `core.throttles` defines which requests count together.
 THROTTLES = {
     "sign-in": (20, 60),
     "sign-in-email": (20, 900),
     "second-factor": (10, 900),
     "sign-up": (20, 3600),
-    "account-mail": (5, 3600),  # to one address, of mails that strangers can have sent to it
+    "account-mail": (5, 3600),  # mails to one address that other people can trigger
     "password": (10, 900),
     "export": (10, 3600),
     "unauthorized": (120, 60),
@@ -109,7 +109,7 @@ THROTTLES = {
     "status-subscribe": (20, 3600),
     "status-subscribe-address": (5, 3600),
     "status-password": (10, 900),
-    "status-password-page": (200, 900),  # of all addresses together: many of them guess at one page
+    "status-password-page": (200, 900),  # of all clients together, against distributed guessing
     "status-links": (60, 60),
     "pings": (3000, 60),
     "requests": (1200, 60),
@@ -119,14 +119,13 @@ THROTTLE_SCALE = ENV.throttle_scale
 DEBUG = ENV.debug
 ALLOWED_HOSTS = list(ENV.allowed_hosts)
 ROOT_URLCONF = "config.urls"
-WSGI_APPLICATION = "config.wsgi.application"
 AUTH_USER_MODEL = "accounts.User"
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 USE_TZ = True
 TIME_ZONE = "UTC"
 LANGUAGE_CODE = "en"
 USE_I18N = False
-APPEND_SLASH = False  # the API's paths have none, and a redirected POST would lose its body
+APPEND_SLASH = False  # a redirected POST would lose its body
 
 INSTALLED_APPS = [
     "config",
@@ -154,7 +153,7 @@ INSTALLED_APPS = [
     "allauth.usersessions",
     "csp",
     "django_htmx",
-    "django.contrib.admin.apps.SimpleAdminConfig",  # `config.urls` looks for our pages: workers have none
+    "django.contrib.admin.apps.SimpleAdminConfig",  # autodiscover runs in `config.urls`, as workers need no admin pages
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",
@@ -165,17 +164,16 @@ INSTALLED_APPS = [
 
 MIDDLEWARE = [
     "config.access.trusted_scheme",
-    # For every request: security headers, and the check of the Host header. What stands above pings_first may look at
-    # the Host and the scheme of a request alone: `config.pings` keeps what comes of it.
+    # Above `pings` only middleware whose headers depend on nothing but host and scheme, as `config.pings` caches them.
     "django.middleware.security.SecurityMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
-    "config.middleware.status_pages_first",
+    "config.middleware.status_pages",
     "django.middleware.common.CommonMiddleware",
-    "config.middleware.pings_first",
+    "config.middleware.pings",
     "audit.origin.remembered",
-    "config.middleware.compressed",
+    "config.middleware.compress",
     "whitenoise.middleware.WhiteNoiseMiddleware",
-    "config.access.told",
+    "config.access.log_requests",
     "csp.middleware.CSPMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -206,34 +204,33 @@ FORM_RENDERER = "core.forms.Renderer"
 
 STATIC_URL = "/static/"
 STATICFILES_DIRS = [BASE_DIR / "static"]
-WHITENOISE_USE_FINDERS = True  # serves without a collectstatic step
+WHITENOISE_USE_FINDERS = True  # no collectstatic needed
 
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator"},
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
 ]
 
-# Cookies of pages; the API has none. A form posted over TLS says so in Origin, also where a proxy ended the TLS.
+# Cookies are for pages; the API uses none.
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = BASE_URL.startswith("https://")
 SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = (
-    "Lax"  # the way back from GitHub or Google has to bring the session
+    "Lax"  # redirects from GitHub or Google must send the session
 )
 SESSION_COOKIE_HTTPONLY = CSRF_COOKIE_HTTPONLY = True
 SESSION_COOKIE_AGE = 14 * 24 * 3600
 CSRF_TRUSTED_ORIGINS = [BASE_URL]
-# To requests over TLS alone, as `config.access.trusted_scheme` knows them.
 SECURE_HSTS_SECONDS = ENV.hsts_seconds
-# What `check --deploy` would have, and why not (docs/operate/observability.md):
+# Warnings of `check --deploy` that do not apply (docs/operate/observability.md):
 SILENCED_SYSTEM_CHECKS = [
-    "security.W005",  # whatever else has a name below ours is not ours to force to https
-    "security.W008",  # the proxy that ends TLS redirects: we listen to it alone, and probes of health speak http
-    "security.W021",  # nor is the browsers' list of names
+    "security.W005",  # HSTS for subdomains, which may be other services
+    "security.W008",  # SSL redirect: the proxy does it, and health checks use http
+    "security.W021",  # HSTS preload
 ]
 LOGIN_URL = "account_login"
 LOGIN_REDIRECT_URL = "/"
 LOGOUT_REDIRECT_URL = "account_login"
 
-# For every page that sets no policy of its own. Inline scripts and styles need `nonce="{{ request.csp_nonce }}"`.
+# For pages without their own policy. Inline scripts and styles need `nonce="{{ request.csp_nonce }}"`.
 CONTENT_SECURITY_POLICY = {
     "DIRECTIVES": {
         "default-src": [NONE],
@@ -250,7 +247,7 @@ CONTENT_SECURITY_POLICY = {
     }
 }
 
-# Accounts on the web.
+# Sign-in on the web (django-allauth).
 ACCOUNT_LOGIN_METHODS = {"email"}
 ACCOUNT_SIGNUP_FIELDS = ["email*", "password1*"]
 ACCOUNT_USER_MODEL_USERNAME_FIELD = None
@@ -258,10 +255,10 @@ ACCOUNT_EMAIL_VERIFICATION = "mandatory"
 ACCOUNT_CHANGE_EMAIL = True
 ACCOUNT_EMAIL_SUBJECT_PREFIX = ""
 ACCOUNT_EMAIL_NOTIFICATIONS = True
-ACCOUNT_REAUTHENTICATION_REQUIRED = True  # before what a stolen session must not do
+ACCOUNT_REAUTHENTICATION_REQUIRED = True  # protects sensitive actions from stolen sessions
 ACCOUNT_LOGOUT_ON_GET = False
 ACCOUNT_SESSION_REMEMBER = True
-ACCOUNT_RATE_LIMITS = False  # `THROTTLES` above has them, in one table with those of the API
+ACCOUNT_RATE_LIMITS = False  # THROTTLES has them
 ACCOUNT_ADAPTER = "accounts.web.adapter.AccountAdapter"
 ACCOUNT_FORMS = {
     "login": "accounts.web.forms.LoginForm",
@@ -279,18 +276,18 @@ MFA_FORMS = {
     "reauthenticate": "accounts.web.forms.ReauthenticateForm",
     "activate_totp": "accounts.web.forms.ActivateForm",
 }
-# Nobody gets in without an address that is verified; this is about a second one, which somebody wants to change to.
+# Sign-in needs a verified address anyway; this concerns a pending change of address.
 MFA_ALLOW_UNVERIFIED_EMAIL = True
 MFA_SUPPORTED_TYPES = ["totp", "recovery_codes"]
 MFA_TOTP_ISSUER = "Pulsekeeper"
-MFA_TOTP_TOLERANCE = 1  # clocks of phones are off by some seconds
+MFA_TOTP_TOLERANCE = 1  # phone clocks may be off by some seconds
 
-DATA_UPLOAD_MAX_MEMORY_SIZE = 256 * 1024  # the largest valid body is a monitor of about 20 KB
-# The gateway refuses larger bodies, so no upload is written to a file.
+DATA_UPLOAD_MAX_MEMORY_SIZE = 256 * 1024  # the largest valid JSON body is about 20 KB
+# The gateway refuses larger bodies, so uploads stay in memory.
 MAX_BODY_BYTES = 1_536 * 1024  # a logo of 1 MiB, in base64
 FILE_UPLOAD_MAX_MEMORY_SIZE = MAX_BODY_BYTES
 FILE_UPLOAD_HANDLERS = ["django.core.files.uploadhandler.MemoryFileUploadHandler"]
-DATA_UPLOAD_MAX_NUMBER_FIELDS = 2_000  # a form in which a thousand monitors are chosen, and what else it asks
+DATA_UPLOAD_MAX_NUMBER_FIELDS = 2_000  # forms may select a thousand monitors
 
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": ["tokens.authentication.BearerAuthentication"],
@@ -300,7 +297,7 @@ REST_FRAMEWORK = {
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_CONTENT_NEGOTIATION_CLASS": "core.api.parsers.AlwaysJson",
     "DEFAULT_SCHEMA_CLASS": "core.api.schema.PulsekeeperSchema",
-    "DEFAULT_METADATA_CLASS": None,  # OPTIONS is 405 like any other method that the contract does not name
+    "DEFAULT_METADATA_CLASS": None,  # OPTIONS is answered with 405
     "EXCEPTION_HANDLER": "core.api.errors.exception_handler",
     "UNAUTHENTICATED_USER": None,
 }
@@ -319,7 +316,7 @@ SPECTACULAR_SETTINGS = {
     "SERVE_INCLUDE_SCHEMA": False,
     "COMPONENT_SPLIT_PATCH": False,
     "ENUM_GENERATE_CHOICE_DESCRIPTION": False,
-    "DISABLE_DOCSTRING_DESCRIPTIONS": True,  # they speak to us
+    "DISABLE_DOCSTRING_DESCRIPTIONS": True,  # they are for developers
     "POSTPROCESSING_HOOKS": ["drf_spectacular.hooks.postprocess_schema_enums", "config.openapi.finish"],
     "ENUM_NAME_OVERRIDES": {
         "MonitorStatus": "config.openapi.MONITOR_STATUSES",
@@ -375,10 +372,10 @@ LOGGING = {
             "dashboard",
         )
     }
-    # What crashed. That an answer was 4xx or 5xx is told by `config.access`, of every request.
+    # Only crashes: `config.access` logs the status of every request.
     | {"django.request": {"level": "ERROR", "filters": ["crashes"]}}
-    # Its warnings name the addresses of webhooks. Whoever calls says what came of it.
+    # Its warnings contain webhook URLs. Callers log failures themselves.
     | {"urllib3": {"level": "ERROR"}}
-    # Each try to reach a collector that is away; that all have failed is an error.
+    # Skip the warning for each retry; the final failure is an error.
     | {"opentelemetry": {"level": "ERROR"}},
 }

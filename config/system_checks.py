@@ -1,7 +1,7 @@
-"""What `manage.py check` looks at beyond Django's own checks.
+"""System checks for `manage.py check`, in addition to those of Django.
 
-Without arguments: what would be wrong anywhere. With `--deploy`: what is wrong in production. With `--database default`
-as well: what those settings lead to. Without that nobody is connected to: an image is checked where it is built.
+Without arguments: errors in any environment. With `--deploy`: also errors in production. With `--database default`:
+also the servers. Only the last connects to anything, so that an image can be checked where it is built.
 """
 
 from __future__ import annotations
@@ -22,57 +22,59 @@ from django.http.request import validate_host
 from core import mail
 
 TAG = "pulsekeeper"
-_FEWEST_BYTES = 16  # different ones, of the 32 of a key; of random ones so few come about never
-_OUR_OWN = (ip_network("127.0.0.0/8"), ip_network("::1/128"), ip_network("169.254.0.0/16"))
+_MIN_DISTINCT_BYTES = 16  # of the 32 of a key; random keys never have fewer
+_LOCAL_NETWORKS = (ip_network("127.0.0.0/8"), ip_network("::1/128"), ip_network("169.254.0.0/16"))
 
 
 @register(TAG, Tags.security)
-def keys_can_be_used(**_: Any) -> list[CheckMessage]:
-    """Each of ENCRYPTION_KEYS is one of Fernet's, and none is told of more than by its place."""
+def check_keys_are_valid(**_: Any) -> list[CheckMessage]:
+    """Check that each of ENCRYPTION_KEYS is a Fernet key. Messages name keys only by position."""
     return [
         Error(
-            f"ENCRYPTION_KEYS: number {number} is no Fernet key.",
-            hint="docs/operate/operations.md says how one is made.",
+            f"ENCRYPTION_KEYS: key {number} is not a Fernet key.",
+            hint="docs/operate/operations.md shows how to generate one.",
             id="pulsekeeper.E001",
         )
         for number, key in enumerate(settings.ENCRYPTION_KEYS, start=1)
-        if _bytes_of(key) is None
+        if _decode_key(key) is None
     ]
 
 
-def _bytes_of(key: str) -> bytes | None:
+def _decode_key(key: str) -> bytes | None:
     try:
-        found = base64.urlsafe_b64decode(key.encode())
+        decoded = base64.urlsafe_b64decode(key.encode())
     except (binascii.Error, ValueError):
         return None
-    return found if len(found) == 32 else None
+    return decoded if len(decoded) == 32 else None
 
 
 @register(TAG)
-def times_are_utc(**_: Any) -> list[CheckMessage]:
-    """Days of results, roll-ups and windows begin where UTC has them begin."""
+def check_timezone_is_utc(**_: Any) -> list[CheckMessage]:
+    """Check that all times are in UTC: days of results and roll-ups begin at midnight UTC."""
     from config import celeryconfig
 
     if settings.USE_TZ and settings.TIME_ZONE == celeryconfig.timezone == "UTC":
         return []
-    return [Error("USE_TZ, TIME_ZONE and Celery's timezone must say UTC.", id="pulsekeeper.E002")]
+    return [
+        Error("USE_TZ must be True, and TIME_ZONE and Celery's timezone must be UTC.", id="pulsekeeper.E002")
+    ]
 
 
 @register(TAG)
-def beat_names_tasks(**_: Any) -> list[CheckMessage]:
-    """Beat sends names: of one that no worker knows, nothing would ever come."""
+def check_beat_tasks_exist(**_: Any) -> list[CheckMessage]:
+    """Check that the tasks of beat's schedule exist. Beat sends names and cannot notice a wrong one."""
     from config import celeryconfig
 
     return [
-        Error(f"beat's entry {name!r} names {entry['task']}, which is no task.", id="pulsekeeper.E003")
+        Error(f"beat's entry {name!r} names {entry['task']}, which is not a task.", id="pulsekeeper.E003")
         for name, entry in celeryconfig.beat_schedule.items()
         if entry["task"] not in _tasks()
     ]
 
 
 @register(TAG)
-def tasks_have_queues(**_: Any) -> list[CheckMessage]:
-    """Check that every task is routed. Workers and beat look for this at their start, too."""
+def check_tasks_have_queues(**_: Any) -> list[CheckMessage]:
+    """Check that every task is routed. Workers and beat check this at their start, too."""
     from config.routing import unrouted
 
     return [
@@ -84,105 +86,103 @@ def tasks_have_queues(**_: Any) -> list[CheckMessage]:
 def _tasks() -> set[str]:
     from config.celery import TASK_MODULES, app
 
-    for module in TASK_MODULES:  # not by Celery's loader, which would run all checks
+    for module in TASK_MODULES:  # not with Celery's loader, which would run all checks
         import_module(module)
     return set(app.tasks)
 
 
 @register(TAG, Tags.security, deploy=True)
-def keys_are_strong(**_: Any) -> Iterator[CheckMessage]:
-    """Django looks at SECRET_KEY itself (security.W009)."""
+def check_keys_are_strong(**_: Any) -> Iterator[CheckMessage]:
+    """Check ENCRYPTION_KEYS. Django checks SECRET_KEY itself (security.W009)."""
     keys = settings.ENCRYPTION_KEYS
     if len(set(keys)) < len(keys):
-        yield checks.Warning("ENCRYPTION_KEYS names a key twice.", id="pulsekeeper.W010")
-    if any(len(set(_bytes_of(key) or b"")) < _FEWEST_BYTES for key in keys):
+        yield checks.Warning("ENCRYPTION_KEYS has the same key twice.", id="pulsekeeper.W010")
+    if any(len(set(_decode_key(key) or b"")) < _MIN_DISTINCT_BYTES for key in keys):
         yield checks.Warning(
-            "ENCRYPTION_KEYS has a key that nobody drew at random.",
-            hint="docs/operate/operations.md says how one is made.",
+            "ENCRYPTION_KEYS has a key that is not random.",
+            hint="docs/operate/operations.md shows how to generate one.",
             id="pulsekeeper.W011",
         )
 
 
 @register(TAG, deploy=True)
-def servers_are_given(**_: Any) -> list[CheckMessage]:
-    """Else `manage.py` joins private servers, and nothing else finds any."""
+def check_servers_are_set(**_: Any) -> list[CheckMessage]:
+    """Check that the servers are set. Otherwise `manage.py` uses private servers, and other processes find none."""
     if not settings.SERVERLESS and settings.REDIS_URL:
         return []
     return [Error("DATABASE_URL and REDIS_URL must be set in production.", id="pulsekeeper.E012")]
 
 
 @register(TAG, Tags.security, deploy=True)
-def addresses_are_public(**_: Any) -> Iterator[CheckMessage]:
-    """BASE_URL, ALLOWED_HOSTS and TRUSTED_PROXIES, which must fit each other."""
+def check_public_addresses(**_: Any) -> Iterator[CheckMessage]:
+    """Check that BASE_URL, ALLOWED_HOSTS and TRUSTED_PROXIES fit together."""
     base = urlsplit(settings.BASE_URL)
     if base.scheme != "https":
         yield checks.Warning(
-            "BASE_URL is not https: passwords and tokens would go over open lines, and cookies with them.",
+            "BASE_URL is not https: passwords, tokens and cookies would be sent unencrypted.",
             id="pulsekeeper.W013",
         )
     elif not settings.TRUSTED_PROXIES:
         yield checks.Warning(
-            "BASE_URL is https and TRUSTED_PROXIES names nobody who ends the TLS.",
-            hint="Without it all requests seem to come from the proxy, by http: throttles count everybody as one, and "
-            "no browser is told of HSTS.",
+            "BASE_URL is https, but TRUSTED_PROXIES does not name the proxy that terminates TLS.",
+            hint="Without it all requests seem to come from the proxy over http: throttles count all clients as "
+            "one, and no HSTS header is sent.",
             id="pulsekeeper.W014",
         )
     if "*" in settings.ALLOWED_HOSTS:
         yield checks.Warning(
-            "ALLOWED_HOSTS lets everybody say what this host is called.",
-            hint="Name the host of BASE_URL, and those by which probes of health ask.",
+            "ALLOWED_HOSTS accepts every Host header.",
+            hint="List the host of BASE_URL and those that health checks use.",
             id="pulsekeeper.W015",
         )
     elif not validate_host(base.hostname or "", settings.ALLOWED_HOSTS):
         yield Error(
-            f"ALLOWED_HOSTS does not name {base.hostname}, the host of BASE_URL.", id="pulsekeeper.E016"
+            f"ALLOWED_HOSTS does not contain {base.hostname}, the host of BASE_URL.", id="pulsekeeper.E016"
         )
 
 
 @register(TAG, deploy=True)
-def mail_can_be_sent(**_: Any) -> Iterator[CheckMessage]:
-    """Without mail nobody gets in, and nobody is alerted."""
+def check_mail_is_configured(**_: Any) -> Iterator[CheckMessage]:
+    """Check the settings of e-mail, which sign-up and alerts need."""
     if not mail.has_server():
         yield checks.Warning("EMAIL_URL is not set: e-mails are printed to the log.", id="pulsekeeper.W017")
     if settings.DEFAULT_FROM_EMAIL.rstrip(">").endswith("@localhost"):
-        yield checks.Warning(
-            "EMAIL_FROM is no address that anybody would take mail from.", id="pulsekeeper.W018"
-        )
+        yield checks.Warning("EMAIL_FROM is not an address that mail servers accept.", id="pulsekeeper.W018")
 
 
 @register(TAG, Tags.security, deploy=True)
-def probes_stay_outside(**_: Any) -> list[CheckMessage]:
-    """A network of one's own is a decision; this host and the cloud's metadata are never one."""
-    opened = [
+def check_probes_cannot_reach_this_host(**_: Any) -> list[CheckMessage]:
+    """Check that probes may not reach this host and the metadata of its cloud. Other private networks are a choice."""
+    allowed = [
         str(network)
         for network in settings.ALLOWED_PRIVATE_NETWORKS
-        if any(network.version == own.version and network.overlaps(own) for own in _OUR_OWN)
+        if any(network.version == local.version and network.overlaps(local) for local in _LOCAL_NETWORKS)
     ]
-    if not opened:
+    if not allowed:
         return []
     return [
         checks.Warning(
-            f"ALLOWED_PRIVATE_NETWORKS lets everybody's checks reach this host: {', '.join(opened)}.",
+            f"ALLOWED_PRIVATE_NETWORKS lets all users' checks reach this host: {', '.join(allowed)}.",
             id="pulsekeeper.W019",
         )
     ]
 
 
 @register(TAG, Tags.database, deploy=True)
-def what_is_reached_is_ready(*, databases: Sequence[str] | None = None, **_: Any) -> Iterator[CheckMessage]:
-    """PostgreSQL and the broker answer, all migrations are applied, and the server's days are those of UTC.
+def check_servers_are_ready(*, databases: Sequence[str] | None = None, **_: Any) -> Iterator[CheckMessage]:
+    """Check that PostgreSQL and the broker answer, migrations are applied and the database is in UTC.
 
-    Not before `migrate`, which runs the checks of databases too: hence only with `--deploy`.
+    Only with `--deploy`, as `migrate` runs database checks before it applies migrations.
     """
     if "default" not in (databases or ()) or settings.SERVERLESS:
         return
     import psycopg
 
-    from config.health import OK, PATIENCE_SEC, broker_answers, known_migrations
+    from config.health import OK, PATIENCE_SEC, check_broker, known_migrations
     from core.db import hasty_connection
 
-    if (found := broker_answers()) != OK:
-        yield Error(f"The broker of REDIS_URL {found}.", id="pulsekeeper.E020")
+    if (problem := check_broker()) != OK:
+        yield Error(f"The broker of REDIS_URL {problem}.", id="pulsekeeper.E020")
     try:
         with hasty_connection(patience_sec=PATIENCE_SEC) as database:
             zone = database.execute("SHOW timezone").fetchone()
@@ -197,6 +197,6 @@ def what_is_reached_is_ready(*, databases: Sequence[str] | None = None, **_: Any
     if zone is not None and zone[0] not in ("UTC", "Etc/UTC", "GMT"):
         yield checks.Warning(
             f"The database server's time zone is {zone[0]}.",
-            hint="ALTER DATABASE … SET timezone TO 'UTC': what people read in psql is then what Pulsekeeper says.",
+            hint="ALTER DATABASE … SET timezone TO 'UTC', so that psql shows the same times as Pulsekeeper.",
             id="pulsekeeper.W023",
         )

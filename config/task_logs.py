@@ -1,6 +1,6 @@
-"""Celery's side of the logs: our lines instead of its own, and ids of tasks in all lines of a task.
+"""Logging in Celery processes: our format, and the task id in all lines of a task.
 
-Light, for beat has it too.
+Beat imports this too, so it imports little.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from celery import signals
 from core import logs
 
 _REQUEST = "request_id"
-_before: dict[str, Token[Any]] = {}  # of the tasks under way, by id
+_tokens: dict[str, Token[Any]] = {}  # of running tasks, by id
 
 
 def connect() -> None:
-    """For the one application of this process. Connecting twice is connecting once."""
-    signals.setup_logging.connect(_set_up)
-    signals.before_task_publish.connect(_send_along)
+    """Connect the signal handlers. Repeated calls have no effect."""
+    signals.setup_logging.connect(_configure)
+    signals.before_task_publish.connect(_add_request_id)
     signals.task_prerun.connect(_begin)
     signals.task_postrun.connect(_end)
 
 
-def _set_up(**_: object) -> None:
-    """Instead of Celery's own, whose lines would be none of LOG_FORMAT. Django does it, too, where it is set up."""
+def _configure(**_: object) -> None:
+    """Configure logging as Django does, instead of Celery's own setup, which ignores LOG_FORMAT."""
     from django.conf import settings
 
     if not logging.getLogger().handlers:
@@ -35,19 +35,19 @@ def _set_up(**_: object) -> None:
         logging.captureWarnings(True)  # noqa: FBT003
 
 
-def _send_along(headers: dict[str, Any], **_: object) -> None:
-    """A task that a request asks for carries the request's id, so that one search finds both."""
-    if found := logs.context().get(_REQUEST):
-        headers[_REQUEST] = found
+def _add_request_id(headers: dict[str, Any], **_: object) -> None:
+    """Add the request id to the task, so that one search finds the lines of both."""
+    if request_id := logs.context().get(_REQUEST):
+        headers[_REQUEST] = request_id
 
 
 def _begin(task_id: str, task: Any, **_: object) -> None:
     fields = {"task": task.name, "task_id": task_id}
-    if found := task.request.get(_REQUEST):
-        fields[_REQUEST] = found
-    _before[task_id] = logs.bind(**fields)
+    if request_id := task.request.get(_REQUEST):
+        fields[_REQUEST] = request_id
+    _tokens[task_id] = logs.bind(**fields)
 
 
 def _end(task_id: str, **_: object) -> None:
-    if (token := _before.pop(task_id, None)) is not None:
+    if (token := _tokens.pop(task_id, None)) is not None:
         logs.unbind(token)

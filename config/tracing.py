@@ -1,7 +1,6 @@
-"""Traces of requests and tasks, over OTLP by HTTP, to the address of OTEL_EXPORTER_OTLP_ENDPOINT.
+"""Export traces of requests and tasks by OTLP over HTTP to OTEL_EXPORTER_OTLP_ENDPOINT.
 
-The OTEL_ variables of the specification are read by the SDK itself: OTEL_TRACES_SAMPLER, OTEL_EXPORTER_OTLP_HEADERS,
-OTEL_RESOURCE_ATTRIBUTES and all others.
+The SDK itself reads the OTEL_ variables of the specification, such as OTEL_TRACES_SAMPLER.
 """
 
 from __future__ import annotations
@@ -29,13 +28,13 @@ _PATIENCE_SEC = 2
 
 def begin(process: str) -> None:
     os.environ.setdefault("OTEL_SERVICE_NAME", f"pulsekeeper-{process}")
-    # Of the SDK 10: a process that is told to stop, while the collector is away, would be killed before it has stopped.
+    # The default of 10 s could delay a shutdown until the process is killed.
     os.environ.setdefault("OTEL_EXPORTER_OTLP_TIMEOUT", str(_PATIENCE_SEC))
     provider = TracerProvider()
-    provider.sampler = OfWork(provider.sampler)
-    exporter = Masking(OTLPSpanExporter())
+    provider.sampler = SkipRootStatements(provider.sampler)
+    exporter = MaskingExporter(OTLPSpanExporter())
     provider.add_span_processor(BatchSpanProcessor(exporter))
-    atexit.register(exporter.leave)  # after the provider, so called before it
+    atexit.register(exporter.begin_shutdown)  # registered after the provider, so called before it
     trace.set_tracer_provider(provider)
     CeleryInstrumentor().instrument(tracer_provider=provider)  # type: ignore[no-untyped-call]
     if process == "beat":
@@ -46,16 +45,15 @@ def begin(process: str) -> None:
     if process == "web":
         from opentelemetry.instrumentation.django import DjangoInstrumentor
 
-        # Where the line of a request is written: below pings, status pages and files.
-        place = settings.MIDDLEWARE.index("config.access.told")
+        # At the request log, below pings, status pages and static files.
+        place = settings.MIDDLEWARE.index("config.access.log_requests")
         DjangoInstrumentor().instrument(tracer_provider=provider, middleware_position=place)
 
 
-class OfWork(Sampler):
-    """As `inner` decides, but no trace begins with a statement.
+class SkipRootStatements(Sampler):
+    """Sample as `inner` does, but never start a trace with a database statement.
 
-    Pings, and the threads that record checks, ask PostgreSQL outside of any request or task: one trace for each
-    statement would be thousands a second, and say nothing.
+    Pings and the recording threads run statements outside any request or task, thousands a second.
     """
 
     def __init__(self, inner: Sampler) -> None:
@@ -71,24 +69,24 @@ class OfWork(Sampler):
         links: Any = None,
         trace_state: Any = None,
     ) -> SamplingResult:
-        alone = not trace.get_current_span(parent_context).get_span_context().is_valid
-        if alone and kind is SpanKind.CLIENT:
+        is_root = not trace.get_current_span(parent_context).get_span_context().is_valid
+        if is_root and kind is SpanKind.CLIENT:
             return SamplingResult(Decision.DROP)
         return self._inner.should_sample(parent_context, trace_id, name, kind, attributes, links, trace_state)
 
     def get_description(self) -> str:
-        return f"OfWork({self._inner.get_description()})"
+        return f"SkipRootStatements({self._inner.get_description()})"
 
 
-class Masking(SpanExporter):
-    """Sends spans on without secrets: addresses have them in their queries, errors in their texts."""
+class MaskingExporter(SpanExporter):
+    """Mask secrets in spans: URLs may have them in queries, errors in messages."""
 
     def __init__(self, inner: SpanExporter) -> None:
         self._inner = inner
         self._until = float("inf")  # by the monotonic clock
 
-    def leave(self) -> None:
-        """The process ends: what is not sent soon is not worth waiting for."""
+    def begin_shutdown(self) -> None:
+        """Limit the time for pending exports, as the process ends."""
         self._until = time.monotonic() + _PATIENCE_SEC
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:

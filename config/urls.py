@@ -16,19 +16,19 @@ import tokens.schema  # noqa: F401  (drf-spectacular finds extensions once they 
 from accounts.web.export import AccountExport
 from config.docs import docs
 from config.health import healthz, readyz
-from config.health_page import health
 from config.metrics import metrics
+from config.system_status import health_page
 from core.api.views import UnknownRoute
 
-# Lets ModelAdmin[...] be written where it is used.
+# Allows ModelAdmin[...] at runtime.
 django_stubs_ext.monkeypatch()
 admin.autodiscover()
 admin.site.site_header = admin.site.site_title = "Pulsekeeper"
 admin.site.index_title = "Administration"
 
 
-# Django's forms would bypass throttles, second factor, mails and audit log: staff signs in and changes the password
-# on the pages for everybody.
+# Staff uses the regular pages for sign-in and passwords: Django's forms would bypass throttles, second factor and audit
+# log.
 @secure_admin_login  # type: ignore[untyped-decorator]
 def admin_login(request: HttpRequest) -> HttpResponse:
     return redirect("admin:index")
@@ -38,7 +38,7 @@ urlpatterns = [
     path("admin/login/", admin_login),
     path("admin/password_change/", RedirectView.as_view(pattern_name="account_change_password")),
     path("admin/password_change/done/", RedirectView.as_view(pattern_name="account")),
-    path("admin/health/", admin.site.admin_view(health), name="admin-health"),
+    path("admin/health/", admin.site.admin_view(health_page), name="admin-health"),
     path("admin/", admin.site.urls),
     path("healthz", healthz),
     path("readyz", readyz),

@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
 
-from config.secret_files import given
+from config.variables import is_set
 from devserver.locks import EmbeddedError
 
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -43,7 +43,7 @@ def local_environment(argv: Sequence[str]) -> Iterator[None]:
 
             stack.enter_context(_signals_unwind())
             stack.enter_context(sole_instance(data_dir))
-        if not (given("DATABASE_URL") and given("REDIS_URL")):
+        if not (is_set("DATABASE_URL") and is_set("REDIS_URL")):
             stack.enter_context(_signals_unwind())
             _join(stack, data_dir)
         yield
@@ -71,7 +71,7 @@ def _join(stack: ExitStack, data_dir: Path) -> None:
         **load_or_create_secrets(data_dir),
     }
     for name, value in values.items():
-        if not given(name):
+        if not is_set(name):
             os.environ[name] = value
     _joined = True
 

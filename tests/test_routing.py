@@ -68,7 +68,7 @@ def test_an_unrouted_task_cannot_be_sent_and_is_an_error_of_the_check(
     monkeypatch.delitem(ROUTES, "alerts.tasks.*")
     with pytest.raises(UnroutedTask):
         app.send_task("alerts.tasks.tick")
-    said = system_checks.tasks_have_queues()
+    said = system_checks.check_tasks_have_queues()
     assert {message.id for message in said} == {"pulsekeeper.E004"}
     assert "alerts.tasks.tick has no queue." in {message.msg for message in said}
 

@@ -1,4 +1,4 @@
-"""What the environment may hold."""
+"""Reading the environment."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def test_mail_servers(url: str, expected: tuple[object, ...]) -> None:
 
 
 @pytest.mark.parametrize("url", ["mail.example.com", "http://x", "smtp://", "smtp://h:port", "smtp://h/path"])
-def test_what_is_no_mail_server(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+def test_invalid_mail_servers(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
     monkeypatch.setenv("EMAIL_URL", url)
     with pytest.raises(InvalidEnvironment, match=r"^EMAIL_URL: "):
         read_env()
 
 
 @pytest.mark.parametrize("networks", ["10.0.0.1/8", "proxy"])
-def test_what_is_no_network(monkeypatch: pytest.MonkeyPatch, networks: str) -> None:
+def test_invalid_networks(monkeypatch: pytest.MonkeyPatch, networks: str) -> None:
     monkeypatch.setenv("TRUSTED_PROXIES", networks)
     with pytest.raises(InvalidEnvironment):
         read_env()
@@ -63,14 +63,14 @@ def test_name_servers(monkeypatch: pytest.MonkeyPatch) -> None:
         "[::1]:dns",
     ],
 )
-def test_what_is_no_name_server(monkeypatch: pytest.MonkeyPatch, server: str) -> None:
+def test_invalid_name_servers(monkeypatch: pytest.MonkeyPatch, server: str) -> None:
     monkeypatch.setenv("DNS_SERVERS", f"192.0.2.1,{server}")
-    with pytest.raises(InvalidEnvironment, match="is no address of a name server") as caught:
+    with pytest.raises(InvalidEnvironment, match="is not the address of a name server") as caught:
         read_env()
     assert repr(server) in str(caught.value)
 
 
-def test_words_for_providers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connectors(monkeypatch: pytest.MonkeyPatch) -> None:
     assert set(BACKENDS) == set(providers.BACKENDS)
     assert connectors_of(read_env().connectors) == {"vercel": "vercel", "netlify": "netlify"}
     monkeypatch.setenv("CONNECTORS", "provider_a=vercel, provider-b = netlify,")
@@ -93,7 +93,7 @@ def test_words_for_providers(monkeypatch: pytest.MonkeyPatch) -> None:
         "a=b=vercel",
     ],
 )
-def test_what_is_no_word_for_a_provider(monkeypatch: pytest.MonkeyPatch, pairs: str) -> None:
+def test_invalid_connectors(monkeypatch: pytest.MonkeyPatch, pairs: str) -> None:
     monkeypatch.setenv("CONNECTORS", pairs)
     with pytest.raises(InvalidEnvironment) as caught:
         read_env()
@@ -101,13 +101,13 @@ def test_what_is_no_word_for_a_provider(monkeypatch: pytest.MonkeyPatch, pairs: 
 
 
 @pytest.mark.parametrize("url", ["data.iana.org/rdap/", "ftp://data.iana.org/", "https://", "https://x/?y"])
-def test_what_is_no_list_of_registries(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+def test_invalid_rdap_bootstrap_urls(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
     monkeypatch.setenv("RDAP_BOOTSTRAP_URL", url)
     with pytest.raises(InvalidEnvironment, match=r"^RDAP_BOOTSTRAP_URL: "):
         read_env()
 
 
-def test_secrets_out_of_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_secrets_from_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "key").write_text(" a long key, with blanks about it \n")
     (tmp_path / "keys").write_text("one,two\r\n")
     for name in ("SECRET_KEY", "ENCRYPTION_KEYS"):
@@ -123,11 +123,11 @@ def test_secrets_out_of_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     [
         (None, "", "EMAIL_URL_FILE: {path}: No such file or directory"),
         (b"\n", "", "EMAIL_URL_FILE: {path}: is empty"),
-        (b"\xff\xfe", "", "EMAIL_URL_FILE: {path}: is no text"),
-        (b"smtp://a", "smtp://b", "EMAIL_URL and EMAIL_URL_FILE are both given: which of them counts?"),
+        (b"\xff\xfe", "", "EMAIL_URL_FILE: {path}: is not text"),
+        (b"smtp://a", "smtp://b", "EMAIL_URL and EMAIL_URL_FILE are both set: remove one of them"),
     ],
 )
-def test_what_is_no_file_of_a_secret(
+def test_invalid_secret_files(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, content: bytes | None, also: str, wrong: str
 ) -> None:
     path = tmp_path / "secret"
@@ -140,16 +140,14 @@ def test_what_is_no_file_of_a_secret(
     assert str(caught.value) == wrong.format(path=path)
 
 
-def test_a_secret_out_of_a_file_is_looked_at_like_any_other(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_secret_from_a_file_is_validated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("http://mail.example.com\n")
     monkeypatch.setenv("EMAIL_URL_FILE", str(tmp_path / "secret"))
     with pytest.raises(InvalidEnvironment):
         read_env()
 
 
-def test_all_that_is_wrong_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_errors_are_reported_together(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, text in {
         "PORT": "65536",
         "DEBUG": "perhaps",
@@ -161,17 +159,17 @@ def test_all_that_is_wrong_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> N
         read_env()
     assert str(caught.value).split("; ") == [
         "DEBUG: must be true or false",
-        "THROTTLE_SCALE: must be a number, 0 at least",
+        "THROTTLE_SCALE: must be a number, at least 0",
         "LOG_FORMAT: must be one of text, json",
         "PORT: must be a whole number, 1 to 65535",
     ]
 
 
-def test_what_variables_are_read_as(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parsed_values(monkeypatch: pytest.MonkeyPatch) -> None:
     given = {"PORT": "65535", "DEBUG": "Yes", "THROTTLE_SCALE": "0.5", "LOG_LEVEL": "debug", "SIGN_UP": "0"}
     for name, text in given.items():
         monkeypatch.setenv(name, text)
-    monkeypatch.setenv("BASE_URL", "")  # as good as not given
+    monkeypatch.setenv("BASE_URL", "")  # counts as not set
     env = read_env()
     assert (env.port, env.debug, env.throttle_scale, env.log_level, env.sign_up) == (
         65535,
@@ -184,7 +182,7 @@ def test_what_variables_are_read_as(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "1.5", "\u0661", "8000x"])
-def test_what_is_no_port(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+def test_invalid_ports(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setenv("PORT", text)
     with pytest.raises(InvalidEnvironment):
         read_env()

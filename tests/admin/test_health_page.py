@@ -17,7 +17,7 @@ from pytest_django.fixtures import Settings
 
 from alerts.models import AlertChannel
 from config import health as readiness
-from config import health_page, standing
+from config import system_status
 from core.clock import utc_now
 from monitors.models import Monitor, MonitorState
 from monitors.scheduling import tick
@@ -58,21 +58,21 @@ def test_what_there_is_to_look_at(staff: Client) -> None:
     PageMail.objects.create(event=event, subscriber=subscriber, next_try_at=utc_now())
     shown = words(staff)
     for line in (
-        "Lag of the oldest due monitor 3 h 20 min",
-        "Monitors that are due 1",
+        "Longest overdue monitor 3 h 20 min",
+        "Due monitors 1",
         "The oldest due monitor has waited for 3 h 20 min: workers do not keep up, or none runs.",
-        "Dead deliveries 1 Look at them",
+        "Dead deliveries 1 View",
         "Alerts were given up",
-        "Mails to subscribers on their way 1",
-        "Workers that answer none",
+        "Subscriber mails waiting 1",
+        "Workers none",
         "No worker answers that takes from queue probes, interactive, dispatch, alerts.",
         "Messages in queue probes 0",
         "Partitions ahead of checks_checkresult",
         "checks_hourlyrollup",
     ):
         assert line in shown, line
-    assert re.search(r"Last dispatch \d+ s ago", shown)
-    assert re.search(r"Database \d+\.\d MB", shown)
+    assert re.search(r"Last scheduler run \d+ s ago", shown)
+    assert re.search(r"Database size \d+\.\d MB", shown)
 
 
 def test_it_asks_little(staff: Client) -> None:
@@ -86,28 +86,28 @@ def test_without_the_broker(staff: Client, settings: Settings) -> None:
     settings.REDIS_URL = f"redis://:secret@127.0.0.1:{free_port()}/0"
     shown = words(staff)
     assert "Broker: does not answer." in shown
-    assert "nothing is known of queues and workers" in shown
-    assert "Monitors that are due 0" in shown
+    assert "queues and workers are unknown" in shown
+    assert "Due monitors 0" in shown
     assert "secret" not in shown
 
 
 def test_a_database_that_answers_too_slowly_leaves_the_rest(
     staff: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(standing, "_COUNTS", "SELECT pg_sleep(30)")
-    monkeypatch.setattr(standing, "PATIENCE_SEC", 1)
+    monkeypatch.setattr(system_status, "_COUNTS", "SELECT pg_sleep(30)")
+    monkeypatch.setattr(system_status, "PATIENCE_SEC", 1)
     shown = words(staff)
     assert "The database does not answer." in shown
     assert "Messages in queue probes 0" in shown
 
 
-def test_trouble_is_only_what_is_over_the_bound() -> None:
+def test_values_below_their_thresholds_are_no_problem() -> None:
     now = utc_now()
-    found = standing.standing(now=now)
-    assert found.stored is not None
-    assert found.brokered is not None
-    troubles = list(health_page.troubles(found, now=now))
-    assert [line for line in troubles if not line.startswith("No worker answers")] == []
+    status = system_status.system_status(now=now)
+    assert status.database is not None
+    assert status.broker is not None
+    problems = list(system_status.find_problems(status, now=now))
+    assert [line for line in problems if not line.startswith("No worker answers")] == []
     assert not Monitor.objects.exists()
 
 
@@ -133,7 +133,7 @@ def test_it_is_for_staff_and_linked(staff: Client, with_rights: Callable[..., Cl
     assert somebody.get(address).status_code == 302
 
 
-def test_alerts_that_reach_nobody_are_trouble_and_one_dead_receiver_is_not(staff: Client) -> None:
+def test_failing_alerts_are_a_problem_but_one_failing_receiver_is_not(staff: Client) -> None:
     said = "Alerts to 2 channels fail and none was delivered in the last 10 min"
     owner = UserFactory()
     healthy = ChannelFactory(owner=owner)

@@ -33,7 +33,7 @@ def test_the_health_page_names_the_workers(app: Application, browse: Browse) -> 
     page = browse(app.person("staff", staff=True))
     page.goto("/admin/")
     page.get_by_role("link", name="System health").click()
-    row = page.get_by_role("row", name="Workers that answer")
+    row = page.get_by_role("row", name="Workers")
     for queue in ("(dispatch)", "(probes)", "interactive, alerts"):
         expect(row).to_contain_text(queue)
     expect(page.get_by_text("No worker answers")).to_have_count(0)

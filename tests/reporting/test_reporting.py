@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from config.sentry import _share
+from config.sentry import _sample_rate
 from tests.reporting.receiver import Receiver, receiver
 
 ROOT = Path(__file__).parents[2]
@@ -71,9 +71,9 @@ def test_sentry(rate: str) -> None:
 
 def test_of_pings_there_are_no_traces(settings: Any) -> None:
     settings.SENTRY_TRACES_SAMPLE_RATE = 0.5
-    assert _share({"wsgi_environ": {"PATH_INFO": "/v1/heartbeats/mon_x/ping"}}) == 0
-    assert _share({"wsgi_environ": {"PATH_INFO": "/v1/monitors"}}) == 0.5
-    assert _share({}) == 0.5
+    assert _sample_rate({"wsgi_environ": {"PATH_INFO": "/v1/heartbeats/mon_x/ping"}}) == 0
+    assert _sample_rate({"wsgi_environ": {"PATH_INFO": "/v1/monitors"}}) == 0.5
+    assert _sample_rate({}) == 0.5
 
 
 def test_traces() -> None:
@@ -94,7 +94,9 @@ def test_traces() -> None:
     assert (said["trace_id"], said["span_id"]) == (work.trace_id.hex(), work.span_id.hex())
     middleware = seen["middleware"]
     traced = next(place for place, name in enumerate(middleware) if "opentelemetry" in name)
-    assert middleware.index("config.middleware.pings_first") < traced < middleware.index("config.access.told")
+    assert (
+        middleware.index("config.middleware.pings") < traced < middleware.index("config.access.log_requests")
+    )
 
 
 def test_nobody_is_there_to_be_told() -> None:

@@ -1,0 +1,289 @@
+"""`/admin/health/`: the status of the whole deployment for staff, and the problems that need attention.
+
+Each source is queried on its own with a timeout, so that the page shows the others when one does not answer.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import msgspec
+import psycopg
+import redis
+from django.contrib import admin
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from kombu.exceptions import KombuError
+
+from alerts.backlog import oldest_alert
+from checks.results.partitions import SERIES, Series
+from config import celery_app
+from config.health import OK, PATIENCE_SEC, broker_client, run_checks
+from config.metrics import MOST_DUE
+from config.routing import QUEUES
+from core.clock import utc_now
+from core.db import hasty_connection
+from core.metrics import read_levels
+from core.templatetags.pulsekeeper import duration
+from monitors import metrics
+from monitors.scheduling.backlog import Backlog, backlog, queued
+
+logger = logging.getLogger(__name__)
+
+WORKERS_SEC = 0.5
+"""Workers that do not answer in this time count as down."""
+MOST_COUNTED = 10_000
+TABLES = 12
+
+# Thresholds of problems, the same as those for alarms in docs/operate/metrics.md.
+MOST_LAG = timedelta(seconds=10)
+MOST_ALERT_LAG = timedelta(seconds=30)
+LEAST_AHEAD = timedelta(days=2)
+MOST_ROLLUP_AGE = timedelta(hours=3)
+# One failing receiver is the problem of its owner. Several, while no alert is delivered, suggest a network problem.
+FEWEST_FAILING = 2
+NOTHING_SENT_FOR = timedelta(minutes=10)
+
+# Each count reads only the start of a partial index.
+_COUNTS = """
+    SELECT (SELECT count(*) FROM (SELECT FROM alerts_delivery WHERE state = 'dead' LIMIT %(most)s) AS found),
+           (SELECT count(*) FROM (SELECT FROM statuspages_pagemail WHERE state = 'dead' LIMIT %(most)s) AS found),
+           (SELECT count(*) FROM (SELECT FROM statuspages_pagemail WHERE state = 'waiting' LIMIT %(most)s) AS found),
+           (SELECT count(*) FROM (
+               SELECT FROM alerts_delivery WHERE state IN ('gathering', 'waiting') LIMIT %(most)s) AS found),
+           (SELECT count(*) FROM (SELECT FROM checks_deletedmonitor LIMIT %(most)s) AS found),
+           (SELECT rolled_until FROM checks_rollupprogress),
+           (SELECT count(*) FROM (
+               SELECT FROM alerts_alertchannel AS channel
+                WHERE channel.failures > 0
+                  AND EXISTS (SELECT FROM alerts_delivery AS delivery
+                               WHERE delivery.channel_id = channel.id AND delivery.state = 'waiting')
+                LIMIT %(most)s) AS found),
+           (SELECT max(last_sent_at) FROM alerts_alertchannel)
+"""
+# Partitions count with their table. Rows are estimates of the planner.
+_TABLES = """
+    SELECT coalesce(pg_partition_root(oid), oid)::regclass::text AS name,
+           sum(pg_total_relation_size(oid))::bigint AS bytes,
+           sum(greatest(reltuples, 0))::bigint AS rows
+      FROM pg_class
+     WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace
+     GROUP BY 1
+     ORDER BY 2 DESC
+     LIMIT %(tables)s
+"""
+_LAST_PART = """
+    SELECT max(part.relname) FROM pg_inherits JOIN pg_class AS part ON part.oid = inhrelid
+     WHERE inhparent = to_regclass(%(table)s) AND part.relname <> %(default)s
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    name: str
+    bytes: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseStatus:
+    """The status in the database. Counts end at MOST_COUNTED. `ahead` is how far partitions reach, by table.
+
+    `failing_channels` counts channels with waiting messages whose last attempt failed.
+    """
+
+    backlog: Backlog
+    alert_since: datetime | None
+    dead_deliveries: int
+    dead_mails: int
+    waiting_mails: int
+    waiting_deliveries: int
+    deleted_monitors: int
+    rolled_until: datetime | None
+    failing_channels: int
+    last_sent_at: datetime | None
+    bytes: int
+    tables: Sequence[Table]
+    ahead: Mapping[str, timedelta | None]
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerStatus:
+    """Waiting messages by queue, checks in flight, and the queues of each worker that answers."""
+
+    queues: Mapping[str, int]
+    in_flight: int
+    workers: Mapping[str, Sequence[str]]
+
+    @property
+    def unserved(self) -> Sequence[str]:
+        """Return the queues without a worker."""
+        served = {queue for queues in self.workers.values() for queue in queues}
+        return [queue for queue in self.queues if queue not in served]
+
+
+@dataclass(frozen=True, slots=True)
+class SystemStatus:
+    """`checks` are those of /readyz. A source that did not answer is None. `mail` says why mail cannot be sent."""
+
+    checks: Mapping[str, str]
+    database: DatabaseStatus | None
+    broker: BrokerStatus | None
+    mail: str | None
+
+
+def health_page(request: HttpRequest) -> HttpResponse:
+    now = utc_now()
+    status = system_status(now=now)
+    database = status.database
+    context = {
+        **admin.site.each_context(request),
+        "title": "System health",
+        "status": status,
+        "problems": list(find_problems(status, now=now)),
+        "most_counted": MOST_COUNTED,
+        "lag": None if database is None else _since(database.backlog.oldest_due_at, now),
+        "tick_age": None if database is None else _since(database.backlog.last_tick_at, now),
+        "alert_lag": None if database is None else _since(database.alert_since, now),
+    }
+    return render(request, "staff/health.html", context)
+
+
+def find_problems(status: SystemStatus, *, now: datetime) -> Iterator[str]:
+    """Yield what needs attention and what it means."""
+    for name, problem in status.checks.items():
+        if problem != OK:
+            yield f"{name.capitalize()}: {problem}."
+    if status.mail is not None:
+        yield f"Alerts by e-mail are not delivered. {status.mail}"
+    if status.database is not None:
+        yield from _database_problems(status.database, now=now)
+    if status.broker is not None and status.broker.unserved:
+        yield f"No worker answers that takes from queue {', '.join(status.broker.unserved)}."
+
+
+def _database_problems(database: DatabaseStatus, *, now: datetime) -> Iterator[str]:
+    lag, alert_lag = _since(database.backlog.oldest_due_at, now), _since(database.alert_since, now)
+    if lag > MOST_LAG:
+        yield f"The oldest due monitor has waited for {duration(lag)}: workers do not keep up, or none runs."
+    if alert_lag > MOST_ALERT_LAG:
+        yield f"The oldest alert has waited for {duration(alert_lag)}: does the process “interactive” run?"
+    silent = database.last_sent_at is None or now - database.last_sent_at > NOTHING_SENT_FOR
+    if database.failing_channels >= FEWEST_FAILING and silent:
+        yield (
+            f"Alerts to {database.failing_channels} channels fail and none was delivered in the last "
+            f"{duration(NOTHING_SENT_FOR)}: can the process “interactive” reach the mail server and the internet?"
+        )
+    if database.dead_deliveries:
+        yield "Alerts were given up: look at the dead deliveries, and replay them when their cause is gone."
+    for table, ahead in database.ahead.items():
+        if ahead is None or ahead < LEAST_AHEAD:
+            yield f"{table} has no partitions for the coming days: the task checks.tasks.keep_partitions does not run."
+    if database.rolled_until is not None and now - database.rolled_until > MOST_ROLLUP_AGE:
+        yield "The hourly roll-ups are behind: the task checks.tasks.roll_up does not run."
+
+
+def _since(moment: datetime | None, now: datetime) -> timedelta:
+    return timedelta() if moment is None else max(timedelta(), now - moment)
+
+
+def system_status(*, now: datetime) -> SystemStatus:
+    """Query all sources in parallel."""
+    with ThreadPoolExecutor(max_workers=4) as pool:
+        checks, database = pool.submit(run_checks), pool.submit(_database_status, now)
+        broker, mail = pool.submit(_broker_status), pool.submit(_mail_problem)
+        return SystemStatus(checks.result(), database.result(), broker.result(), mail.result())
+
+
+def _mail_problem() -> str | None:
+    # Imported here, so that the web process loads the sender only for this page.
+    from alerts.transports.email import reach_server
+
+    return reach_server(PATIENCE_SEC)
+
+
+def _database_status(now: datetime) -> DatabaseStatus | None:
+    try:
+        with hasty_connection(patience_sec=PATIENCE_SEC) as database:
+            waiting = backlog(database, now=now, most=MOST_DUE)
+            alert = oldest_alert(database, now=now)
+            counts = database.execute(_COUNTS, {"most": MOST_COUNTED}).fetchone()
+            size = database.execute("SELECT pg_database_size(current_database())").fetchone()
+            tables = database.execute(_TABLES, {"tables": TABLES}).fetchall()
+            ahead = {series.table: _ahead(database, series, now) for series in SERIES}
+    except psycopg.Error as error:
+        logger.warning("health page: cannot query the database: %s", error)
+        return None
+    assert counts is not None
+    assert size is not None
+    dead_deliveries, dead_mails, waiting_mails, waiting_deliveries, deleted, rolled_until, failing, sent = (
+        counts
+    )
+    return DatabaseStatus(
+        backlog=waiting,
+        alert_since=alert,
+        dead_deliveries=dead_deliveries,
+        dead_mails=dead_mails,
+        waiting_mails=waiting_mails,
+        waiting_deliveries=waiting_deliveries,
+        deleted_monitors=deleted,
+        rolled_until=rolled_until,
+        failing_channels=failing,
+        last_sent_at=sent,
+        bytes=size[0],
+        tables=[Table(*row) for row in tables],
+        ahead=ahead,
+    )
+
+
+def _ahead(database: psycopg.Connection, series: Series, now: datetime) -> timedelta | None:
+    """Return how far from now the partitions reach, or None without partitions."""
+    row = database.execute(_LAST_PART, {"table": series.table, "default": series.default}).fetchone()
+    if row is None or row[0] is None:
+        return None
+    return series.bounds(series.start(row[0]))[1] - now
+
+
+def _broker_status() -> BrokerStatus | None:
+    try:
+        queues = {queue: queued(queue) for queue in QUEUES}
+        in_flight = read_levels().get(metrics.IN_FLIGHT.name, 0)
+        return BrokerStatus(queues, int(in_flight), _workers())
+    except (
+        redis.RedisError,
+        KombuError,
+        OSError,
+        ValueError,
+    ) as error:  # ValueError: a reply that is not JSON
+        logger.warning("health page: cannot query the broker: %s", error)
+        return None
+
+
+class _Queue(msgspec.Struct):
+    name: str
+
+
+def _workers() -> dict[str, list[str]]:
+    """Return the queues of the workers that answer within WORKERS_SEC."""
+    listening = _count_workers()
+    if not listening:
+        return {}
+    replies = celery_app.control.broadcast("active_queues", reply=True, timeout=WORKERS_SEC, limit=listening)
+    found = {
+        name: queues
+        for reply in replies or []
+        for name, queues in msgspec.convert(reply, dict[str, list[_Queue]]).items()
+    }
+    return {name: [queue.name for queue in queues] for name, queues in sorted(found.items())}
+
+
+def _count_workers() -> int:
+    """Return the number of workers: the clients with a subscription in the broker's database."""
+    with broker_client() as broker:
+        database = str(broker.get_connection_kwargs().get("db", 0))
+        clients = broker.client_list(_type="pubsub")
+    return sum(client["db"] == database and client["psub"] != "0" for client in clients)
