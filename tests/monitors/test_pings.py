@@ -275,7 +275,10 @@ def test_the_short_cut_answers_what_the_endpoint_would(owner: User, method: str)
 
     short = Client().generic(method, path)
     request = short.wsgi_request
-    assert pings_middleware(never)(request).content == HeartbeatPing.as_view()(request, monitor.public_id).content
+    assert (
+        pings_middleware(never)(request).content
+        == HeartbeatPing.as_view()(request, monitor.public_id).content
+    )
     other = Client().get("/v1/nothing")
     kept = {"X-Content-Type-Options", "X-Frame-Options", "Referrer-Policy", "Cross-Origin-Opener-Policy"}
     assert kept <= set(short.headers)
