@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from accounts.models import User
 from checks.results.models import CheckResult
+from config.middleware import pings as pings_middleware
 from core.db import release_connection
 from monitors.heartbeats import signals
 from monitors.heartbeats.pings import HeartbeatPing
