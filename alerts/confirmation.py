@@ -93,7 +93,7 @@ def follow_address(change: AddressChange) -> None:
         channel.confirmed_at = now if change.clicked else None
         if not change.clicked:
             _ask(channel, user.email, by=user.email, now=now)
-        channel.save(update_fields=["sealed_config", "hint", *_COLUMNS])
+        channel.save(update_fields=["config", "hint", *_COLUMNS])
 
 
 def _channels_to(address: str, among: Q) -> list[AlertChannel]:

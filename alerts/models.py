@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, ClassVar
 
 from django.conf import settings
@@ -11,7 +10,7 @@ from django.db import models
 from django.db.models import Q
 
 from core import ids
-from core.crypto import register_sealed, seal, unseal
+from core.crypto import EncryptedField
 from incidents.models import Incident
 from monitors.models import Monitor
 from projects.models import Project
@@ -30,7 +29,7 @@ class Topic(models.TextChoices):
 class AlertChannel(models.Model):
     """Of a user, or of a project: then `owner` is the project's owner.
 
-    `sealed_config` holds the settings of the kind, encrypted (`alerts.transports.kinds`). Only `hint` is shown again.
+    `config` holds the settings of the kind (`alerts.transports.kinds`). Only `hint` is shown again.
     Nothing is sent while `confirmed_at` is null: an e-mail address waits for its owner to agree by a link, whose token
     `confirmation_digest` is of (`alerts.confirmation`). All other channels are confirmed when they are made.
     """
@@ -60,7 +59,7 @@ class AlertChannel(models.Model):
     created_at = models.DateTimeField()
     name = models.CharField(max_length=200)
     kind = models.CharField(max_length=20, choices=Kind.choices)
-    sealed_config = models.TextField(editable=False)
+    config = EncryptedField()
     hint = models.CharField(
         max_length=200, help_text="Enough to tell it apart: a…@example.com, a host, a scheme."
     )
@@ -80,18 +79,6 @@ class AlertChannel(models.Model):
 
     def __str__(self) -> str:
         return f"{self.kind} {self.hint}"
-
-    @property
-    def config(self) -> dict[str, str]:
-        found: dict[str, str] = json.loads(unseal(self.sealed_config))
-        return found
-
-    @config.setter
-    def config(self, config: dict[str, str]) -> None:
-        self.sealed_config = seal(json.dumps(config))
-
-
-register_sealed(AlertChannel, "sealed_config")
 
 
 class Delivery(models.Model):

@@ -79,7 +79,7 @@ def update_channel(
         chosen = _aim(channel, given, scope_project=scope_project, monitors=monitors)
         if config != before:
             channel.config, channel.hint = config, kind.hint(config)
-            changed += ["sealed_config", "hint"]
+            changed += ["config", "hint"]
         if "address" in given and (config != before or channel.confirmed_at is None):
             confirmation.settle(channel, address=config["address"], own=own, by=caller, now=now)
             changed += ["confirmed_at", "confirmation_digest", "confirmation_until"]

@@ -1,6 +1,6 @@
 """Rows of all that the admin shows, for benchmarks/admin.py: made by the database, in a statement for each table.
 
-What is sealed holds nothing, and nobody is told of anything: no mail waits, and nothing is due.
+Encrypted columns are empty, and nobody is told of anything: no mail waits, and nothing is due.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ STATEMENTS = (
     (
         """
         INSERT INTO alerts_alertchannel (
-            public_id, owner_id, created_at, name, kind, sealed_config, hint, enabled, topics, scope,
+            public_id, owner_id, created_at, name, kind, config, hint, enabled, topics, scope,
             remind_every_hours, failures)
         SELECT 'chn_' || n, <some_account>, now(), 'Shop', 'email', '', 'a@example.com', true, '{down}', 'all', 24, 0
           FROM <n>
@@ -177,8 +177,8 @@ STATEMENTS = (
     ("INSERT INTO monitors_schedulergap (started_at, ended_at) SELECT now(), now() FROM <n>", 1_000),
     (
         """
-        INSERT INTO connectors_connector (user_id, provider, created_at, sealed_tokens)
-        SELECT id, 'vercel', now(), '' FROM accounts_user
+        INSERT INTO connectors_connector (user_id, provider, created_at, tokens, tokens_version)
+        SELECT id, 'vercel', now(), '', gen_random_uuid() FROM accounts_user
         """,
         1,
     ),
@@ -215,7 +215,7 @@ STATEMENTS = (
     (
         """
         INSERT INTO statuspages_subscriber (
-            public_id, page_id, created_at, sealed_address, address_digest, hint, confirmed_at)
+            public_id, page_id, created_at, address, address_digest, hint, confirmed_at)
         SELECT 'sub_' || n, <some_page>, now(), '', n::text::bytea, 'a@example.com', now() FROM <n>
         """,
         LINES,

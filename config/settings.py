@@ -270,7 +270,7 @@ ACCOUNT_FORMS = {
     "reset_password": "accounts.web.forms.ResetPasswordForm",
     "reset_password_from_key": "accounts.web.forms.ResetPasswordKeyForm",
 }
-MFA_ADAPTER = "accounts.web.adapter.SealingAdapter"
+MFA_ADAPTER = "accounts.web.adapter.EncryptingAdapter"
 MFA_FORMS = {
     "authenticate": "accounts.web.forms.AuthenticateForm",
     "reauthenticate": "accounts.web.forms.ReauthenticateForm",

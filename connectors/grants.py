@@ -7,11 +7,11 @@ connection of the database is held while the network is awaited. The others wait
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from uuid import uuid4
 
 from django.db.models import Q
 
@@ -19,7 +19,6 @@ from connectors.models import Connector
 from connectors.providers import provider
 from connectors.providers.base import GrantRevoked, Provider, ProviderFailed, ProviderProject
 from connectors.selectors import backend_of, get_connector
-from core.crypto import seal
 from core.db import release_connection
 from core.errors import ProviderError, ReconnectRequired
 from core.waiting import waiting_place
@@ -67,7 +66,7 @@ def _fetch(
 
 def _renew(connector: Connector, source: Provider, *, now: datetime) -> bool:
     """Whether this request has had the tokens renewed; else another did, or the connector is not what it was."""
-    unchanged = Connector.objects.filter(pk=connector.pk, sealed_tokens=connector.sealed_tokens)
+    unchanged = Connector.objects.filter(pk=connector.pk, tokens_version=connector.tokens_version)
     until = now + LEASE
     if not unchanged.filter(Q(renewing_until=None) | Q(renewing_until__lte=now)).update(renewing_until=until):
         _wait(source, lambda: unchanged.filter(renewing_until__gt=now).exists())
@@ -83,7 +82,7 @@ def _renew(connector: Connector, source: Provider, *, now: datetime) -> bool:
     except BaseException:
         ours.update(renewing_until=None)
         raise
-    return ours.update(sealed_tokens=seal(json.dumps(dict(tokens))), renewing_until=None) > 0
+    return ours.update(tokens=dict(tokens), tokens_version=uuid4(), renewing_until=None) > 0
 
 
 def _wait(source: Provider, is_renewing: Callable[[], bool]) -> None:
@@ -97,5 +96,5 @@ def _wait(source: Provider, is_renewing: Callable[[], bool]) -> None:
 
 def _note_revoked(connector: Connector, *, now: datetime) -> bool:
     """Whether the tokens that were refused are still the stored ones; gone or replaced, there is nothing to note."""
-    tried = Connector.objects.filter(pk=connector.pk, sealed_tokens=connector.sealed_tokens)
+    tried = Connector.objects.filter(pk=connector.pk, tokens_version=connector.tokens_version)
     return tried.update(revoked_at=now) > 0

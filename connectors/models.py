@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any, ClassVar
+from typing import ClassVar
+from uuid import uuid4
 
 from django.conf import settings
 from django.db import models
 
-from core.crypto import register_sealed, seal, unseal
+from core.crypto import EncryptedField
 from monitors.models import Monitor
 
 
 class Connector(models.Model):
     """One person's link to one provider. `provider` is the name of the backend, not the word of the paths.
 
-    `sealed_tokens` holds {"access_token", "refresh_token", "expires_at", "team_id", …}, encrypted and never shown.
+    `tokens`: {"access_token", "refresh_token", "expires_at", "team_id", …}, never shown. `tokens_version` changes with
+    each write of them, because encrypted values cannot be compared.
     `revoked_at`: the provider refuses the grant; it has to be linked again. `renewing_until`: a request is having the
     tokens renewed, and nobody else may until then; linking anew clears it, and what comes back then is dropped.
     `undo_digest`: of the secret that undoes this link until `undo_until` (docs/adr/0020).
@@ -25,7 +26,8 @@ class Connector(models.Model):
     provider = models.CharField(max_length=20)
     created_at = models.DateTimeField()
     meta = models.CharField(max_length=200, null=True, help_text="The name of the account at the provider.")
-    sealed_tokens = models.TextField(editable=False)
+    tokens = EncryptedField()
+    tokens_version = models.UUIDField(default=uuid4, editable=False)
     revoked_at = models.DateTimeField(null=True)
     renewing_until = models.DateTimeField(null=True, editable=False)
     undo_digest = models.BinaryField(max_length=32, null=True)
@@ -39,36 +41,21 @@ class Connector(models.Model):
     def __str__(self) -> str:
         return f"{self.provider} of {self.user_id}"
 
-    @property
-    def tokens(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(unseal(self.sealed_tokens))
-        return found
-
-    @tokens.setter
-    def tokens(self, tokens: dict[str, Any]) -> None:
-        self.sealed_tokens = seal(json.dumps(tokens))
-
-
-register_sealed(Connector, "sealed_tokens")
-
 
 class OAuthState(models.Model):
     """A way to a provider that somebody has begun: who comes back with `state` is that person, once, within 10 minutes.
 
-    Kept by digest. `sealed_session` is what social-auth would keep in a browser's session: the PKCE verifier.
+    Kept by digest. `session` is what social-auth would keep in a browser's session: the PKCE verifier.
     """
 
     digest = models.BinaryField(max_length=32, unique=True)
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
     provider = models.CharField(max_length=20)
     expires_at = models.DateTimeField(db_index=True)
-    sealed_session = models.TextField(editable=False)
+    session = EncryptedField()
 
     def __str__(self) -> str:
         return f"{self.provider} for {self.user_id}"
-
-
-register_sealed(OAuthState, "sealed_session")
 
 
 class Import(models.Model):

@@ -1,5 +1,5 @@
 """The way to a provider and back. Callers of the API have no browser session, so what social-auth would keep in one
-is kept with the state, sealed: whoever comes back with the state is who began, once, within ten minutes."""
+is kept with the state, encrypted: whoever comes back with the state is who began, once, within ten minutes."""
 
 from __future__ import annotations
 

@@ -65,7 +65,8 @@ def link(word: str, query: Mapping[str, str], *, signed_in: User | None, now: da
             unique_fields=["user", "provider"],
             update_fields=[
                 "meta",
-                "sealed_tokens",
+                "tokens",
+                "tokens_version",
                 "revoked_at",
                 "renewing_until",
                 "undo_digest",

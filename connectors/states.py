@@ -1,8 +1,7 @@
-"""Ways to a provider that were begun, and what belongs to each: kept by digest, taken once, sealed."""
+"""Ways to a provider that were begun, and what belongs to each: kept by digest, taken once, encrypted."""
 
 from __future__ import annotations
 
-import json
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -11,7 +10,7 @@ from django.utils.crypto import salted_hmac
 
 from accounts.models import User
 from connectors.models import OAuthState
-from core.crypto import seal, unseal
+from core.crypto import Ciphertext
 
 LIFETIME = timedelta(minutes=10)
 
@@ -22,7 +21,7 @@ def keep(state: str, session: dict[str, Any], *, user: User, provider: str, now:
         user=user,
         provider=provider,
         expires_at=now + LIFETIME,
-        sealed_session=seal(json.dumps(session)),
+        session=session,
     )
 
 
@@ -31,17 +30,17 @@ def take(state: str, *, provider: str, now: datetime) -> tuple[User, dict[str, o
     with connection.cursor() as cursor:
         cursor.execute(
             "DELETE FROM connectors_oauthstate WHERE digest = %s AND provider = %s "
-            "RETURNING user_id, expires_at, sealed_session",
+            "RETURNING user_id, expires_at, session",
             [_digest(state), provider],
         )
         row = cursor.fetchone()
     if row is None:
         return None
-    user_id, expires_at, sealed_session = row
+    user_id, expires_at, session = row
     user = User.objects.filter(pk=user_id, is_active=True).first()
     if user is None or expires_at <= now:
         return None
-    return user, json.loads(unseal(sealed_session))
+    return user, Ciphertext(session).decrypt()
 
 
 def delete_expired(now: datetime) -> int:

@@ -1,4 +1,4 @@
-"""Re-encrypting what is sealed under the first of ENCRYPTION_KEYS, while everything runs."""
+"""Re-encrypting stored secrets under the first of ENCRYPTION_KEYS while everything runs."""
 
 from __future__ import annotations
 
@@ -6,91 +6,116 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cryptography.fernet import InvalidToken
+from django.apps import apps
 from django.db import connection
-from django.db.models import F, QuerySet
-from django.db.models.fields.json import KeyTextTransform
+from django.db.models import Model
 
-from core.crypto import SealedColumn, reseal
+from core.crypto import EncryptedField, reencrypt
 
 BATCH = 500
+
+# Secrets inside a JSON column of allauth's, encrypted by MFA_ADAPTER.
+_JSON_MEMBERS = (("mfa.Authenticator", "data", "secret"), ("mfa.Authenticator", "data", "seed"))
+
+
+@dataclass(frozen=True, slots=True)
+class EncryptedColumn:
+    """An EncryptedField, or an encrypted `member` of a JSON column of objects."""
+
+    model: type[Model]
+    column: str
+    member: str = ""
+
+    def __str__(self) -> str:
+        return ".".join(filter(None, [self.model._meta.label, self.column, self.member]))
+
+    @property
+    def token(self) -> str:
+        """The SQL expression of the encrypted value as text."""
+        column = f"target.{self.column}"
+        return f"{column} ->> '{self.member}'" if self.member else f"convert_from({column}, 'UTF8')"
+
+    @property
+    def replacement(self) -> str:
+        if self.member:
+            return f"jsonb_set(target.{self.column}, '{{{self.member}}}', to_jsonb(change.after))"
+        return "convert_to(change.after, 'UTF8')"
+
+
+def encrypted_columns() -> list[EncryptedColumn]:
+    columns = [
+        EncryptedColumn(model, field.attname)
+        for model in apps.get_models()
+        for field in model._meta.local_concrete_fields
+        if isinstance(field, EncryptedField)
+    ]
+    columns += [EncryptedColumn(apps.get_model(label), *rest) for label, *rest in _JSON_MEMBERS]
+    return sorted(columns, key=str)
 
 
 @dataclass(slots=True)
 class Rotation:
-    """What became of the rows of one column. `unreadable` holds the primary keys of those that no key opens."""
+    """The result for one column. `unreadable`: primary keys of the rows that no key decrypts."""
 
-    resealed: int = 0
+    reencrypted: int = 0
     current: int = 0
     unreadable: list[int] = field(default_factory=list)
 
 
-def rotate(column: SealedColumn, *, batch: int = BATCH) -> Rotation:
-    """Every row of the column in batches by primary key, each batch committed by itself.
+def rotate(column: EncryptedColumn, *, batch: int = BATCH) -> Rotation:
+    """Re-encrypt every row in primary-key batches and commit each batch.
 
-    Broken off, it is simply started again: rows of the first key are recognised and left alone. A row that is
-    written meanwhile is never overwritten, since a row changes only where it still holds what was read; it is then
-    read again.
+    Can be interrupted and run again: rows under the first key are left alone. A concurrent write is never overwritten,
+    because the UPDATE compares the value that was read; such a row is read again.
     """
     done, after = Rotation(), 0
-    while rows := _rows(column, after=after, limit=batch):
+    while rows := _rows(column, "target.id > %s ORDER BY target.id LIMIT %s", after, batch):
         after = rows[-1][0]
         while rows:
-            rows = _changed_meanwhile(column, _reseal(column, rows, done))
+            conflicts = _reencrypt(column, rows, done)
+            rows = _rows(column, "target.id = ANY(%s)", conflicts) if conflicts else []
     return done
 
 
-def _rows(column: SealedColumn, *, after: int, limit: int) -> list[tuple[int, str]]:
-    return list(_sealed(column).filter(pk__gt=after).order_by("pk").values_list("pk", "sealed")[:limit])
+def _rows(column: EncryptedColumn, condition: str, *parameters: Any) -> list[tuple[int, str]]:
+    """Return (primary key, encrypted value) of the rows that have a value."""
+    table = connection.ops.quote_name(column.model._meta.db_table)
+    statement = f"""
+        SELECT target.id, {column.token} FROM {table} AS target WHERE {column.token} IS NOT NULL AND {condition}
+    """  # noqa: S608  (names of our own columns)
+    with connection.cursor() as cursor:
+        cursor.execute(statement, parameters)
+        return [(pk, token) for pk, token in cursor.fetchall()]
 
 
-def _sealed(column: SealedColumn) -> QuerySet[Any]:
-    """The rows that hold something, with it as `sealed`."""
-    value = KeyTextTransform(column.member, column.column) if column.member else F(column.column)
-    rows = column.model._default_manager.annotate(sealed=value)
-    return rows.exclude(sealed="").exclude(sealed=None)
-
-
-def _changed_meanwhile(column: SealedColumn, ids: list[int]) -> list[tuple[int, str]]:
-    """The rows as they are now; those that are gone or empty need nothing."""
-    if not ids:
-        return []
-    return list(_sealed(column).filter(pk__in=ids).values_list("pk", "sealed"))
-
-
-def _reseal(column: SealedColumn, rows: list[tuple[int, str]], done: Rotation) -> list[int]:
-    """One conditional UPDATE for all of them; the ids of those that somebody wrote between reading and writing."""
+def _reencrypt(column: EncryptedColumn, rows: list[tuple[int, str]], done: Rotation) -> list[int]:
+    """Update the rows by one statement. Return the primary keys of rows that changed since they were read."""
     changes: list[tuple[int, str, str]] = []
-    for pk, sealed in rows:
+    for pk, token in rows:
         try:
-            anew = reseal(sealed)
+            replacement = reencrypt(token)
         except InvalidToken:
             done.unreadable.append(pk)
             continue
-        if anew is None:
+        if replacement is None:
             done.current += 1
         else:
-            changes.append((pk, sealed, anew))
+            changes.append((pk, token, replacement))
     if not changes:
         return []
     written = _write(column, changes)
-    done.resealed += len(written)
+    done.reencrypted += len(written)
     return [pk for pk, _, _ in changes if pk not in written]
 
 
-def _write(column: SealedColumn, changes: list[tuple[int, str, str]]) -> set[int]:
-    quote = connection.ops.quote_name
+def _write(column: EncryptedColumn, changes: list[tuple[int, str, str]]) -> set[int]:
     meta = column.model._meta
-    key, name = quote(str(meta.pk.column)), quote(str(meta.get_field(column.column).column))  # type: ignore[union-attr]
-    stored, anew = f"target.{name}", "change.anew"
-    if column.member:
-        anew = f"jsonb_set({stored}, '{{{column.member}}}', to_jsonb({anew}))"
-        stored = f"{stored} ->> '{column.member}'"
     statement = f"""
-        UPDATE {quote(meta.db_table)} AS target
-           SET {name} = {anew}
-          FROM unnest(%s::bigint[], %s::text[], %s::text[]) AS change (id, sealed, anew)
-         WHERE target.{key} = change.id AND {stored} = change.sealed
-        RETURNING target.{key}
+        UPDATE {connection.ops.quote_name(meta.db_table)} AS target
+           SET {column.column} = {column.replacement}
+          FROM unnest(%s::bigint[], %s::text[], %s::text[]) AS change (id, before, after)
+         WHERE target.id = change.id AND {column.token} = change.before
+        RETURNING target.id
     """  # noqa: S608  (names of our own columns)
     with connection.cursor() as cursor:
         cursor.execute(statement, [list(values) for values in zip(*changes, strict=True)])

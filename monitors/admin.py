@@ -87,7 +87,7 @@ class MonitorAdmin(ReadOnlyAdmin[Monitor]):
     domain_expires_at = _of_state("domain_expires_at")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Monitor]:
-        return super().get_queryset(request).defer("sealed_header_values", "request_body")
+        return super().get_queryset(request).defer("header_values", "request_body")
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Monitor], search_term: str

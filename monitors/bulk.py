@@ -44,11 +44,12 @@ _MONITOR_COLUMNS = {
     "check_domain": "boolean",
     "content_rules": "jsonb",
     "request_headers": "jsonb",
-    "sealed_header_values": "text",
+    "header_values": "bytea",
     "request_body": "text",
     "fail_threshold": "integer",
     "recover_threshold": "integer",
 }
+_HEADER_VALUES = Monitor._meta.get_field("header_values")
 _STATE_COLUMNS = {
     "monitor_id": "bigint",
     "next_due_at": "timestamptz",
@@ -192,5 +193,6 @@ def _watched(monitor: Monitor) -> str | None:
 
 
 def _row(monitor: Monitor) -> list[object]:
-    values = [getattr(monitor, name) for name in _MONITOR_COLUMNS]
-    return [json.dumps(value) if isinstance(value, list) else value for value in values]
+    values = {name: getattr(monitor, name) for name in _MONITOR_COLUMNS}
+    values["header_values"] = _HEADER_VALUES.to_text(values["header_values"])
+    return [json.dumps(value) if isinstance(value, list) else value for value in values.values()]

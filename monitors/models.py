@@ -4,7 +4,6 @@ uptime (DailyUptime) and what it leaves out (MaintenanceSpan), and what expires 
 
 from __future__ import annotations
 
-import json
 from datetime import timedelta
 from typing import Any, ClassVar
 
@@ -14,7 +13,7 @@ from django.db import models
 from checks.probes.http.spec import ContentRule, HttpSpec, RuleType
 from checks.spec import ReasonCode, Verdict
 from core import ids
-from core.crypto import register_sealed, seal, unseal
+from core.crypto import EncryptedField
 from monitors.configuration import FIELDS, RUN_ID_HEADER, Header, MonitorConfig, MonitorType, Rule
 from monitors.heartbeats.deadlines import HeartbeatDeadline
 from projects.models import Project
@@ -72,9 +71,7 @@ class Monitor(models.Model):
     check_domain = models.BooleanField()
     content_rules = models.JSONField(default=list, help_text="List of {type, value, path, equals}.")
     request_headers = models.JSONField(default=list, help_text="List of {name, type}; never the values.")
-    sealed_header_values = models.TextField(
-        default="", editable=False, help_text="Encrypted, in their order."
-    )
+    header_values = EncryptedField(null=True, help_text="In the order of request_headers.")
     request_body = models.TextField(null=True)
     fail_threshold = models.IntegerField()
     recover_threshold = models.IntegerField()
@@ -92,7 +89,7 @@ class Monitor(models.Model):
         )
         plain["request_headers"] = tuple(
             Header(header["name"], value, header["type"], header.get("value_dropped", False))
-            for header, value in zip(self.request_headers, self._header_values(), strict=True)
+            for header, value in zip(self.request_headers, self.header_values or [], strict=True)
         )
         return MonitorConfig(**plain)
 
@@ -101,16 +98,9 @@ class Monitor(models.Model):
         for name, value in config_columns(config).items():
             setattr(self, name, value)
 
-    def _header_values(self) -> list[str]:
-        values: list[str] = json.loads(unseal(self.sealed_header_values)) if self.sealed_header_values else []
-        return values
-
-
-register_sealed(Monitor, "sealed_header_values")
-
 
 def config_columns(config: MonitorConfig) -> dict[str, Any]:
-    """A config as columns of Monitor, header values sealed."""
+    """Return a config as columns of Monitor."""
     columns: dict[str, Any] = {name: getattr(config, name) for name in FIELDS}
     columns["type"] = config.type.value
     columns["content_rules"] = [
@@ -130,8 +120,7 @@ def config_columns(config: MonitorConfig) -> dict[str, Any]:
         {"name": h.name, "type": h.type} | ({"value_dropped": True} if h.dropped else {})
         for h in config.request_headers
     ]
-    values = [h.value for h in config.request_headers]
-    columns["sealed_header_values"] = seal(json.dumps(values)) if values else ""
+    columns["header_values"] = [h.value for h in config.request_headers] or None
     return columns
 
 

@@ -163,7 +163,7 @@ def warn_of_expiries() -> None:
 
 
 @shared_task(name="monitors.tasks.check_draft")
-def check_draft(sealed_spec: str, reply_to: str) -> None:
+def check_draft(encrypted_spec: str, reply_to: str) -> None:
     """The check of a draft that is stored nowhere."""
 
     def answer(outcome: CheckOutcome | None) -> None:
@@ -172,7 +172,7 @@ def check_draft(sealed_spec: str, reply_to: str) -> None:
         else:
             replies.post(reply_to, interactive.as_check_result(outcome))
 
-    prober().submit_draft(interactive.load_spec(sealed_spec), then=answer)
+    prober().submit_draft(interactive.load_spec(encrypted_spec), then=answer)
 
 
 @worker_shutdown.connect

@@ -17,7 +17,6 @@ from django.utils.crypto import constant_time_compare, salted_hmac
 from psycopg.errors import LockNotAvailable
 
 from core.api.idempotency import HEADER, Created
-from core.crypto import seal, unseal
 from core.errors import IdempotencyKeyInUse, ValidationFailed
 from projects.access import Caller
 from projects.models import IdempotencyKey
@@ -28,10 +27,10 @@ LOCK_TIMEOUT_MS = 10_000
 # Rows older than 24 hours count as absent and are overwritten. One statement, so that one of two concurrent requests
 # gets the key; the other waits at the unique index until the first commits or fails.
 _CLAIM = """
-    INSERT INTO projects_idempotencykey (caller, key, fingerprint, created_at, object_id, sealed_answer)
-    VALUES (%(caller)s, %(key)s, %(fingerprint)s, %(now)s, '', '')
+    INSERT INTO projects_idempotencykey (caller, key, fingerprint, created_at, object_id)
+    VALUES (%(caller)s, %(key)s, %(fingerprint)s, %(now)s, '')
     ON CONFLICT (caller, key) DO UPDATE
-       SET fingerprint = excluded.fingerprint, created_at = excluded.created_at, object_id = '', sealed_answer = ''
+       SET fingerprint = excluded.fingerprint, created_at = excluded.created_at, object_id = '', answer = NULL
      WHERE projects_idempotencykey.created_at <= %(expired)s
     RETURNING id
 """
@@ -53,7 +52,7 @@ def create_once(
         created = create()
         IdempotencyKey.objects.filter(pk=row_id).update(
             object_id=created.object_id,
-            sealed_answer="" if created.answer is None else seal(json.dumps(created.answer)),
+            answer=created.answer,
         )
     return created
 
@@ -97,5 +96,4 @@ def _recall(caller: Caller, key: str, fingerprint: bytes) -> Created:
     row = IdempotencyKey.objects.get(caller=caller.key, key=key)
     if not constant_time_compare(bytes(row.fingerprint), fingerprint):
         raise ValidationFailed("was used for another request; use a new key.", field=HEADER)
-    answer = json.loads(unseal(row.sealed_answer)) if row.sealed_answer else None
-    return Created(row.object_id, answer, repeated=True)
+    return Created(row.object_id, row.answer, repeated=True)

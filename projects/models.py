@@ -9,7 +9,7 @@ from django.db import models
 from django.db.models.functions import Now
 
 from core import ids
-from core.crypto import register_sealed
+from core.crypto import EncryptedField
 
 
 class Role(models.TextChoices):
@@ -111,12 +111,7 @@ class IdempotencyKey(models.Model):
     fingerprint = models.BinaryField(max_length=32, help_text="Keyed digest of method, address and body.")
     created_at = models.DateTimeField(db_index=True)
     object_id = models.CharField(max_length=40, default="", db_default="")
-    sealed_answer = models.TextField(
-        default="",
-        db_default="",
-        editable=False,
-        help_text="The answer, encrypted; empty where the object is read anew.",
-    )
+    answer = EncryptedField(null=True, help_text="Empty if the object is read again.")
 
     class Meta:
         constraints: ClassVar = [
@@ -125,6 +120,3 @@ class IdempotencyKey(models.Model):
 
     def __str__(self) -> str:
         return f"{self.caller}: {self.object_id}"
-
-
-register_sealed(IdempotencyKey, "sealed_answer")

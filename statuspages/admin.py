@@ -99,4 +99,4 @@ class PageMailAdmin(ReadOnlyAdmin[PageMail]):
     fields = (*list_display[1:], "leased_until")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[PageMail]:
-        return super().get_queryset(request).defer("subscriber__sealed_address", "subscriber__address_digest")
+        return super().get_queryset(request).defer("subscriber__address", "subscriber__address_digest")

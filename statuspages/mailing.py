@@ -27,7 +27,6 @@ from alerts.sending import backoff
 from alerts.transports import Outcome
 from alerts.transports.email import bounded_connection, problem, send_mail
 from core.clock import utc_now
-from core.crypto import unseal
 from core.db import release_connection
 from projects.mail import one_line
 from statuspages.links import confirm_url, unsubscribe_url
@@ -161,7 +160,7 @@ def _try(mail: PageMail, mailer: Any) -> Outcome:
     if mail.event is not None and not page.published:
         return Outcome(delivered=False, detail="The page is not published any more.", retry=False)
     try:
-        address = unseal(subscriber.sealed_address)
+        address = subscriber.address
     except InvalidToken:
         return Outcome(delivered=False, detail="No known key opens the address.", retry=False)
     domain = parseaddr(settings.DEFAULT_FROM_EMAIL)[1].rpartition("@")[2] or "pulsekeeper"

@@ -11,7 +11,7 @@ from django.db import models
 from django.db.models import Q
 
 from core import ids
-from core.crypto import register_sealed
+from core.crypto import EncryptedField
 from incidents.models import Incident
 from monitors.models import Monitor
 from projects.models import Project
@@ -139,7 +139,7 @@ class Subscriber(models.Model):
     public_id = models.CharField(max_length=40, unique=True, default=ids.subscriber_id, editable=False)
     page = models.ForeignKey(StatusPage, on_delete=models.CASCADE, related_name="subscribers", db_index=False)
     created_at = models.DateTimeField()
-    sealed_address = models.TextField(editable=False)
+    address = EncryptedField()
     address_digest = models.BinaryField(max_length=32, editable=False)
     hint = models.CharField(max_length=200, help_text="a…@example.com")
     confirmed_at = models.DateTimeField(null=True)
@@ -154,9 +154,6 @@ class Subscriber(models.Model):
 
     def __str__(self) -> str:
         return self.hint
-
-
-register_sealed(Subscriber, "sealed_address")
 
 
 class PageEvent(models.Model):

@@ -12,7 +12,6 @@ from django.utils.crypto import salted_hmac
 
 from accounts.services import email_address
 from alerts import hints
-from core.crypto import seal
 from core.errors import NotFound, ValidationFailed
 from projects.access import Caller
 from statuspages import links
@@ -43,7 +42,7 @@ def subscribe(page_id: int, text: str, *, now: datetime) -> None:
             found = Subscriber.objects.create(
                 page_id=page_id,
                 created_at=now,
-                sealed_address=seal(address),
+                address=address,
                 address_digest=digest,
                 hint=hints.of_address(address),
             )

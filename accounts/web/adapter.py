@@ -28,7 +28,7 @@ from accounts.web.signing_up import address_of, send_link
 from audit.actions import Action
 from core.addresses import client_address
 from core.clock import utc_now
-from core.crypto import seal, unseal
+from core.crypto import decrypt, encrypt
 from core.mail import send_once
 from core.throttles import seconds_to_wait
 from projects.members import INVITED, accept_invitations, is_invited
@@ -135,8 +135,8 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
                 )
 
 
-class SealingAdapter(DefaultMFAAdapter):  # type: ignore[misc]
-    """Secrets at rest, of the app and of the recovery codes, are sealed like all others."""
+class EncryptingAdapter(DefaultMFAAdapter):  # type: ignore[misc]
+    """Encrypt the secrets of the app and of the recovery codes like all others."""
 
     def build_totp_svg(self, url: str) -> str:
         """On white: phones read no QR code on the dark pages."""
@@ -145,7 +145,7 @@ class SealingAdapter(DefaultMFAAdapter):  # type: ignore[misc]
         return image.getvalue().decode()
 
     def encrypt(self, text: str) -> str:
-        return seal(text)
+        return encrypt(text)
 
     def decrypt(self, encrypted_text: str) -> str:
-        return unseal(encrypted_text)
+        return decrypt(encrypted_text)

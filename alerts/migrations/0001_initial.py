@@ -1,4 +1,5 @@
 import core.ids
+import core.crypto
 import django.contrib.postgres.fields
 import django.db.models.deletion
 from django.conf import settings
@@ -25,7 +26,7 @@ class Migration(migrations.Migration):
                 ('created_at', models.DateTimeField()),
                 ('name', models.CharField(max_length=200)),
                 ('kind', models.CharField(choices=[('email', 'Email'), ('webhook', 'Webhook'), ('slack', 'Slack'), ('discord', 'Discord'), ('teams', 'Teams'), ('telegram', 'Telegram'), ('ntfy', 'Ntfy'), ('pushover', 'Pushover'), ('pagerduty', 'Pagerduty'), ('apprise', 'Apprise')], max_length=20)),
-                ('sealed_config', models.TextField(editable=False)),
+                ('config', core.crypto.EncryptedField()),
                 ('hint', models.CharField(help_text='Enough to tell it apart: a…@example.com, a host, a scheme.', max_length=200)),
                 ('enabled', models.BooleanField(default=True)),
                 ('topics', django.contrib.postgres.fields.ArrayField(base_field=models.CharField(choices=[('down', 'Down'), ('recovered', 'Recovered'), ('slow', 'Slow'), ('expiry', 'Expiry'), ('reminder', 'Reminder')], max_length=9), size=None)),

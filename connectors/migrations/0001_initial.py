@@ -1,4 +1,6 @@
 import django.db.models.deletion
+import core.crypto
+import uuid
 from django.conf import settings
 from django.db import migrations, models
 
@@ -20,7 +22,7 @@ class Migration(migrations.Migration):
                 ('digest', models.BinaryField(max_length=32, unique=True)),
                 ('provider', models.CharField(max_length=20)),
                 ('expires_at', models.DateTimeField(db_index=True)),
-                ('sealed_session', models.TextField(editable=False)),
+                ('session', core.crypto.EncryptedField()),
                 ('user', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to=settings.AUTH_USER_MODEL)),
             ],
         ),
@@ -31,7 +33,8 @@ class Migration(migrations.Migration):
                 ('provider', models.CharField(max_length=20)),
                 ('created_at', models.DateTimeField()),
                 ('meta', models.CharField(help_text='The name of the account at the provider.', max_length=200, null=True)),
-                ('sealed_tokens', models.TextField(editable=False)),
+                ('tokens', core.crypto.EncryptedField()),
+                ('tokens_version', models.UUIDField(default=uuid.uuid4, editable=False)),
                 ('revoked_at', models.DateTimeField(null=True)),
                 ('renewing_until', models.DateTimeField(editable=False, null=True)),
                 ('undo_digest', models.BinaryField(max_length=32, null=True)),

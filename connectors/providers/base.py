@@ -19,7 +19,7 @@ class ProviderProject:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """What linking brings: the tokens, to be sealed, and the account's name."""
+    """What linking brings: the tokens, to be encrypted, and the account's name."""
 
     tokens: Mapping[str, Any] = field(repr=False)
     name: str | None

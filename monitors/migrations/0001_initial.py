@@ -1,4 +1,5 @@
 import core.ids
+import core.crypto
 import django.db.models.deletion
 from django.conf import settings
 from django.db import migrations, models
@@ -66,7 +67,7 @@ class Migration(migrations.Migration):
                 ('check_domain', models.BooleanField()),
                 ('content_rules', models.JSONField(default=list, help_text='List of {type, value, path, equals}.')),
                 ('request_headers', models.JSONField(default=list, help_text='List of {name, type}; never the values.')),
-                ('sealed_header_values', models.TextField(default='', editable=False, help_text='Encrypted, in their order.')),
+                ('header_values', core.crypto.EncryptedField(help_text='In the order of request_headers.', null=True)),
                 ('request_body', models.TextField(null=True)),
                 ('fail_threshold', models.IntegerField()),
                 ('recover_threshold', models.IntegerField()),

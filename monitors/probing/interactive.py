@@ -20,7 +20,7 @@ from checks.probes.http.spec import ContentRule, HttpSpec, RuleType
 from checks.spec import CheckOutcome, Verdict
 from core import replies
 from core.clock import utc_now
-from core.crypto import seal, unseal
+from core.crypto import decrypt, encrypt
 from core.db import release_connection
 from core.errors import NoWorker
 from monitors.models import Monitor, MonitorState
@@ -80,9 +80,9 @@ def await_first_check(monitor: Monitor, *, claim: int) -> None:
 
 def check_draft(spec: HttpSpec) -> CheckResult:
     """Return the result of a spec that is not stored; raises NoWorker if none came in time."""
-    # Sealed, because header values are secrets and the broker is no place for them.
+    # Encrypted, because header values are secrets and the broker is no place for them.
     answer = _ask(
-        "monitors.tasks.check_draft", [seal(dump_spec(spec))], CheckResult, timeout_ms=spec.timeout_ms
+        "monitors.tasks.check_draft", [encrypt(dump_spec(spec))], CheckResult, timeout_ms=spec.timeout_ms
     )
     if answer is None:
         raise NoWorker
@@ -115,8 +115,8 @@ def dump_spec(spec: HttpSpec) -> str:
     return json.dumps(asdict(spec))
 
 
-def load_spec(sealed: str) -> HttpSpec:
-    fields = json.loads(unseal(sealed))
+def load_spec(encrypted: str) -> HttpSpec:
+    fields = json.loads(decrypt(encrypted))
     fields["headers"] = tuple((name, value) for name, value in fields["headers"])
     fields["rules"] = tuple(
         ContentRule(**rule | {"type": RuleType(rule["type"])}) for rule in fields["rules"]

@@ -13,7 +13,7 @@ from django.db import connection
 
 from checks.probes.http.spec import ContentRule, HttpSpec, RuleType
 from core.clock import to_ms
-from core.crypto import unseal
+from core.crypto import decrypt
 from monitors.configuration import RUN_ID_HEADER, MonitorType
 
 logger = logging.getLogger(__name__)
@@ -24,7 +24,7 @@ _LOAD = """
            monitor.url, monitor.method, monitor.timeout_ms, monitor.slow_ms, monitor.expect_status,
            monitor.follow_redirects, monitor.check_ssl, monitor.request_body,
            nullif(monitor.content_rules, '[]'), nullif(monitor.request_headers, '[]'),
-           monitor.sealed_header_values
+           monitor.header_values
       FROM unnest(%s::bigint[], %s::bigint[]) AS wanted (monitor_id, claim)
       JOIN monitors_monitorstate AS state USING (monitor_id, claim)
       JOIN monitors_monitor AS monitor ON monitor.id = state.monitor_id
@@ -54,7 +54,7 @@ def load_jobs(claims: Sequence[tuple[int, int]]) -> list[CheckJob]:
             spec = _spec(kind, run_id_of(public_id, slot_at), *settings)
         except InvalidToken:
             # Our own fault, not the target's: no verdict, and the others of the batch go on.
-            logger.exception("no key of ENCRYPTION_KEYS opens the headers of %s", public_id)
+            logger.exception("no key of ENCRYPTION_KEYS decrypts the headers of %s", public_id)
             continue
         jobs.append(CheckJob(monitor_id, claim, kind, config_version, spec))
     return jobs
@@ -78,12 +78,12 @@ def _spec(
     body: str | None,
     rules: str | None,
     names: str | None,
-    sealed_values: str,
+    encrypted_values: bytes,
 ) -> HttpSpec:
     """The same as `models.spec_of` makes of a draft; a test compares the two."""
     headers: list[tuple[str, str]] = []
     if names is not None:
-        values = json.loads(unseal(sealed_values))
+        values = json.loads(decrypt(encrypted_values))
         headers = [(name["name"], value) for name, value in zip(json.loads(names), values, strict=True)]
     triggers = kind == MonitorType.SCHEDULER
     if triggers:

@@ -1,4 +1,5 @@
 import core.ids
+import core.crypto
 import django.db.models.deletion
 import django.db.models.functions.datetime
 import projects.models
@@ -33,7 +34,7 @@ class Migration(migrations.Migration):
                 ('fingerprint', models.BinaryField(help_text='Keyed digest of method, address and body.', max_length=32)),
                 ('created_at', models.DateTimeField(db_index=True)),
                 ('object_id', models.CharField(db_default='', default='', max_length=40)),
-                ('sealed_answer', models.TextField(db_default='', default='', editable=False, help_text='The answer, encrypted; empty where the object is read anew.')),
+                ('answer', core.crypto.EncryptedField(help_text='Empty if the object is read again.', null=True)),
             ],
             options={
                 'constraints': [models.UniqueConstraint(fields=('caller', 'key'), name='one_use_of_an_idempotency_key')],

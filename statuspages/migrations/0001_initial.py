@@ -1,4 +1,5 @@
 import core.ids
+import core.crypto
 import django.db.models.deletion
 from django.conf import settings
 from django.db import migrations, models
@@ -116,7 +117,7 @@ class Migration(migrations.Migration):
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('public_id', models.CharField(default=core.ids.subscriber_id, editable=False, max_length=40, unique=True)),
                 ('created_at', models.DateTimeField()),
-                ('sealed_address', models.TextField(editable=False)),
+                ('address', core.crypto.EncryptedField()),
                 ('address_digest', models.BinaryField(max_length=32)),
                 ('hint', models.CharField(help_text='a…@example.com', max_length=200)),
                 ('confirmed_at', models.DateTimeField(null=True)),

@@ -16,7 +16,7 @@ from audit.actions import Action
 from audit.services import record
 from checks.results.models import CheckResult
 from connectors.models import Connector, Import
-from core.crypto import seal, sealed_columns
+from core.crypto import encrypt
 from incidents.models import FlappingSpell, Incident, IncidentEvent, MaintenanceWindow
 from monitors.models import DomainRegistration, ExpiryWarning, Monitor, SchedulerGap, StatusChange
 from projects.access import Caller
@@ -30,6 +30,7 @@ from statuspages.models import (
     StatusPage,
     Subscriber,
 )
+from tests.encrypted import stored_secrets
 from tests.factories import (
     ChannelFactory,
     ConnectorFactory,
@@ -52,10 +53,7 @@ def furnish(count: int) -> list[str]:
     hidden: list[str] = [SECRET, SECRET.replace(" ", "-"), BODY]
     for number in range(count):
         hidden += _one_of_each(number)
-    for column in sealed_columns():
-        values = column.model._default_manager.values_list(column.column, flat=True)
-        hidden += [value for value in values if isinstance(value, str) and value]
-    return hidden
+    return hidden + [stored.token for stored in stored_secrets()]
 
 
 def _one_of_each(number: int) -> list[str]:
@@ -83,7 +81,7 @@ def _one_of_each(number: int) -> list[str]:
         session_key=f"{number:03}sessionkeyofabrowser{number:03}",
         user_agent="Firefox",
     )
-    Authenticator.objects.create(user=owner, type="totp", data={"secret": seal(SECRET)})
+    Authenticator.objects.create(user=owner, type="totp", data={"secret": encrypt(SECRET)})
     social = SocialAccount.objects.create(user=owner, provider="github", uid=f"77{number}")
     incident = Incident.objects.create(
         owner=owner, project=project, monitor=heartbeat, monitor_public_id=heartbeat.public_id,
@@ -142,7 +140,7 @@ def _around(owner: User, project: Project, monitor: Monitor, incident: Incident,
     subscriber = Subscriber.objects.create(
         page=page,
         created_at=NOON,
-        sealed_address=seal(SECRET),
+        address=SECRET,
         address_digest=b"d" * 32,
         hint="a…@example.com",
     )

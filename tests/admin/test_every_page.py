@@ -101,7 +101,7 @@ def test_nobody_guesses_what_is_not_shown(staff: Client) -> None:
     for address in (
         "accounts/user/?password__startswith=md5",
         "monitors/monitor/?public_id__startswith=mon_a",
-        "monitors/monitor/?sealed_header_values__contains=a",
+        "monitors/monitor/?header_values__contains=a",
         "incidents/incident/?monitor__public_id__startswith=mon_a",
         "tokens/session/?lookup__startswith=a",
     ):

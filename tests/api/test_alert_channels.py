@@ -38,7 +38,8 @@ def path_of(channel: AlertChannel | dict[str, Any], rest: str = "") -> str:
 
 
 def config_of(answered: dict[str, Any]) -> dict[str, str]:
-    return AlertChannel.objects.get(public_id=answered["id"]).config
+    config: dict[str, str] = AlertChannel.objects.get(public_id=answered["id"]).config
+    return config
 
 
 def test_a_new_account_has_its_address_as_a_channel(api: Api, user: User) -> None:

@@ -13,8 +13,8 @@ from django.db import connection, transaction
 
 from accounts.models import User
 from config.celery import app
+from core import crypto
 from core.clock import utc_now
-from core.crypto import seal
 from monitors.models import Monitor
 from monitors.probing import interactive
 from projects import idempotency
@@ -202,9 +202,9 @@ def test_the_second_waits_for_the_first(commits: bool) -> None:
     """Until the first has committed, or has failed: then the second is the first."""
     api = Api.signed_in(UserFactory())
     holding, end = threading.Event(), threading.Event()
-    real = seal
+    real = crypto.encrypt
 
-    def slow_seal(text: str) -> str:
+    def slow_encrypt(text: str) -> str:
         if threading.current_thread().name == "first":
             holding.set()
             assert end.wait(timeout=20)
@@ -219,7 +219,7 @@ def test_the_second_waits_for_the_first(commits: bool) -> None:
         connection.close()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(idempotency, "seal", slow_seal)
+        patch.setattr(crypto, "encrypt", slow_encrypt)
         threads = {name: threading.Thread(target=run, name=name) for name in ("first", "second")}
         threads["first"].start()
         assert holding.wait(timeout=20)

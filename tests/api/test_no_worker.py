@@ -11,7 +11,7 @@ from django.conf import settings
 
 from core import replies
 from core.clock import utc_now
-from core.crypto import unseal
+from core.crypto import decrypt
 from monitors.models import Monitor
 from monitors.probing import interactive
 from monitors.services import FIRST_CLAIM
@@ -45,7 +45,7 @@ def test_a_test_run_answers_503() -> None:
     assert (answer.status, answer.json["error"]) == (503, "no_worker")
 
 
-def test_a_draft_is_sealed_in_its_message() -> None:
+def test_a_draft_is_encrypted_in_its_message() -> None:
     flush_broker()
     draft = {
         "url": "http://127.0.0.1:9/of-a-draft",
@@ -58,7 +58,7 @@ def test_a_draft_is_sealed_in_its_message() -> None:
     arguments = b64decode(json.loads(message)["body"])
     assert b"hunter2" not in arguments
     assert b"of-a-draft" not in arguments
-    assert "hunter2" in unseal(json.loads(arguments)[0][0])
+    assert "hunter2" in decrypt(json.loads(arguments)[0][0])
     flush_broker()
 
 

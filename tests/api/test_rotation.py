@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from cryptography.fernet import Fernet, InvalidToken
-from django.apps import apps
 from django.core.management import CommandError, call_command
 from pytest_django.fixtures import Settings
 
@@ -17,7 +16,8 @@ from alerts.models import AlertChannel
 from connectors.models import Connector, OAuthState
 from core import rotation
 from core.clock import utc_now
-from core.crypto import seal, sealed_columns, unseal
+from core.crypto import Ciphertext
+from core.rotation import encrypted_columns
 from monitors.models import Monitor
 from monitors.services import update_monitor
 from projects.access import Caller
@@ -38,7 +38,7 @@ def rotate(*arguments: str) -> str:
     return out.getvalue()
 
 
-def make_sealed(owner: User, value: str) -> Monitor:
+def make_with_header(owner: User, value: str) -> Monitor:
     return MonitorFactory(owner=owner, request_headers=[{"name": "Authorization", "value": value}])
 
 
@@ -46,36 +46,40 @@ def value_of(monitor: Monitor) -> str:
     return Monitor.objects.get(pk=monitor.pk).full_config.request_headers[0].value
 
 
-def opens(key: str, sealed: str) -> bool:
+def opens(key: str, token: bytes) -> bool:
     try:
-        Fernet(key).decrypt(sealed)
+        Fernet(key).decrypt(token)
     except InvalidToken:
         return False
     return True
 
 
-def test_every_sealed_column_is_registered() -> None:
-    fields = {
-        f"{model._meta.label}.{field.name}"
-        for model in apps.get_models()
-        for field in model._meta.get_fields()
-        if field.name.startswith("sealed_")
-    }
-    # allauth's table has no column of such a name.
-    fields |= {"mfa.Authenticator.data.secret", "mfa.Authenticator.data.seed"}
-    assert fields == {str(column) for column in sealed_columns()}
+def stored() -> list[Ciphertext]:
+    values = Monitor.objects.filter(header_values__isnull=False).values_list("header_values", flat=True)
+    return [value for value in values if isinstance(value, Ciphertext)]
+
+
+def test_every_encrypted_column_is_found() -> None:
+    assert list(map(str, encrypted_columns())) == [
+        "alerts.AlertChannel.config",
+        "connectors.Connector.tokens",
+        "connectors.OAuthState.session",
+        "mfa.Authenticator.data.secret",
+        "mfa.Authenticator.data.seed",
+        "monitors.Monitor.header_values",
+        "projects.IdempotencyKey.answer",
+        "statuspages.Subscriber.address",
+    ]
 
 
 def test_a_rotation_in_its_three_steps(settings: Settings, user: User) -> None:
     api, project = Api.signed_in(user), ProjectFactory(owner=user)
     old, new = settings.ENCRYPTION_KEYS[0], make_key()
     body = {"project_id": project.public_id, "name": "CI"}
-    before = make_sealed(user, "before")
+    before = make_with_header(user, "before")
     plain = MonitorFactory(owner=user)
     ConnectorFactory(user=user)
-    OAuthState.objects.create(
-        digest=b"x", user=user, provider="vercel", expires_at=utc_now(), sealed_session=seal("{}")
-    )
+    OAuthState.objects.create(digest=b"x", user=user, provider="vercel", expires_at=utc_now(), session={})
     make_subscriber(make_page(user, [plain]))
     token = api.post("/v1/tokens", body, key="k").text
     app = App(user)
@@ -84,19 +88,19 @@ def test_a_rotation_in_its_three_steps(settings: Settings, user: User) -> None:
     assert "0 re-encrypted, 1 were already" in rotate(), "nothing to do before the new key is the first"
 
     settings.ENCRYPTION_KEYS = (new, old)
-    between = make_sealed(user, "between")
+    between = make_with_header(user, "between")
     assert [value_of(m) for m in (before, between)] == ["before", "between"]
     said = rotate("--batch", "1")
-    assert "monitors.Monitor.sealed_header_values: 1 re-encrypted, 1 were already, 0 cannot be opened" in said
-    assert "projects.IdempotencyKey.sealed_answer: 1 re-encrypted, 0 were already" in said
+    assert "monitors.Monitor.header_values: 1 re-encrypted, 1 were already, 0 cannot be decrypted" in said
+    assert "projects.IdempotencyKey.answer: 1 re-encrypted, 0 were already" in said
     assert said.count(" 0 re-encrypted") == 0
-    assert rotate().count(" 0 re-encrypted") == len(sealed_columns())
+    assert rotate().count(" 0 re-encrypted") == len(encrypted_columns())
 
     settings.ENCRYPTION_KEYS = (new,)
     assert [value_of(m) for m in (before, between)] == ["before", "between"]
     assert api.post("/v1/tokens", body, key="k").text == token
-    assert Monitor.objects.get(pk=plain.pk).sealed_header_values == ""
-    assert not any(opens(old, m.sealed_header_values) for m in Monitor.objects.all())
+    assert Monitor.objects.get(pk=plain.pk).header_values is None
+    assert not any(opens(old, token) for token in stored())
     assert [
         second_factor.use_code(user, code) is not None for code in (app.code(), app.recovery_codes[0])
     ] == [True] * 2
@@ -105,7 +109,7 @@ def test_a_rotation_in_its_three_steps(settings: Settings, user: User) -> None:
 @pytest.mark.django_db(transaction=True)
 def test_rotating_while_monitors_are_changed(settings: Settings) -> None:
     owner = UserFactory()
-    monitors = [make_sealed(owner, f"old {n}") for n in range(40)]
+    monitors = [make_with_header(owner, f"old {n}") for n in range(40)]
     old, new = settings.ENCRYPTION_KEYS[0], make_key()
     settings.ENCRYPTION_KEYS = (new, old)
 
@@ -137,7 +141,7 @@ def test_a_row_written_between_reading_and_writing_is_read_again(
 ) -> None:
     """By a process that still writes under the old key, which is the worst there is."""
     owner = UserFactory()
-    changed, deleted, emptied, still = (make_sealed(owner, name) for name in "abcd")
+    changed, deleted, emptied, still = (make_with_header(owner, name) for name in "abcd")
     old, new = settings.ENCRYPTION_KEYS[0], make_key()
     settings.ENCRYPTION_KEYS = (new, old)
     real = rotation._write
@@ -148,31 +152,30 @@ def test_a_row_written_between_reading_and_writing_is_read_again(
         if column.model is Monitor and not interventions:
             interventions += 1
             settings.ENCRYPTION_KEYS = (old,)
-            sealed = seal('["written meanwhile"]')
+            Monitor.objects.filter(pk=changed.pk).update(header_values=["written meanwhile"])
             settings.ENCRYPTION_KEYS = (new, old)
-            Monitor.objects.filter(pk=changed.pk).update(sealed_header_values=sealed)
             Monitor.objects.filter(pk=deleted.pk).delete()
-            Monitor.objects.filter(pk=emptied.pk).update(sealed_header_values="", request_headers=[])
+            Monitor.objects.filter(pk=emptied.pk).update(header_values=None, request_headers=[])
         return real(column, changes)
 
     monkeypatch.setattr(rotation, "_write", write)
-    assert "sealed_header_values: 2 re-encrypted, 0 were already, 0 cannot" in rotate()
+    assert "header_values: 2 re-encrypted, 0 were already, 0 cannot" in rotate()
     settings.ENCRYPTION_KEYS = (new,)
     assert (value_of(changed), value_of(still)) == ("written meanwhile", "d")
 
 
 def test_rows_that_no_key_opens_are_named_and_the_others_done(settings: Settings, user: User) -> None:
-    lost, kept = make_sealed(user, "lost"), make_sealed(user, "kept")
+    lost, kept = make_with_header(user, "lost"), make_with_header(user, "kept")
     stranger = Fernet(make_key())
-    Monitor.objects.filter(pk=lost.pk).update(sealed_header_values=stranger.encrypt(b"[]").decode())
+    Monitor.objects.filter(pk=lost.pk).update(header_values=Ciphertext(stranger.encrypt(b"[]")))
     new = make_key()
     settings.ENCRYPTION_KEYS = (new, settings.ENCRYPTION_KEYS[0])
     out = StringIO()
     with pytest.raises(CommandError) as raised:
         call_command("rotate_encryption_key", stdout=out, stderr=out)
     assert raised.value.returncode == 1
-    assert f"no key opens the rows {lost.pk}\n" in out.getvalue()
-    assert "1 re-encrypted, 0 were already, 1 cannot be opened" in out.getvalue()
+    assert f"no key decrypts the rows {lost.pk}\n" in out.getvalue()
+    assert "1 re-encrypted, 0 were already, 1 cannot be decrypted" in out.getvalue()
     settings.ENCRYPTION_KEYS = (new,)
     assert value_of(kept) == "kept"
 
@@ -180,33 +183,33 @@ def test_rows_that_no_key_opens_are_named_and_the_others_done(settings: Settings
 def test_broken_off_and_started_again(
     settings: Settings, user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monitors = [make_sealed(user, str(n)) for n in range(5)]
+    monitors = [make_with_header(user, str(n)) for n in range(5)]
     settings.ENCRYPTION_KEYS = (new := make_key(), settings.ENCRYPTION_KEYS[0])
     real, batches = rotation._rows, 0
 
-    def rows(column: Any, **named: Any) -> Any:
+    def rows(column: Any, *rest: Any) -> Any:
         nonlocal batches
         batches += column.model is Monitor
         if batches == 2:
             raise KeyboardInterrupt
-        return real(column, **named)
+        return real(column, *rest)
 
     with monkeypatch.context() as patch:
         patch.setattr(rotation, "_rows", rows)
         with pytest.raises(KeyboardInterrupt):
             rotate("--batch", "2")
-    assert sum(opens(new, m.sealed_header_values) for m in Monitor.objects.all()) == 2
-    assert "sealed_header_values: 3 re-encrypted, 2 were already" in rotate()
+    assert sum(opens(new, token) for token in stored()) == 2
+    assert "header_values: 3 re-encrypted, 2 were already" in rotate()
     settings.ENCRYPTION_KEYS = (new,)
     assert [value_of(monitor) for monitor in monitors] == list("01234")
-    assert unseal(Monitor.objects.latest("pk").sealed_header_values) == '["4"]'
+    assert Monitor.objects.latest("pk").header_values == ["4"]
 
 
 def test_channels_are_sent_to_as_before(settings: Settings, user: User) -> None:
     channel = ChannelFactory(owner=user, url="https://hooks.example.com/x", secret="correct horse battery")
     before = channel.config
     settings.ENCRYPTION_KEYS = (new := make_key(), settings.ENCRYPTION_KEYS[0])
-    assert "alerts.AlertChannel.sealed_config: 2 re-encrypted" in rotate()
+    assert "alerts.AlertChannel.config: 2 re-encrypted" in rotate()
     settings.ENCRYPTION_KEYS = (new,)
     assert AlertChannel.objects.get(pk=channel.pk).config == before
     assert AlertChannel.objects.exclude(pk=channel.pk).get().config == {"address": user.email}
@@ -216,7 +219,7 @@ def test_a_linked_provider_is_reached_as_before(settings: Settings, user: User) 
     connector = ConnectorFactory(user=user)
     before = connector.tokens
     settings.ENCRYPTION_KEYS = (new := make_key(), settings.ENCRYPTION_KEYS[0])
-    assert "connectors.Connector.sealed_tokens: 1 re-encrypted" in rotate()
+    assert "connectors.Connector.tokens: 1 re-encrypted" in rotate()
     settings.ENCRYPTION_KEYS = (new,)
     assert Connector.objects.get().tokens == before
 
@@ -224,3 +227,12 @@ def test_a_linked_provider_is_reached_as_before(settings: Settings, user: User) 
 def test_a_batch_of_nothing(db: None) -> None:
     with pytest.raises(CommandError):
         rotate("--batch", "0")
+
+
+def test_values_are_decrypted_when_they_are_used(settings: Settings, user: User) -> None:
+    monitor = make_with_header(user, "hunter2")
+    settings.ENCRYPTION_KEYS = (make_key(),)
+    loaded = Monitor.objects.get(pk=monitor.pk)
+    assert (loaded.name, "hunter2" in repr(vars(loaded))) == (monitor.name, False)
+    with pytest.raises(InvalidToken):
+        loaded.header_values  # noqa: B018

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,7 +14,6 @@ from connectors.grants import LEASE, fetch_projects
 from connectors.models import Connector
 from connectors.providers import guarded
 from core.clock import utc_now
-from core.crypto import seal
 from core.errors import NotFound, ProviderError, ReconnectRequired
 from projects.access import Caller
 from tests.api.client import Api
@@ -62,7 +60,7 @@ def fetch(user: User, **at: Any) -> int:
 def run_out() -> None:
     connector = Connector.objects.get()
     connector.tokens = {**connector.tokens, "expires_at": 0}
-    connector.save(update_fields=["sealed_tokens"])
+    connector.save(update_fields=["tokens"])
 
 
 def renewals(fake: FakeNetlify) -> int:
@@ -192,12 +190,12 @@ def test_a_key_rotation_while_renewing(
 ) -> None:
     """It writes the old tokens anew; what the provider has given since is stored all the same."""
 
-    def reseal() -> None:
+    def reencrypt() -> None:
         connector = Connector.objects.get()
-        Connector.objects.update(sealed_tokens=seal(json.dumps(connector.tokens)))
+        Connector.objects.update(tokens=connector.tokens)
 
     netlify.expire()
-    while_renewing(netlify, monkeypatch, reseal)
+    while_renewing(netlify, monkeypatch, reencrypt)
     assert fetch(user) == 3
     assert Connector.objects.get().tokens["access_token"] == netlify.issued[-2]
 

@@ -40,7 +40,7 @@ DRAFT = MonitorConfig(
 
 def columns(monitor: Monitor) -> dict[str, Any]:
     found = model_to_dict(monitor)
-    return {name: value for name, value in found.items() if name not in {"id", "sealed_header_values"}}
+    return {name: value for name, value in found.items() if name != "id"}
 
 
 def state(monitor: Monitor) -> dict[str, Any]:

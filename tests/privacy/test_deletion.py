@@ -18,7 +18,6 @@ from audit.actions import Action
 from audit.models import Entry
 from checks.results.erasure import erase_deleted
 from core.clock import utc_now
-from core.crypto import sealed_columns, unseal
 from core.errors import ProjectsShared
 from incidents.models import Incident, IncidentEvent
 from incidents.services import acknowledge, declare
@@ -26,22 +25,21 @@ from projects.access import Caller
 from tests.accounts.browser import Browser
 from tests.api.client import Api
 from tests.audit.reading import actions
+from tests.encrypted import stored_secrets
 from tests.factories import ProjectFactory, UserFactory
 from tests.helpers import PASSWORD
 from tests.privacy.living import EMAIL, NEEDLE, OLD, live
 
 
 def everything() -> dict[str, list[str]]:
-    """Each row of each table as text, sealed columns opened, and sessions of browsers read."""
+    """Each row of each table as text, encrypted columns decrypted, and sessions of browsers read."""
     found: dict[str, list[str]] = {}
     with connection.cursor() as cursor:
         for table in connection.introspection.table_names(cursor):
             cursor.execute(f'SELECT to_jsonb(row)::text FROM "{table}" row')
             found[table] = [text for (text,) in cursor.fetchall()]
-    for column in sealed_columns():
-        for value in column.model._default_manager.values_list(column.column, flat=True):
-            sealed = value.get(column.member, "") if column.member else value
-            found.setdefault(column.model._meta.db_table, []).append(unseal(sealed) if sealed else "")
+    for stored in stored_secrets():
+        found.setdefault(stored.table, []).append(stored.plaintext)
     found[Session._meta.db_table] += [str(session.get_decoded()) for session in Session.objects.all()]
     return found
 

@@ -20,9 +20,9 @@ from accounts.models import User
 from audit.models import Entry
 from connectors.models import Connector
 from core.clock import utc_now
-from core.crypto import sealed_columns, unseal
 from monitors.models import DailyUptime
 from tests.api.client import Api
+from tests.encrypted import stored_secrets
 from tests.factories import ChannelFactory, MonitorFactory, ProjectFactory, UserFactory
 from tests.helpers import PASSWORD, flush_broker
 from tests.privacy.living import EMAIL, NEEDLE, live
@@ -82,13 +82,10 @@ def test_no_secret_is_in_it(ada: User) -> None:
     text = json.dumps(exported(ada))
     secrets = [str(token), "hunter2", "path-that-is-a-secret", PASSWORD, ada.password]
     secrets += [str(row.tokens["access_token"]) for row in Connector.objects.filter(user=ada)]
-    for column in sealed_columns():
-        for value in column.model._default_manager.values_list(column.column, flat=True):
-            sealed = value.get(column.member, "") if column.member else value
-            secrets += [sealed, unseal(sealed)] if sealed else []
-    addresses = {
-        json.dumps({"address": EMAIL})
-    }  # of the channel that every account has: it is the account's own
+    for stored in stored_secrets():
+        secrets += [stored.token, stored.plaintext]
+    # The channel that every account has is the account's own.
+    addresses = {json.dumps({"address": EMAIL})}
     assert not [secret for secret in secrets if secret and secret not in addresses and secret in text]
 
 

@@ -302,7 +302,7 @@ def test_ten_thousand_are_addressed_by_one_statement(user: User, page: StatusPag
             page=page,
             created_at=now,
             confirmed_at=now,
-            sealed_address="x",
+            address="x",
             address_digest=str(n).encode(),
             hint="x",
         )

@@ -6,19 +6,18 @@ from django.conf import settings
 from django.core.management.base import CommandError, CommandParser
 
 from core.commands import OurCommand
-from core.crypto import sealed_columns
-from core.rotation import BATCH, rotate
+from core.rotation import BATCH, encrypted_columns, rotate
 
 
 class Command(OurCommand):
     help = (
-        "Re-encrypts everything stored encrypted under the first of ENCRYPTION_KEYS. Safe while Pulsekeeper runs, "
-        "and to be run again. See docs/operate/operations.md."
+        "Re-encrypt all stored secrets under the first of ENCRYPTION_KEYS. Safe while Pulsekeeper runs, and can "
+        "be repeated. See docs/operate/operations.md."
     )
     epilog = """\
 exit codes:
   0  everything is encrypted under the first key
-  1  some rows can be opened by none of the keys
+  1  no key decrypts some of the rows
   2  wrong use
   4  the database cannot be reached
 """
@@ -31,16 +30,18 @@ exit codes:
             raise CommandError("--batch must be 1 or more", returncode=2)
         unreadable = 0
         self.stdout.write(f"{len(settings.ENCRYPTION_KEYS)} keys are known")
-        for column in sealed_columns():
+        for column in encrypted_columns():
             done = rotate(column, batch=options["batch"])
             self.stdout.write(
-                f"{column}: {done.resealed} re-encrypted, {done.current} were already, "
-                f"{len(done.unreadable)} cannot be opened"
+                f"{column}: {done.reencrypted} re-encrypted, {done.current} were already, "
+                f"{len(done.unreadable)} cannot be decrypted"
             )
             if done.unreadable:
                 unreadable += len(done.unreadable)
-                self.stderr.write(f"{column}: no key opens the rows {', '.join(map(str, done.unreadable))}")
+                self.stderr.write(
+                    f"{column}: no key decrypts the rows {', '.join(map(str, done.unreadable))}"
+                )
         if unreadable:
             raise CommandError(
-                f"{unreadable} rows cannot be opened; keep the old keys, or add the one they need"
+                f"{unreadable} rows cannot be decrypted; keep the old keys, or add the one they need"
             )
