@@ -156,7 +156,8 @@ def finish(result: dict[str, Any], generator: Any, request: Any, public: bool) -
             operation["security"] = []
         for parameter in operation.get("parameters", []):
             if parameter["name"] == "provider":
-                parameter["schema"]["enum"] = list(settings.CONNECTORS)
+                parameter["schema"] = {"type": "string", "enum": list(settings.CONNECTORS)}
+                parameter["description"] = "The name that this deployment has for a provider."
             named = enums.get(frozenset(parameter["schema"].get("enum", ())))
             if named is not None:
                 parameter["schema"] = {"$ref": f"#/components/schemas/{named}"}

@@ -13,7 +13,7 @@ import connectors.views
 import core.api.converters  # noqa: F401  (registers <id:…>)
 import projects.views
 import tokens.schema  # noqa: F401  (drf-spectacular finds extensions once they are imported; workers have no use for it)
-from accounts.web.export import AccountExport
+from accounts.web.export import ExportViewSet
 from config.docs import docs
 from config.health import healthz, readyz
 from config.metrics import metrics
@@ -62,7 +62,7 @@ urlpatterns = [
     path("v1/", include("alerts.urls")),
     path("v1/", include("incidents.urls")),
     path("v1/", include("statuspages.urls")),
-    path("v1/account/export", AccountExport.as_view()),
+    path("v1/account/export", ExportViewSet.as_view({"get": "retrieve"})),
     re_path(r"^v1(/.*)?$", UnknownRoute.as_view()),
 ]
 

@@ -1,4 +1,4 @@
-"""Endpoints of connectors, for people with a session, and the page to which a provider sends them back."""
+"""Connectors, and the page to which a provider redirects."""
 
 from __future__ import annotations
 
@@ -6,132 +6,93 @@ import math
 from typing import Any
 
 from django.conf import settings
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_GET, require_POST
-from drf_spectacular.utils import OpenApiParameter, extend_schema
-from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from connectors import importing, selectors, services
+from connectors.models import Connector
 from connectors.providers import title_of
 from connectors.providers.base import GrantRevoked, OAuthRefused, ProviderFailed
 from connectors.serializers import (
     AuthorizeSerializer,
     ConnectorSerializer,
-    ImportableProjectSerializer,
     ImportableProjectsSerializer,
     ImportFailureSerializer,
     ImportInputSerializer,
     ImportResultSerializer,
 )
 from core.addresses import client_network
-from core.api.pagination import Page, page_parameters
-from core.api.schema import ErrorSerializer
-from core.api.views import OK, OkSerializer, body_of
+from core.api.viewsets import ServiceViewSet, operation
 from core.clock import utc_now
-from core.errors import NotFound, TooManyRequests
-from core.throttles import CALLBACK, CallerThrottle, ProbeThrottle, ProviderThrottle, seconds_to_wait
+from core.errors import NotFound, ProviderError, ProviderNotConfigured, ReconnectRequired, TooManyRequests
+from core.throttles import CALLBACK, ProbeThrottle, ProviderThrottle, seconds_to_wait
 from core.waiting import waiting_place
 from monitors.serializers import shown
-from projects.access import caller_of
-
-# config.openapi adds the words: they are a setting.
-PROVIDER = OpenApiParameter(
-    "provider", str, OpenApiParameter.PATH, description="The word that this deployment has for a provider."
-)
 
 # The address is a secret for a moment, and the page holds one.
 _PAGE_HEADERS = {"Referrer-Policy": "no-referrer", "Cache-Control": "no-store"}
 
 
-class ConnectorList(APIView):
-    @extend_schema(
-        operation_id="list_connectors",
-        summary="List the providers that are linked",
-        parameters=page_parameters(),
-        responses={200: ConnectorSerializer(many=True), 403: ErrorSerializer},
+class ConnectorViewSet(ServiceViewSet):
+    noun = "connector"
+    lookup_url_kwarg = "provider"
+    serializer_class = ConnectorSerializer
+    session_only = True
+
+    def get_object(self, provider: str) -> Connector:
+        return selectors.get_connector(self.caller, provider)
+
+    @operation()
+    def list(self) -> QuerySet[Connector]:
+        """List the providers that are linked."""
+        return selectors.list_connectors(self.caller)
+
+    @operation("oauth/start", answer=AuthorizeSerializer, errors=(ProviderNotConfigured,))
+    def start(self, provider: str) -> dict[str, str]:
+        """Begin to link a provider.
+
+        The person opens `authorize_url` in a browser and agrees there.
+        """
+        return {"authorize_url": services.start(self.caller, provider, now=self.now)}
+
+    @operation(
+        "projects",
+        method="get",
+        id="list_connector_projects",
+        answer=ImportableProjectsSerializer,
+        errors=(ReconnectRequired, ProviderError),
+        throttles=(ProviderThrottle,),
     )
-    def get(self, request: Request) -> Response:
-        page = Page(request, selectors.list_connectors(caller_of(request)))
-        return page.response(ConnectorSerializer(page.rows, many=True).data)
+    def projects(self, provider: str) -> dict[str, Any]:
+        """List what can be imported from a provider."""
+        return {"projects": importing.list_importable(self.caller, provider, now=self.now)}
 
-
-class ConnectorStart(APIView):
-    @extend_schema(
-        operation_id="start_connector",
-        summary="Begin to link a provider",
-        description="The person opens `authorize_url` in a browser and agrees there.",
-        parameters=[PROVIDER],
-        request=None,
-        responses={200: AuthorizeSerializer, 403: ErrorSerializer, 503: ErrorSerializer},
+    @operation(
+        "import",
+        id="import_connector_projects",
+        body=ImportInputSerializer,
+        answer=ImportResultSerializer,
+        errors=(ReconnectRequired, ProviderError),
+        throttles=(ProbeThrottle,),
     )
-    def post(self, request: Request, provider: str) -> Response:
-        return Response({"authorize_url": services.start(caller_of(request), provider, now=utc_now())})
+    def import_projects(self, provider: str, data: dict[str, Any]) -> Response:
+        """Import projects of a provider as monitors.
 
+        Each succeeds or fails by itself. First checks follow at once; the answer does not wait for them.
+        """
+        refs = data.pop("external_refs")
+        result = importing.import_projects(self.caller, provider, refs, place=data, now=self.now)
+        failed = ImportFailureSerializer(result.failed, many=True).data
+        return Response({"created": shown(result.created), "skipped": result.skipped, "failed": failed})
 
-class ConnectorProjects(APIView):
-    throttle_classes = (CallerThrottle, ProviderThrottle)
-
-    @extend_schema(
-        operation_id="list_connector_projects",
-        summary="List what can be imported from a provider",
-        parameters=[PROVIDER],
-        responses={
-            200: ImportableProjectsSerializer,
-            403: ErrorSerializer,
-            409: ErrorSerializer,
-            502: ErrorSerializer,
-        },
-    )
-    def get(self, request: Request, provider: str) -> Response:
-        projects = importing.list_importable(caller_of(request), provider, now=utc_now())
-        return Response({"projects": ImportableProjectSerializer(projects, many=True).data})
-
-
-class ConnectorImport(APIView):
-    throttle_classes = (CallerThrottle, ProbeThrottle)
-
-    @extend_schema(
-        operation_id="import_connector_projects",
-        summary="Import projects of a provider as monitors",
-        description="Each succeeds or fails by itself. First checks follow at once; the answer does not wait for them.",
-        parameters=[PROVIDER],
-        request=ImportInputSerializer,
-        responses={
-            200: ImportResultSerializer,
-            403: ErrorSerializer,
-            409: ErrorSerializer,
-            502: ErrorSerializer,
-        },
-    )
-    def post(self, request: Request, provider: str) -> Response:
-        caller = caller_of(request)
-        selectors.get_connector(caller, provider)  # not connected goes before what is wrong with the body
-        given = body_of(request, ImportInputSerializer)
-        refs = given.pop("external_refs")
-        result = importing.import_projects(caller, provider, refs, place=given, now=utc_now())
-        return Response(
-            {
-                "created": shown(result.created),
-                "skipped": result.skipped,
-                "failed": ImportFailureSerializer(result.failed, many=True).data,
-            }
-        )
-
-
-class ConnectorDetail(APIView):
-    @extend_schema(
-        operation_id="disconnect_connector",
-        summary="Disconnect a provider; monitors that were imported stay",
-        parameters=[PROVIDER],
-        responses={200: OkSerializer, 403: ErrorSerializer},
-    )
-    def delete(self, request: Request, provider: str) -> Response:
-        services.disconnect(caller_of(request), provider)
-        return Response(OK)
+    @operation(id="disconnect_connector")
+    def destroy(self, provider: str) -> None:
+        """Disconnect a provider; monitors that were imported stay."""
+        services.disconnect(self.caller, provider)
 
 
 @require_GET

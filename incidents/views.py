@@ -1,123 +1,117 @@
-"""Endpoints of incidents."""
+"""Incidents and maintenance windows."""
 
 from __future__ import annotations
 
-from drf_spectacular.utils import OpenApiParameter, extend_schema
-from rest_framework.request import Request
-from rest_framework.response import Response
-from rest_framework.views import APIView
+from typing import Any
 
-from core.api.converters import PUBLIC_ID
-from core.api.idempotency import Created, create_once
-from core.api.pagination import Page, page_parameters
-from core.api.query import IdParam, choice_param
-from core.api.schema import IDEMPOTENCY_KEY, ErrorSerializer
-from core.api.views import body_of
-from core.clock import utc_now
-from incidents import selectors, services
+from django.db.models import QuerySet
+
+from core.api.query import HISTORY, ChoiceParam, IdParam
+from core.api.viewsets import ServiceViewSet, operation
+from core.errors import IncidentResolved, ResolvesByItself, WindowLimit
+from incidents import selectors, services, windows
+from incidents.models import Incident, MaintenanceWindow
 from incidents.serializers import (
     INCIDENT_STATUSES,
     CommentSerializer,
     IncidentDetailSerializer,
     IncidentInputSerializer,
     IncidentSerializer,
+    WindowInputSerializer,
+    WindowPatchSerializer,
+    WindowSerializer,
 )
-from projects.access import caller_of
-
-PAGE = 100
-_ID = {"type": "string", "pattern": f"^{PUBLIC_ID}$"}
 
 
-class IncidentList(APIView):
-    @extend_schema(
-        operation_id="list_incidents",
-        summary="List incidents, newest first",
-        parameters=[
-            *page_parameters(default=PAGE),
-            OpenApiParameter("monitor_id", _ID, description="Only those of this monitor."),
-            OpenApiParameter("project_id", _ID, description="Only those of this project."),
-            OpenApiParameter("status", enum=INCIDENT_STATUSES, description="Only such incidents."),
-        ],
-        responses=IncidentSerializer(many=True),
+class IncidentViewSet(ServiceViewSet):
+    noun = "incident"
+    lookup_url_kwarg = "incident_id"
+    serializer_class = IncidentDetailSerializer
+
+    def get_object(self, incident_id: str) -> Incident:
+        return selectors.get_incident(self.caller, incident_id)
+
+    @operation(
+        answer=IncidentSerializer,
+        pages=HISTORY,
+        params=(
+            ChoiceParam("status", "Only such incidents.", INCIDENT_STATUSES),
+            IdParam("monitor_id", "Only those of this monitor."),
+            IdParam("project_id", "Only those of this project."),
+        ),
     )
-    def get(self, request: Request) -> Response:
-        status = choice_param(request, "status", INCIDENT_STATUSES)
-        incidents = selectors.list_incidents(
-            caller_of(request),
-            monitor_id=IdParam("monitor_id", "").read(request),
-            project_id=IdParam("project_id", "").read(request),
-            is_open=None if status is None else status == "open",
-        )
-        page = Page(request, incidents, newest_first=True, default=PAGE)
-        return page.response(IncidentSerializer(page.rows, many=True).data)
+    def list(self, status: str | None, **ids: str | None) -> QuerySet[Incident]:
+        """List incidents, newest first."""
+        is_open = None if status is None else status == "open"
+        return selectors.list_incidents(self.caller, is_open=is_open, **ids)
 
-    @extend_schema(
-        operation_id="declare_incident",
-        summary="Declare an incident that no monitor found",
-        description="It lives from comments, and ends when somebody resolves it. No alert is sent.",
-        parameters=[IDEMPOTENCY_KEY],
-        request=IncidentInputSerializer,
-        responses={201: IncidentDetailSerializer, 409: ErrorSerializer},
-    )
-    def post(self, request: Request) -> Response:
-        caller = caller_of(request)
-        given = body_of(request, IncidentInputSerializer)
-        now = utc_now()
+    @operation(id="declare_incident", body=IncidentInputSerializer)
+    def create(self, data: dict[str, Any]) -> Incident:
+        """Declare an incident that no monitor found.
 
-        def make() -> Created:
-            incident = services.declare(caller, given, now=now)
-            return Created(incident.public_id, IncidentDetailSerializer(incident).data)
+        It lives from comments, and ends when somebody resolves it. No alert is sent.
+        """
+        return services.declare(self.caller, data, now=self.now)
 
-        return Response(create_once(request, caller, make, now=now).answer, status=201)
+    @operation()
+    def retrieve(self, incident_id: str) -> Incident:
+        """Read an incident with its timeline."""
+        return self.get_object(incident_id)
 
+    @operation("acknowledge", errors=(IncidentResolved,))
+    def acknowledge(self, incident_id: str) -> Incident:
+        """Acknowledge an incident; reminders stop.
 
-class IncidentDetail(APIView):
-    @extend_schema(
-        operation_id="get_incident",
-        summary="Read an incident with its timeline",
-        responses=IncidentDetailSerializer,
-    )
-    def get(self, request: Request, incident_id: str) -> Response:
-        incident = selectors.get_incident(caller_of(request), incident_id)
-        return Response(IncidentDetailSerializer(incident).data)
+        The first acknowledgement counts, and a further one changes nothing.
+        """
+        return services.acknowledge(self.caller, incident_id, now=self.now)
+
+    @operation("comments", body=CommentSerializer)
+    def comment(self, incident_id: str, data: dict[str, Any]) -> Incident:
+        """Comment on an incident."""
+        return services.comment(self.caller, incident_id, **data, now=self.now)
+
+    @operation("resolve", errors=(ResolvesByItself,))
+    def resolve(self, incident_id: str) -> Incident:
+        """Resolve an incident that people declared.
+
+        Once it is resolved, doing it again changes nothing.
+        """
+        return services.resolve(self.caller, incident_id, now=self.now)
 
 
-class IncidentAcknowledge(APIView):
-    @extend_schema(
-        operation_id="acknowledge_incident",
-        summary="Acknowledge an incident; reminders stop",
-        description="The first acknowledgement counts, and a further one changes nothing.",
-        request=None,
-        responses={200: IncidentDetailSerializer, 409: ErrorSerializer},
-    )
-    def post(self, request: Request, incident_id: str) -> Response:
-        incident = services.acknowledge(caller_of(request), incident_id, now=utc_now())
-        return Response(IncidentDetailSerializer(incident).data)
+class WindowViewSet(ServiceViewSet):
+    noun = "maintenance_window"
+    lookup_url_kwarg = "window_id"
+    serializer_class = WindowSerializer
 
+    def get_object(self, window_id: str) -> MaintenanceWindow:
+        return selectors.get_window(self.caller, window_id)
 
-class IncidentComments(APIView):
-    @extend_schema(
-        operation_id="comment_incident",
-        summary="Comment on an incident",
-        request=CommentSerializer,
-        responses=IncidentDetailSerializer,
-    )
-    def post(self, request: Request, incident_id: str) -> Response:
-        caller = caller_of(request)
-        selectors.get_incident(caller, incident_id)  # not found goes before what is wrong with the body
-        text = body_of(request, CommentSerializer)["text"]
-        incident = services.comment(caller, incident_id, text=text, now=utc_now())
-        return Response(IncidentDetailSerializer(incident).data)
+    @operation()
+    def list(self) -> QuerySet[MaintenanceWindow]:
+        """List maintenance windows."""
+        return selectors.list_windows(self.caller)
 
+    @operation(body=WindowInputSerializer, errors=(WindowLimit,))
+    def create(self, data: dict[str, Any]) -> MaintenanceWindow:
+        """Create a maintenance window.
 
-class IncidentResolve(APIView):
-    @extend_schema(
-        operation_id="resolve_incident",
-        summary="Resolve an incident that people declared",
-        description="Once it is resolved, doing it again changes nothing.",
-        request=None,
-        responses={200: IncidentDetailSerializer, 409: ErrorSerializer},
-    )
-    def post(self, request: Request, incident_id: str) -> Response:
-        incident = services.resolve(caller_of(request), incident_id, now=utc_now())
-        return Response(IncidentDetailSerializer(incident).data)
+        While it is active, alerts of its monitors are held back; checks, statuses and incidents go on.
+        """
+        return windows.create_window(self.caller, data, now=self.now)
+
+    @operation()
+    def retrieve(self, window_id: str) -> MaintenanceWindow:
+        """Read a maintenance window."""
+        return self.get_object(window_id)
+
+    @operation(body=WindowPatchSerializer)
+    def partial_update(self, window_id: str, data: dict[str, Any]) -> MaintenanceWindow:
+        """Change a maintenance window."""
+        return windows.update_window(self.caller, window_id, data, now=self.now)
+
+    @operation()
+    def destroy(self, window_id: str) -> None:
+        """Delete a maintenance window."""
+        windows.delete_window(self.caller, window_id)

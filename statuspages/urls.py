@@ -1,16 +1,10 @@
-from django.urls import path
+from core.api.viewsets import ServiceRouter
+from statuspages.views import BadgeViewSet, LogoViewSet, NoteViewSet, StatusPageViewSet, SubscriberViewSet
 
-import core.api.converters  # noqa: F401  (registers <id:…>)
-from statuspages import views
-
-urlpatterns = [
-    path("status-pages", views.StatusPageList.as_view()),
-    path("status-pages/<id:page_id>", views.StatusPageDetail.as_view()),
-    path("status-pages/<id:page_id>/logo", views.StatusPageLogo.as_view()),
-    path("status-pages/<id:page_id>/notes", views.NoteList.as_view()),
-    path("status-pages/<id:page_id>/notes/<id:note_id>", views.NoteDetail.as_view()),
-    path("status-pages/<id:page_id>/notes/<id:note_id>/updates", views.NoteUpdates.as_view()),
-    path("status-pages/<id:page_id>/subscribers", views.SubscriberList.as_view()),
-    path("status-pages/<id:page_id>/subscribers/<id:subscriber_id>", views.SubscriberDetail.as_view()),
-    path("monitors/<id:monitor_id>/badge", views.MonitorBadge.as_view()),
-]
+router = ServiceRouter()
+router.register("status-pages", StatusPageViewSet)
+router.register("status-pages/<id:page_id>/logo", LogoViewSet)
+router.register("status-pages/<id:page_id>/notes", NoteViewSet)
+router.register("status-pages/<id:page_id>/subscribers", SubscriberViewSet)
+router.register("monitors/<id:monitor_id>/badge", BadgeViewSet)
+urlpatterns = router.urls

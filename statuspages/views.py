@@ -1,21 +1,17 @@
-"""Endpoints of status pages, of what is written on them, of their subscribers, and of badges."""
+"""Status pages, their notes and subscribers, and the badges of monitors."""
 
 from __future__ import annotations
 
-from drf_spectacular.utils import extend_schema
-from rest_framework.request import Request
-from rest_framework.response import Response
-from rest_framework.views import APIView
+from typing import Any
 
-from core.api.idempotency import Created, create_once
-from core.api.pagination import Page, page_parameters
-from core.api.parsers import JsonParser
-from core.api.schema import IDEMPOTENCY_KEY, ErrorSerializer
-from core.api.views import OK, OkSerializer, body_of
-from core.clock import utc_now
-from core.throttles import CallerThrottle, LogoThrottle
-from projects.access import caller_of
+from django.db.models import QuerySet
+
+from core.api.query import HISTORY, HISTORY_LIMIT, Pages
+from core.api.viewsets import ServiceViewSet, operation
+from core.errors import NoteResolved, StatusPageLimit
+from core.throttles import LogoThrottle
 from statuspages import badges, selectors, services, subscriptions
+from statuspages.models import Badge, PageNote, StatusPage, Subscriber
 from statuspages.serializers import (
     MAX_ENCODED,
     BadgeSerializer,
@@ -29,238 +25,175 @@ from statuspages.serializers import (
     SubscriberSerializer,
 )
 
-PAGE = 100
+MAX_PAGE_BYTES = 1024 * 1024
+"""A thousand monitors with long names are more than any other body."""
+MAX_LOGO_BYTES = MAX_ENCODED + 1_024
+"""A picture in Base64, and the JSON around it."""
 
 
-class LogoParser(JsonParser):
-    """A picture in Base64, and the braces around it."""
+class StatusPageViewSet(ServiceViewSet):
+    noun = "status_page"
+    lookup_url_kwarg = "page_id"
+    serializer_class = StatusPageSerializer
 
-    max_bytes = MAX_ENCODED + 1_024
+    def get_object(self, page_id: str) -> StatusPage:
+        return selectors.get_page(self.caller, page_id)
+
+    @operation()
+    def list(self) -> QuerySet[StatusPage]:
+        """List status pages."""
+        return selectors.list_pages(self.caller)
+
+    @operation(body=PageInputSerializer, max_bytes=MAX_PAGE_BYTES, errors=(StatusPageLimit,))
+    def create(self, data: dict[str, Any]) -> StatusPage:
+        """Create a status page.
+
+        It is public at once, unless `published` is false.
+        """
+        return services.create_page(self.caller, data, now=self.now)
+
+    @operation()
+    def retrieve(self, page_id: str) -> StatusPage:
+        """Read a status page."""
+        return self.get_object(page_id)
+
+    @operation(body=PagePatchSerializer, max_bytes=MAX_PAGE_BYTES)
+    def partial_update(self, page_id: str, data: dict[str, Any]) -> StatusPage:
+        """Change a status page.
+
+        `groups` replace the stored ones.
+        """
+        return services.update_page(self.caller, page_id, data)
+
+    @operation()
+    def destroy(self, page_id: str) -> None:
+        """Delete a status page.
+
+        With its notes and its subscribers. Its monitors stay.
+        """
+        services.delete_page(self.caller, page_id)
 
 
-class PageParser(JsonParser):
-    """A thousand monitors with long names are more than any other body."""
+class LogoViewSet(ServiceViewSet):
+    noun = "status_page_logo"
+    is_singleton = True
+    serializer_class = StatusPageSerializer
 
-    max_bytes = 1024 * 1024
+    def get_parent(self, page_id: str) -> StatusPage:
+        return selectors.get_page(self.caller, page_id)
 
-
-class StatusPageList(APIView):
-    parser_classes = (PageParser,)
-
-    @extend_schema(
-        operation_id="list_status_pages",
-        summary="List status pages",
-        parameters=page_parameters(),
-        responses=StatusPageSerializer(many=True),
+    @operation(
+        id="set_status_page_logo",
+        body=LogoInputSerializer,
+        max_bytes=MAX_LOGO_BYTES,
+        throttles=(LogoThrottle,),
     )
-    def get(self, request: Request) -> Response:
-        page = Page(request, selectors.list_pages(caller_of(request)))
-        return page.response(StatusPageSerializer(page.rows, many=True).data)
+    def update(self, page_id: str, data: dict[str, Any]) -> StatusPage:
+        """Set the logo of a status page.
 
-    @extend_schema(
-        operation_id="create_status_page",
-        summary="Create a status page",
-        description="It is public at once, unless `published` is false.",
-        parameters=[IDEMPOTENCY_KEY],
-        request=PageInputSerializer,
-        responses={201: StatusPageSerializer, 403: ErrorSerializer, 409: ErrorSerializer},
+        It is encoded again, at most 512 pixels a side and without metadata.
+        """
+        return services.set_logo(self.caller, page_id, data["image"])
+
+    @operation(id="remove_status_page_logo")
+    def destroy(self, page_id: str) -> None:
+        """Remove the logo of a status page."""
+        services.remove_logo(self.caller, page_id)
+
+
+class NoteViewSet(ServiceViewSet):
+    noun = "status_page_note"
+    lookup_url_kwarg = "note_id"
+    serializer_class = NoteSerializer
+
+    def get_parent(self, page_id: str) -> StatusPage:
+        return selectors.get_page(self.caller, page_id)
+
+    def get_object(self, page_id: str, note_id: str) -> PageNote:
+        return selectors.get_note(self.get_parent(page_id), note_id)
+
+    @operation(pages=HISTORY)
+    def list(self, page_id: str) -> QuerySet[PageNote]:
+        """List the notes of a status page, newest first."""
+        return selectors.list_notes(self.get_parent(page_id))
+
+    @operation(id="write_status_page_note", body=NoteInputSerializer)
+    def create(self, page_id: str, data: dict[str, Any]) -> PageNote:
+        """Write a note on a status page.
+
+        Subscribers are notified.
+        """
+        return services.create_note(self.caller, page_id, data, now=self.now)
+
+    @operation()
+    def retrieve(self, page_id: str, note_id: str) -> PageNote:
+        """Read a note of a status page."""
+        return self.get_object(page_id, note_id)
+
+    @operation()
+    def destroy(self, page_id: str, note_id: str) -> None:
+        """Delete a note of a status page."""
+        services.delete_note(self.caller, page_id, note_id)
+
+    @operation(
+        "updates",
+        id="update_status_page_note",
+        body=NoteUpdateInputSerializer,
+        status=201,
+        is_idempotent=True,
+        errors=(NoteResolved,),
     )
-    def post(self, request: Request) -> Response:
-        caller = caller_of(request)
-        given = body_of(request, PageInputSerializer)
-        now = utc_now()
+    def add_update(self, page_id: str, note_id: str, data: dict[str, Any]) -> PageNote:
+        """Add an update to a note of a status page.
 
-        def make() -> Created:
-            page = services.create_page(caller, given, now=now)
-            return Created(page.public_id, StatusPageSerializer(page).data)
-
-        return Response(create_once(request, caller, make, now=now).answer, status=201)
+        Subscribers are notified. `resolved` ends the note, which then takes no more updates.
+        """
+        return services.add_update(self.caller, page_id, note_id, data, now=self.now)
 
 
-class StatusPageDetail(APIView):
-    parser_classes = (PageParser,)
+class SubscriberViewSet(ServiceViewSet):
+    noun = "status_page_subscriber"
+    lookup_url_kwarg = "subscriber_id"
+    serializer_class = SubscriberSerializer
 
-    @extend_schema(
-        operation_id="get_status_page", summary="Read a status page", responses=StatusPageSerializer
-    )
-    def get(self, request: Request, page_id: str) -> Response:
-        return Response(StatusPageSerializer(selectors.get_page(caller_of(request), page_id)).data)
+    @operation(pages=Pages(default=HISTORY_LIMIT))
+    def list(self, page_id: str) -> QuerySet[Subscriber]:
+        """List the subscribers of a status page.
 
-    @extend_schema(
-        operation_id="update_status_page",
-        summary="Change a status page",
-        description="`groups` replace those there are.",
-        request=PagePatchSerializer,
-        responses=StatusPageSerializer,
-    )
-    def patch(self, request: Request, page_id: str) -> Response:
-        caller = caller_of(request)
-        selectors.get_page(caller, page_id)  # not found goes before what is wrong with the body
-        given = body_of(request, PagePatchSerializer)
-        return Response(StatusPageSerializer(services.update_page(caller, page_id, given)).data)
+        Those who confirmed their address.
+        """
+        return selectors.list_subscribers(selectors.get_page(self.caller, page_id))
 
-    @extend_schema(
-        operation_id="delete_status_page",
-        summary="Delete a status page",
-        description="With its notes and its subscribers. Its monitors stay.",
-        responses={200: OkSerializer},
-    )
-    def delete(self, request: Request, page_id: str) -> Response:
-        services.delete_page(caller_of(request), page_id)
-        return Response(OK)
+    @operation(id="remove_status_page_subscriber")
+    def destroy(self, page_id: str, subscriber_id: str) -> None:
+        """Remove a subscriber of a status page."""
+        subscriptions.remove_subscriber(self.caller, page_id, subscriber_id)
 
 
-class StatusPageLogo(APIView):
-    parser_classes = (LogoParser,)
-    throttle_classes = (CallerThrottle, LogoThrottle)
-
-    @extend_schema(
-        operation_id="set_status_page_logo",
-        summary="Set the logo of a status page",
-        description="It is encoded anew, at most 512 pixels a side and without metadata.",
-        request=LogoInputSerializer,
-        responses=StatusPageSerializer,
-    )
-    def put(self, request: Request, page_id: str) -> Response:
-        caller = caller_of(request)
-        selectors.get_page(caller, page_id)
-        picture = body_of(request, LogoInputSerializer)["image"]
-        return Response(StatusPageSerializer(services.set_logo(caller, page_id, picture)).data)
-
-    @extend_schema(
-        operation_id="remove_status_page_logo",
-        summary="Remove the logo of a status page",
-        responses={200: OkSerializer},
-    )
-    def delete(self, request: Request, page_id: str) -> Response:
-        services.remove_logo(caller_of(request), page_id)
-        return Response(OK)
-
-
-class NoteList(APIView):
-    @extend_schema(
-        operation_id="list_status_page_notes",
-        summary="List the notes of a status page, newest first",
-        parameters=page_parameters(default=PAGE),
-        responses=NoteSerializer(many=True),
-    )
-    def get(self, request: Request, page_id: str) -> Response:
-        found = selectors.list_notes(selectors.get_page(caller_of(request), page_id))
-        page = Page(request, found, newest_first=True, default=PAGE)
-        return page.response(NoteSerializer(page.rows, many=True).data)
-
-    @extend_schema(
-        operation_id="write_status_page_note",
-        summary="Write a note on a status page",
-        description="Subscribers are told of it.",
-        parameters=[IDEMPOTENCY_KEY],
-        request=NoteInputSerializer,
-        responses={201: NoteSerializer, 409: ErrorSerializer},
-    )
-    def post(self, request: Request, page_id: str) -> Response:
-        caller, now = caller_of(request), utc_now()
-        selectors.get_page(caller, page_id)
-        given = body_of(request, NoteInputSerializer)
-
-        def make() -> Created:
-            note = services.create_note(caller, page_id, given, now=now)
-            return Created(note.public_id, NoteSerializer(note).data)
-
-        return Response(create_once(request, caller, make, now=now).answer, status=201)
-
-
-class NoteDetail(APIView):
-    @extend_schema(
-        operation_id="get_status_page_note", summary="Read a note of a status page", responses=NoteSerializer
-    )
-    def get(self, request: Request, page_id: str, note_id: str) -> Response:
-        page = selectors.get_page(caller_of(request), page_id)
-        return Response(NoteSerializer(selectors.get_note(page, note_id)).data)
-
-    @extend_schema(
-        operation_id="delete_status_page_note",
-        summary="Delete a note of a status page",
-        responses={200: OkSerializer},
-    )
-    def delete(self, request: Request, page_id: str, note_id: str) -> Response:
-        services.delete_note(caller_of(request), page_id, note_id)
-        return Response(OK)
-
-
-class NoteUpdates(APIView):
-    @extend_schema(
-        operation_id="update_status_page_note",
-        summary="Add an update to a note of a status page",
-        description="Subscribers are told of it. With `resolved` the note is over, and takes no more.",
-        parameters=[IDEMPOTENCY_KEY],
-        request=NoteUpdateInputSerializer,
-        responses={201: NoteSerializer, 409: ErrorSerializer},
-    )
-    def post(self, request: Request, page_id: str, note_id: str) -> Response:
-        caller, now = caller_of(request), utc_now()
-        selectors.get_note(selectors.get_page(caller, page_id), note_id)
-        given = body_of(request, NoteUpdateInputSerializer)
-
-        def make() -> Created:
-            note = services.add_update(caller, page_id, note_id, given, now=now)
-            return Created(note.public_id, NoteSerializer(note).data)
-
-        return Response(create_once(request, caller, make, now=now).answer, status=201)
-
-
-class SubscriberList(APIView):
-    @extend_schema(
-        operation_id="list_status_page_subscribers",
-        summary="List the subscribers of a status page",
-        description="Those who agreed.",
-        parameters=page_parameters(default=PAGE),
-        responses=SubscriberSerializer(many=True),
-    )
-    def get(self, request: Request, page_id: str) -> Response:
-        found = selectors.list_subscribers(selectors.get_page(caller_of(request), page_id))
-        page = Page(request, found, default=PAGE)
-        return page.response(SubscriberSerializer(page.rows, many=True).data)
-
-
-class SubscriberDetail(APIView):
-    @extend_schema(
-        operation_id="remove_status_page_subscriber",
-        summary="Remove a subscriber of a status page",
-        responses={200: OkSerializer},
-    )
-    def delete(self, request: Request, page_id: str, subscriber_id: str) -> Response:
-        subscriptions.remove_subscriber(caller_of(request), page_id, subscriber_id)
-        return Response(OK)
-
-
-class MonitorBadge(APIView):
+class BadgeViewSet(ServiceViewSet):
     """A resource of its own: the Monitor of the specification has no field for it."""
 
-    @extend_schema(
-        operation_id="get_monitor_badge",
-        summary="Read where a monitor's badges are",
-        description="404 as long as it has none.",
-        responses=BadgeSerializer,
-    )
-    def get(self, request: Request, monitor_id: str) -> Response:
-        return Response(BadgeSerializer(selectors.get_badge(caller_of(request), monitor_id)).data)
+    noun = "monitor_badge"
+    is_singleton = True
+    serializer_class = BadgeSerializer
 
-    @extend_schema(
-        operation_id="give_monitor_badge",
-        summary="Give a monitor badges",
-        description="Public, under a key that cannot be guessed. Repeating it changes nothing.",
-        request=None,
-        responses=BadgeSerializer,
-    )
-    def put(self, request: Request, monitor_id: str) -> Response:
-        badge = badges.create_badge(caller_of(request), monitor_id, now=utc_now())
-        return Response(BadgeSerializer(badge).data)
+    @operation()
+    def retrieve(self, monitor_id: str) -> Badge:
+        """Read where a monitor's badges are.
 
-    @extend_schema(
-        operation_id="take_monitor_badge",
-        summary="Take a monitor's badges away",
-        responses={200: OkSerializer},
-    )
-    def delete(self, request: Request, monitor_id: str) -> Response:
-        badges.delete_badge(caller_of(request), monitor_id)
-        return Response(OK)
+        404 as long as it has none.
+        """
+        return selectors.get_badge(self.caller, monitor_id)
+
+    @operation(id="give_monitor_badge")
+    def update(self, monitor_id: str) -> Badge:
+        """Give a monitor badges.
+
+        Public, under a key that cannot be guessed. Repeating it changes nothing.
+        """
+        return badges.create_badge(self.caller, monitor_id, now=self.now)
+
+    @operation(id="take_monitor_badge")
+    def destroy(self, monitor_id: str) -> None:
+        """Take a monitor's badges away."""
+        badges.delete_badge(self.caller, monitor_id)

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from django.http import StreamingHttpResponse
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import extend_schema
-from rest_framework.request import Request
-from rest_framework.views import APIView
 
 from accounts.export import export, file_name
 from accounts.models import User
-from core.api.schema import ErrorSerializer
+from core.api.viewsets import ServiceViewSet, operation
 from core.clock import utc_now
-from core.throttles import CallerThrottle, ExportThrottle
-from projects.access import caller_of
+from core.errors import ReauthenticationRequired
+from core.throttles import ExportThrottle
 
 
 def download(user: User) -> StreamingHttpResponse:
@@ -26,18 +23,23 @@ def download(user: User) -> StreamingHttpResponse:
     return response
 
 
-class AccountExport(APIView):
-    throttle_classes = (CallerThrottle, ExportThrottle)
+class ExportViewSet(ServiceViewSet):
+    noun = "account_export"
+    is_singleton = True
+    session_only = True
 
-    @extend_schema(
-        operation_id="export_account",
-        summary="Export all that is kept of the account",
-        description="As one JSON file, without secrets; `not_included` says what is missing and why. The last "
-        "member is `complete`: without it the file was cut off. Takes a session that was created within the last 5 "
-        "minutes, else 403 `reauthentication_required`.",
-        responses={200: OpenApiTypes.OBJECT, 403: ErrorSerializer},
+    @operation(
+        id="export_account",
+        answer=OpenApiTypes.OBJECT,
+        throttles=(ExportThrottle,),
+        errors=(ReauthenticationRequired,),
     )
-    def get(self, request: Request) -> StreamingHttpResponse:
-        caller = caller_of(request)
-        caller.require_recent_session(now=utc_now())
-        return download(caller.user)
+    def retrieve(self) -> StreamingHttpResponse:
+        """Export all that is kept of the account.
+
+        As one JSON file, without secrets; `not_included` says what is missing and why. The last member is `complete`:
+        without it the file was cut off. Takes a session that was created within the last 5 minutes, else 403
+        `reauthentication_required`.
+        """
+        self.caller.require_recent_session(now=self.now)
+        return download(self.caller.user)
