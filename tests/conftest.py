@@ -24,7 +24,7 @@ from xdist.remote import Producer
 from devserver.data_folder import load_or_create_secrets
 from devserver.session import embedded_servers
 from tests.flushing import flush_by_deleting
-from tests.scheduling import ByProcessTree
+from tests.scheduling import ByGroup, sort_slowest_first
 from tests.site import Site
 
 _session = ExitStack()
@@ -83,8 +83,13 @@ hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "default")
 _configure()
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByProcessTree:
-    return ByProcessTree(config, log)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByGroup:
+    return ByGroup(config, log)
+
+
+@pytest.hookimpl(trylast=True)  # after pytest-randomly's
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    sort_slowest_first(items)
 
 
 def pytest_unconfigure() -> None:
@@ -98,7 +103,7 @@ def pytest_runtest_setup() -> None:
     socket_allow_hosts(["127.0.0.1", "::1"], allow_unix_socket=True)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def clean_environment() -> dict[str, str]:
     """For processes that are to find no servers given, as on a fresh machine."""
     ours = ("DATABASE_URL", "REDIS_URL", "SECRET_KEY", "ENCRYPTION_KEYS", "DATA_DIR", "PORT")

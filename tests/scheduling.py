@@ -1,21 +1,54 @@
-"""Which process of xdist runs which test."""
+"""Which process of xdist runs which tests, and in which order."""
 
 from __future__ import annotations
 
+import pytest
+from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-PROCESSES = "tests/processes/"
-BROWSER = "tests/browser/"
+SHARED = ("tests/browser/", "tests/attacks/")
+"""Folders whose tests share one process tree: it is started once, by the process that runs them all."""
+
+SLOWEST = (
+    *SHARED,
+    "tests/processes/test_up.py",
+    "tests/processes/test_faults.py",
+    "tests/processes/test_reach.py",
+    "tests/processes/test_alerts.py",
+    "tests/processes/",
+)
+"""Started first, in this order. What takes long must not be what all others wait for at the end."""
 
 
-class ByProcessTree(LoadScopeScheduling):  # type: ignore[misc]  # xdist is untyped
-    """Test by test, but those that start trees of processes by file, and those of the browser, which share one tree,
-    together; all of these first.
+def group_of(nodeid: str) -> str:
+    """Return the folder or file whose tests run one after the other in one process, sharing its fixtures."""
+    return next((folder for folder in SHARED if nodeid.startswith(folder)), nodeid.partition("::")[0])
 
-    xdist has groups for this (`--dist=loadgroup`), which find nothing under pytest 9.2.
+
+def sort_slowest_first(items: list[pytest.Item]) -> None:
+    """Keep the order within a group; then files with many tests before those with few."""
+    counts: dict[str, int] = {}
+    for item in items:
+        group = group_of(item.nodeid)
+        counts[group] = counts.get(group, 0) + 1
+
+    def rank(item: pytest.Item) -> tuple[int, int, str]:
+        group = group_of(item.nodeid)
+        slow = (place for place, prefix in enumerate(SLOWEST) if group.startswith(prefix))
+        return next(slow, len(SLOWEST)), -counts[group], group
+
+    items.sort(key=rank)
+
+
+class ByGroup(LoadScopeScheduling):  # type: ignore[misc]  # xdist is untyped
+    """Hand out groups in the order of the collection.
+
+    xdist's own groups (`--dist=loadgroup`) find nothing under pytest 9.2.
     """
 
+    def __init__(self, config: pytest.Config, log: Producer) -> None:
+        super().__init__(config, log)
+        config.option.loadscopereorder = False
+
     def _split_scope(self, nodeid: str) -> str:
-        if nodeid.startswith(BROWSER):
-            return BROWSER
-        return nodeid.partition("::")[0] if nodeid.startswith(PROCESSES) else nodeid
+        return group_of(nodeid)

@@ -1,4 +1,4 @@
-"""One running instance, an attacker and a neighbour with an account each, and targets that both may name."""
+"""One running instance for all attacks, an attacker and a neighbour with an account each, and targets of both."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 import psutil
+import psycopg
 import pytest
 
+from devserver.session import Servers, embedded_servers
 from tests.processes.client import PASSWORD, Client, manage
 from tests.processes.up import Up
 from tests.targets.server import Hang, Site, TargetServer, answer
@@ -17,9 +19,14 @@ from tests.targets.server import Hang, Site, TargetServer, answer
 
 @dataclass(frozen=True)
 class Stage:
-    """`quiet` answers at once, `hanging` accepts connections and never answers."""
+    """`quiet` answers at once, `hanging` accepts connections and never answers.
+
+    Accounts of the plan `fast` may have their monitors checked every second.
+    """
 
     up: Up
+    servers: Servers
+    database: psycopg.Connection
     attacker: Client
     neighbour: Client
     targets: TargetServer
@@ -40,7 +47,7 @@ class Stage:
         return worker
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def stage(tmp_path_factory: pytest.TempPathFactory, clean_environment: dict[str, str]) -> Iterator[Stage]:
     with TargetServer() as targets, ExitStack() as stack:
         up = Up(
@@ -53,13 +60,16 @@ def stage(tmp_path_factory: pytest.TempPathFactory, clean_environment: dict[str,
         up.wait_until_up()
         manage(
             up,
-            "from accounts.services import create_account\n"
-            "for name in ('attacker', 'neighbour'):\n"
-            f"    create_account(email=f'{{name}}@example.com', password={PASSWORD!r}, plan='pro')",
+            "from accounts.models import Plan; from accounts.services import create_account\n"
+            "Plan.objects.create(name='fast', min_interval_sec=1)\n"
+            "for name, plan in {'attacker': 'pro', 'neighbour': 'pro', 'hostile': 'fast', 'healthy': 'fast'}.items():\n"
+            f"    create_account(email=f'{{name}}@example.com', password={PASSWORD!r}, plan=plan)",
             clean_environment,
         )
+        servers = stack.enter_context(embedded_servers(up.data_dir))
+        database = stack.enter_context(psycopg.connect(servers.database_url, autocommit=True))
         attacker = stack.enter_context(Client(up, "attacker@example.com"))
         neighbour = stack.enter_context(Client(up, "neighbour@example.com"))
         quiet = targets.serve([answer(200, b"ok")])
         hanging = targets.serve([Hang()])
-        yield Stage(up, attacker, neighbour, targets, quiet, hanging)
+        yield Stage(up, servers, database, attacker, neighbour, targets, quiet, hanging)

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterator
 from typing import Any
 
-import psycopg
-import pytest
 import requests
 from celery import Celery
 
 from alerts.sender import TESTS_OF_OWNER
-from devserver.session import Servers, embedded_servers
 from tests.alerts.receiver import Receiver
 from tests.attacks.conftest import Stage
 from tests.processes.client import Client
@@ -26,32 +22,25 @@ DRAFT_TIMEOUT_MS = 4_000
 """With the 5 s that a queue may take, less than a channel test of Apprise may hang."""
 
 
-@pytest.fixture
-def servers(stage: Stage) -> Iterator[Servers]:
-    with embedded_servers(stage.up.data_dir) as found:
-        yield found
-
-
-def flood(servers: Servers, channel_id: str) -> None:
+def flood(stage: Stage, channel_id: str) -> None:
     """Hand ATTEMPTS tests of a channel to the workers, as many web processes would, each within its own cap."""
-    with psycopg.connect(servers.database_url) as database:
-        found = database.execute("SELECT id FROM alerts_alertchannel WHERE public_id = %s", [channel_id])
-        row = found.fetchone()
+    found = stage.database.execute("SELECT id FROM alerts_alertchannel WHERE public_id = %s", [channel_id])
+    row = found.fetchone()
     assert row is not None
-    with Celery(broker=servers.redis_url, set_as_current=False) as web:
+    with Celery(broker=stage.servers.redis_url, set_as_current=False) as web:
         for number in range(ATTEMPTS):
             web.send_task(
                 "alerts.tasks.send_test", [row[0], f"reply:{number}"], queue="alerts", expires=PATIENCE_SEC
             )
 
 
-def test_hanging_channel_tests_of_one_account_delay_no_other(stage: Stage, servers: Servers) -> None:
+def test_hanging_channel_tests_of_one_account_delay_no_other(stage: Stage) -> None:
     url = stage.hanging.url("/topic").replace("http://", "ntfys://")
     held = stage.attacker.post("/alert-channels", {"kind": "apprise", "apprise_url": url})["id"]
     before = stage.hanging.connections
     with Receiver() as receiver:
         mine = stage.neighbour.post("/alert-channels", {"kind": "webhook", "url": receiver.url})["id"]
-        flood(servers, held)
+        flood(stage, held)
         until(lambda: stage.hanging.connections - before >= TESTS_OF_OWNER, PATIENCE_SEC, "some hang")
         draft = {"url": stage.quiet.url(), "timeout_ms": DRAFT_TIMEOUT_MS}
         assert stage.neighbour.post("/monitors/test", draft)["status"] in ("up", "slow")
@@ -68,14 +57,14 @@ def make_monitor(client: Client, url: str) -> str:
     return monitor_id
 
 
-def test_a_dead_webhook_raises_no_alarm_and_delays_no_other(stage: Stage, servers: Servers) -> None:
+def test_a_dead_webhook_raises_no_alarm_and_delays_no_other(stage: Stage) -> None:
     broken = threading.Event()
 
     def routes(_: Seen) -> list[bytes]:
         return [answer(500 if broken.is_set() else 200)]
 
     target = stage.targets.serve(routes)
-    with Receiver() as receiver, psycopg.connect(servers.database_url, autocommit=True) as database:
+    with Receiver() as receiver:
         dead = stage.attacker.post("/alert-channels", {"kind": "webhook", "url": stage.hanging.url("/dead")})[
             "id"
         ]
@@ -91,7 +80,7 @@ def test_a_dead_webhook_raises_no_alarm_and_delays_no_other(stage: Stage, server
 
         def has_failed_often() -> bool:
             # As if each had waited for an hour, whether it was tried or waits for the other.
-            database.execute(
+            stage.database.execute(
                 "UPDATE alerts_delivery SET next_try_at = next_try_at - interval '1 hour'"
                 " WHERE state = 'waiting' AND leased_until IS NULL AND next_try_at > now() - interval '1 hour'"
             )

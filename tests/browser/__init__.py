@@ -22,7 +22,7 @@ A test of a page:
 - Wait with `expect(...)`, which looks until it is so; never for a time.
 
 Without Chromium they are skipped, and fail where CI is set, as `.ci/run` does, which installs it. The tests of a file
-share a browser (`--dist` of tests/scheduling.py): many in one file are cheaper than a file for each.
+share a browser (tests/scheduling.py): many in one file are cheaper than a file for each.
 
 `make screenshots` (screenshots.py) takes pictures of pages for people to look at, filled by scene.py. A new page is a
 line in PAGES there.
