@@ -12,6 +12,8 @@ The link leads to a page with a button, because mail scanners open links.
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from functools import reduce
+from operator import or_
 
 from django.db import connection, transaction
 from django.db.models import Q
@@ -21,8 +23,9 @@ import audit.services
 from accounts.models import User
 from accounts.services import AddressChange
 from accounts.verification import is_verified
-from alerts import hints, mail
+from alerts import mail
 from alerts.models import AlertChannel
+from alerts.transports import KINDS
 from audit.actions import Action
 from core.clock import utc_now
 from core.errors import NotFound
@@ -88,8 +91,9 @@ def follow_address(change: AddressChange) -> None:
     user, now = change.user, utc_now()
     agreed = Q(owner=user, project=None) | Q(project__memberships__user=user)
     for channel in _channels_to(change.before, agreed & Q(confirmed_at__isnull=False)):
-        channel.config = {"address": user.email}
-        channel.hint = hints.of_address(user.email)
+        kind = KINDS[channel.kind]
+        channel.config = channel.config | {kind.consent: user.email}
+        channel.hint = kind.hint(channel.config)
         channel.confirmed_at = now if change.clicked else None
         if not change.clicked:
             _ask(channel, user.email, by=user.email, now=now)
@@ -98,9 +102,12 @@ def follow_address(change: AddressChange) -> None:
 
 def _channels_to(address: str, among: Q) -> list[AlertChannel]:
     """Return the locked channels that send to the address. Addresses are encrypted, so filter by hint first."""
-    found = AlertChannel.objects.filter(among, kind=AlertChannel.Kind.EMAIL, hint=hints.of_address(address))
-    held = found.select_for_update(of=["self"], no_key=True).order_by("pk")
-    return [channel for channel in held if channel.config["address"] == address]
+    of_kind = [
+        Q(kind=kind.name, hint=kind.hint({kind.consent: address})) for kind in KINDS.values() if kind.consent
+    ]
+    found = AlertChannel.objects.filter(among, reduce(or_, of_kind))
+    locked = found.select_for_update(of=["self"], no_key=True).order_by("pk")
+    return [channel for channel in locked if channel.config[KINDS[channel.kind].consent] == address]
 
 
 def _digest(token: str) -> bytes:

@@ -26,25 +26,22 @@ class Topic(models.TextChoices):
     REMINDER = "reminder"
 
 
+DEFAULT_TOPICS = (Topic.DOWN, Topic.RECOVERED, Topic.EXPIRY, Topic.REMINDER)
+
+
+def kind_choices() -> list[tuple[str, str]]:
+    from alerts.transports import KINDS  # after all models are loaded
+
+    return [(kind.name, kind.label) for kind in KINDS.values()]
+
+
 class AlertChannel(models.Model):
     """Of a user, or of a project: then `owner` is the project's owner.
 
-    `config` holds the settings of the kind (`alerts.transports.kinds`). Only `hint` is shown again.
+    `config` holds the encrypted settings of the kind (`alerts.transports`). Only `hint` is shown again.
     Nothing is sent while `confirmed_at` is null: an e-mail address waits for its owner to agree by a link, whose token
     `confirmation_digest` is of (`alerts.confirmation`). All other channels are confirmed when they are made.
     """
-
-    class Kind(models.TextChoices):
-        EMAIL = "email"
-        WEBHOOK = "webhook"
-        SLACK = "slack"
-        DISCORD = "discord"
-        TEAMS = "teams"
-        TELEGRAM = "telegram"
-        NTFY = "ntfy"
-        PUSHOVER = "pushover"
-        PAGERDUTY = "pagerduty"
-        APPRISE = "apprise"
 
     class Scope(models.TextChoices):
         ALL = "all"  # the owner's, or the project's of a project's channel
@@ -58,7 +55,7 @@ class AlertChannel(models.Model):
     project = models.ForeignKey(Project, null=True, on_delete=models.CASCADE, related_name="alert_channels")
     created_at = models.DateTimeField()
     name = models.CharField(max_length=200)
-    kind = models.CharField(max_length=20, choices=Kind.choices)
+    kind = models.CharField(max_length=20, choices=kind_choices)
     config = EncryptedField()
     hint = models.CharField(
         max_length=200, help_text="Enough to tell it apart: a…@example.com, a host, a scheme."

@@ -17,7 +17,7 @@ from django.db.models import Count
 
 from alerts.events import EventType, Payload
 from alerts.models import Delivery, DeliveryItem
-from alerts.transports import native
+from alerts.transports import KINDS
 from incidents.models import Incident
 
 STORM_SIZE = 2
@@ -26,8 +26,6 @@ STORM_WINDOW = timedelta(seconds=60)
 QUIET = timedelta(seconds=10)
 MOST_HOLD = timedelta(seconds=60)
 TRIED_FOR = timedelta(hours=24)
-
-_NEVER_GATHERED = frozenset(service.name for service in native.SERVICES if service.one_alert_each)
 
 State = Delivery.State
 
@@ -72,7 +70,9 @@ def put(pieces: Sequence[OutboxItem], *, now: datetime) -> None:
         if delivery is not None:
             delivery.next_try_at = min(delivery.created_at + MOST_HOLD, now + QUIET)
             groups = [(delivery, told)]
-        elif recent.get(channel_id, 0) + len(told) > STORM_SIZE and kinds[channel_id] not in _NEVER_GATHERED:
+        elif (
+            recent.get(channel_id, 0) + len(told) > STORM_SIZE and not KINDS[kinds[channel_id]].one_alert_each
+        ):
             groups = [(_message(channel_id, State.GATHERING, now, after=QUIET), told)]
         else:
             groups = [(_message(channel_id, State.WAITING, now), [piece]) for piece in told]

@@ -15,12 +15,13 @@ from celery.signals import worker_shutdown
 from django.conf import settings
 from django.db import DatabaseError
 
-from alerts import messages, metrics, sending, transports
+from alerts import messages, metrics, sending
 from alerts.events import Payload
 from alerts.models import AlertChannel
-from alerts.transports import Outcome
+from alerts.transports import KINDS
 from core.clock import utc_now
 from core.db import release_connection
+from notifications.outbox import SendResult
 
 logger = logging.getLogger(__name__)
 
@@ -80,7 +81,7 @@ def send_next(*, healthy_only: bool = False) -> bool:
     channel, items = sending.load(claimed)
     release_connection()
     if channel is None:
-        outcome = Outcome(delivered=False, detail="The channel is switched off.", retry=False)
+        outcome = SendResult(delivered=False, detail="The channel is switched off.", retry=False)
     else:
         outcome = _try(channel, items, claimed.key)
     state = sending.finish(
@@ -90,15 +91,15 @@ def send_next(*, healthy_only: bool = False) -> bool:
     return True
 
 
-def _try(channel: AlertChannel, items: Sequence[Payload], key: str) -> Outcome:
+def _try(channel: AlertChannel, items: Sequence[Payload], key: str) -> SendResult:
     now = utc_now()
     try:
         message = messages.render(items, key=key, base_url=settings.BASE_URL, now=now)
-        return transports.send(channel.kind, channel.config, message, key=key, now=now)
+        return KINDS[channel.kind].send(channel.config, message, key=key, now=now)
     except Exception:
         # A fault of ours must cost this message only, and only as long as any that fails; the next are to be sent.
         logger.exception("the alert %s could not be sent", key)
-        return Outcome(delivered=False, detail="Something broke on our side; it has been logged.")
+        return SendResult(delivered=False, detail="Something broke on our side; it has been logged.")
 
 
 class FairThreads:

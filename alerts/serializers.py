@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from alerts.defaults import TOPICS
 from alerts.events import EventType
-from alerts.models import AlertChannel, Delivery, Topic
-from alerts.transports.base import Setting
-from alerts.transports.kinds import SETTINGS
+from alerts.models import DEFAULT_TOPICS, AlertChannel, Delivery, Topic
+from alerts.transports import KINDS, settings_by_name
+from alerts.transports.base import ChannelKind, Setting
 from core.api.fields import BoolField, ChoiceField, EpochMsField, IntField, StrictSerializer, TextField
 
 MAX_CHOSEN = 1_000
@@ -21,18 +21,25 @@ SCOPE_HELP = (
 
 
 def _help(setting: Setting) -> str:
-    said = setting.help
+    text = setting.help
     if setting.choices:
-        said += f" One of {', '.join(setting.choices)}."
+        text += f" One of {', '.join(setting.choices)}."
     if setting.default and not setting.secret:
-        said += f" Default: {setting.default()}."
-    return said
+        text += f" Default: {setting.default()}."
+    return text
+
+
+class KindField(ChoiceField):
+    """A choice of the registered kinds."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(choices=list(KINDS), **kwargs)
 
 
 class ChannelInputSerializer(StrictSerializer):
     """The body of create. What goes together is judged by `alerts.services`, on the whole."""
 
-    kind = ChoiceField(choices=AlertChannel.Kind.values)
+    kind = KindField()
     name = TextField(
         max_length=200,
         required=False,
@@ -42,7 +49,7 @@ class ChannelInputSerializer(StrictSerializer):
         child=ChoiceField(choices=Topic.values),
         required=False,
         max_length=20,
-        help_text=f"What to tell of. Default: {', '.join(TOPICS)}.",
+        help_text=f"What to tell of. Default: {', '.join(DEFAULT_TOPICS)}.",
     )
     monitors = ChoiceField(choices=AlertChannel.Scope.values, required=False, help_text=SCOPE_HELP)
     scope_project_id = TextField(required=False, allow_null=True, max_length=64)
@@ -56,10 +63,10 @@ class ChannelInputSerializer(StrictSerializer):
         """Add the settings of all kinds after the name."""
         fields = super().get_fields()
         first = {name: fields.pop(name) for name in ("kind", "name")}
-        return first | {name: self._setting(name) for name in SETTINGS} | fields
+        settings = {name: self._setting(found) for name, found in settings_by_name().items()}
+        return first | settings | fields
 
-    def _setting(self, name: str) -> TextField:
-        found = SETTINGS[name]
+    def _setting(self, found: Sequence[tuple[ChannelKind, Setting]]) -> TextField:
         return TextField(
             max_length=max(setting.max_length for _, setting in found),
             required=False,
@@ -74,7 +81,7 @@ class ChannelSerializer(serializers.Serializer[Any]):
     id = serializers.CharField(source="public_id")
     project_id = serializers.CharField(source="project.public_id", allow_null=True)
     name = serializers.CharField()
-    kind = serializers.ChoiceField(choices=AlertChannel.Kind.values)
+    kind = KindField()
     hint = serializers.CharField(help_text="Enough to tell it apart: a…@example.com, a host, a service.")
     enabled = serializers.BooleanField()
     topics = serializers.ListField(child=serializers.ChoiceField(choices=Topic.values))
@@ -115,14 +122,14 @@ class ChannelPatchSerializer(ChannelInputSerializer):
     """A partial body; the read-only fields of a channel are taken and ignored, so that one can be sent back."""
 
     ignored = READ_ONLY_FIELDS
-    kind = ChoiceField(choices=AlertChannel.Kind.values, required=False, help_text="Cannot be changed.")
+    kind = KindField(required=False, help_text="Cannot be changed.")
     project_id = TextField(required=False, allow_null=True, max_length=64, help_text="Cannot be changed.")
     enabled = BoolField(required=False, help_text="false: nothing is sent.")
 
-    def _setting(self, name: str) -> TextField:
-        """What a channel may have without naming it may be sent back as null, which keeps what is stored."""
-        field = super()._setting(name)
-        field.allow_null = not any(setting.required for _, setting in SETTINGS[name])
+    def _setting(self, found: Sequence[tuple[ChannelKind, Setting]]) -> TextField:
+        """Return a field that accepts null for optional settings, which keeps the stored value."""
+        field = super()._setting(found)
+        field.allow_null = not any(setting.required for _, setting in found)
         return field
 
 

@@ -15,11 +15,10 @@ from django.db import transaction
 
 from accounts.models import User
 from alerts import confirmation
-from alerts.defaults import TOPICS
-from alerts.models import AlertChannel, Topic
+from alerts.models import DEFAULT_TOPICS, AlertChannel, Topic
 from alerts.selectors import get_channel
+from alerts.transports import KINDS, settings_by_name
 from alerts.transports.base import ChannelKind
-from alerts.transports.kinds import EMAIL, KINDS, SETTINGS
 from audit.actions import Action
 from core.errors import ApiError, ChannelLimit, NotFound, ValidationFailed
 from monitors.models import Monitor, MonitorState
@@ -39,19 +38,19 @@ def create_channel(
     kind = KINDS[given["kind"]]
     config = _configured(kind, given, stored={})
     with transaction.atomic():
-        own = confirmation.own_address(caller) if "address" in given else None
+        own = confirmation.own_address(caller) if kind.consent in given else None
         monitors = _hold_monitors(caller, given)
         project, owner = places.place(caller, given)
         scope_project = _hold_scope_project(caller, given)
         channel = AlertChannel(owner=owner, project=project, created_at=now, kind=kind.name)
         channel.config, channel.hint = config, kind.hint(config)
         channel.name = given.get("name", kind.default_name(config))
-        channel.topics = _topics(given.get("topics", TOPICS))
+        channel.topics = _topics(given.get("topics", DEFAULT_TOPICS))
         channel.remind_every_hours = given.get("remind_every_hours", channel.remind_every_hours)
         chosen = _aim(channel, given, scope_project=scope_project, monitors=monitors)
         _take_room(owner)
-        if kind is EMAIL:
-            confirmation.settle(channel, address=config["address"], own=own, by=caller, now=now)
+        if kind.consent:
+            confirmation.settle(channel, address=config[kind.consent], own=own, by=caller, now=now)
         else:
             channel.confirmed_at = now
         channel.save(force_insert=True)
@@ -65,7 +64,7 @@ def update_channel(
 ) -> AlertChannel:
     """Change what is given, judged as the merged channel that it leaves."""
     with transaction.atomic():
-        own = confirmation.own_address(caller) if "address" in given else None
+        own = confirmation.own_address(caller) if _gives_consent_setting(given) else None
         monitors = _hold_monitors(caller, given)
         scope_project = _hold_scope_project(caller, given)
         channel = _hold(caller, public_id)
@@ -80,8 +79,8 @@ def update_channel(
         if config != before:
             channel.config, channel.hint = config, kind.hint(config)
             changed += ["config", "hint"]
-        if "address" in given and (config != before or channel.confirmed_at is None):
-            confirmation.settle(channel, address=config["address"], own=own, by=caller, now=now)
+        if kind.consent in given and (config != before or channel.confirmed_at is None):
+            confirmation.settle(channel, address=config[kind.consent], own=own, by=caller, now=now)
             changed += ["confirmed_at", "confirmation_digest", "confirmation_until"]
         channel.save(update_fields=changed)
         if chosen is not None:
@@ -91,11 +90,12 @@ def update_channel(
 
 
 def ask_again(caller: Caller, public_id: str, *, now: datetime) -> AlertChannel:
-    """Another request to the owner of an address who has not agreed yet; those before it are void."""
-    address = get_channel(caller, public_id).config.get("address")
-    if address is None:
+    """Request consent again from the owner of an address. Earlier links become invalid."""
+    channel = get_channel(caller, public_id)
+    consent = KINDS[channel.kind].consent
+    if not consent:
         raise ValidationFailed("goes with channels of kind email only.", field="address")
-    return update_channel(caller, public_id, {"address": address}, now=now)
+    return update_channel(caller, public_id, {consent: channel.config[consent]}, now=now)
 
 
 def delete_channel(caller: Caller, public_id: str) -> None:
@@ -207,6 +207,10 @@ def _aim(
     return monitors
 
 
+def _gives_consent_setting(given: Mapping[str, Any]) -> bool:
+    return any(kind.consent in given for kind in KINDS.values() if kind.consent)
+
+
 def _topics(topics: Sequence[str]) -> list[str]:
     """Each once, in one order."""
     return [topic.value for topic in Topic if topic in topics]
@@ -214,7 +218,7 @@ def _topics(topics: Sequence[str]) -> list[str]:
 
 def _configured(kind: ChannelKind, given: Mapping[str, Any], *, stored: Mapping[str, str]) -> dict[str, str]:
     """Merge what is given into what is stored, checked as the kind asks. Null counts as not given."""
-    own = {name: given[name] for name in SETTINGS if given.get(name) is not None}
+    own = {name: given[name] for name in settings_by_name() if given.get(name) is not None}
     names = {setting.name for setting in kind.settings}
     for name in own:
         if name not in names:
@@ -223,12 +227,28 @@ def _configured(kind: ChannelKind, given: Mapping[str, Any], *, stored: Mapping[
     for setting in kind.settings:
         if setting.name in own:
             try:
-                config[setting.key] = setting.check(own[setting.name])
+                config[setting.name] = setting.check(own[setting.name])
             except ValueError as error:
                 raise ValidationFailed(str(error), field=setting.name) from None
-        elif setting.key not in config:
+        elif setting.name not in config:
             if setting.required:
                 raise ValidationFailed(f"is required for a channel of kind {kind.name}.", field=setting.name)
             if setting.default is not None:
-                config[setting.key] = setting.default()
+                config[setting.name] = setting.default()
     return config
+
+
+def add_own_address(user: User) -> None:
+    """Create a channel for the e-mail address of a new account. The user may delete it."""
+    kind = KINDS["email"]
+    channel = AlertChannel(
+        owner=user,
+        created_at=user.created_at,
+        confirmed_at=user.created_at,
+        name=kind.label,
+        kind=kind.name,
+        hint=kind.hint({kind.consent: user.email}),
+        topics=list(DEFAULT_TOPICS),
+    )
+    channel.config = {kind.consent: user.email}
+    channel.save(force_insert=True)

@@ -9,11 +9,12 @@ from typing import Any
 from celery import shared_task
 from django.conf import settings
 
-from alerts import messages, notify, reminding, sending, transports
+from alerts import messages, notify, reminding, sending
 from alerts.events import EventType, Payload
 from alerts.models import AlertChannel
 from alerts.sender import THREADS, sender, tests
 from alerts.testing import PATIENCE_SEC
+from alerts.transports import KINDS
 from core import replies
 from core.clock import to_ms, utc_now
 from core.db import release_connection
@@ -77,7 +78,7 @@ def _test(channel_id: int) -> dict[str, Any]:
     payload = Payload(event_type=EventType.TEST, at=to_ms(now))
     message = messages.render([payload], key=key, base_url=settings.BASE_URL, now=now)
     release_connection()
-    outcome = transports.send(kind, config, message, key=key, now=now)
+    outcome = KINDS[kind].send(config, message, key=key, now=now)
     sending.log_test(
         channel_id, payload, key=key, delivered=outcome.delivered, detail=outcome.detail, now=utc_now()
     )

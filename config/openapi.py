@@ -14,6 +14,7 @@ from django.conf import settings
 
 from alerts.events import EventType
 from alerts.models import AlertChannel, Delivery, Topic
+from alerts.transports import KINDS
 from audit.actions import Action
 from audit.models import Entry
 from checks.probes.http.spec import RuleType
@@ -37,7 +38,7 @@ GIVEN_ROLES = ["admin", "member"]
 AUDIT_ACTIONS = [action.value for action in Action]
 ACTOR_TYPES = Entry.ActorType.values
 MEMBER_STATUSES = ["active", "invited"]
-CHANNEL_KINDS = AlertChannel.Kind.values
+CHANNEL_KINDS = list(KINDS)
 CHANNEL_SCOPES = AlertChannel.Scope.values
 ALERT_TOPICS = Topic.values
 ALERT_NEWS = [news.value for news in EventType]

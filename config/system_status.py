@@ -201,7 +201,7 @@ def system_status(*, now: datetime) -> SystemStatus:
 
 def _mail_problem() -> str | None:
     # Imported here, so that the web process loads the sender only for this page.
-    from alerts.transports.email import reach_server
+    from notifications.smtp import reach_server
 
     return reach_server(PATIENCE_SEC)
 

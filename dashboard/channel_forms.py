@@ -7,10 +7,9 @@ from typing import Any
 
 from django import forms
 
-from alerts.defaults import TOPICS
-from alerts.models import AlertChannel, Topic
+from alerts.models import DEFAULT_TOPICS, AlertChannel, Topic
+from alerts.transports import KINDS
 from alerts.transports.base import ChannelKind, Setting
-from alerts.transports.kinds import KINDS
 from core.forms import ServiceForm, conditional
 from dashboard.choosing import MonitorsField, ProjectField, monitor_choices, project_choices
 from dashboard.once import OnceForm
@@ -42,7 +41,7 @@ class _ChannelForm(ServiceForm):
         choices=[(topic.value, name) for topic, name in TOPIC_NAMES.items()],
         widget=forms.CheckboxSelectMultiple,
         required=False,
-        initial=[topic.value for topic in TOPICS],
+        initial=[topic.value for topic in DEFAULT_TOPICS],
     )
     remind_every_hours = forms.IntegerField(
         label="Remind every … hours",
@@ -115,8 +114,9 @@ class NewChannelForm(_ChannelForm, OnceForm):
         )
         self.fields |= {setting.name: _field(setting) for setting in kind.settings}
         if example:
-            self.fields["apprise_url"].widget.attrs["placeholder"] = example
-            self.fields["apprise_url"].help_text = f"It looks like {example}"
+            field = self.fields[kind.settings[0].name]
+            field.widget.attrs["placeholder"] = example
+            field.help_text = f"Format: {example}"
 
     def given(self) -> dict[str, Any]:
         """The body that the API would get."""
@@ -145,7 +145,7 @@ class EditChannelForm(_ChannelForm):
         for setting in self.kind.settings:
             field = self.fields[setting.name] = _field(setting)
             if not setting.secret:
-                field.initial = config.get(setting.key)
+                field.initial = config.get(setting.name)
                 continue
             field.required = False
             field.widget.attrs.pop("placeholder", None)
@@ -180,7 +180,7 @@ def _field(setting: Setting) -> forms.Field:
         max_length=setting.max_length,
         required=setting.required,
         initial=setting.default() if setting.default and not setting.secret else None,
-        strip=setting.name != "secret",
+        strip=setting.strip,
         widget=forms.EmailInput(attrs=attrs)
         if setting.input_type == "email"
         else forms.TextInput(attrs=attrs),

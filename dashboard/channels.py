@@ -14,10 +14,8 @@ from django.views.decorators.http import require_POST
 
 from alerts import deliveries, selectors, services, testing
 from alerts.models import AlertChannel, Delivery
-from alerts.transports import native
-from alerts.transports.apprise_services import BY_SCHEME, SERVICES
+from alerts.transports import KINDS
 from alerts.transports.base import ChannelKind
-from alerts.transports.kinds import APPRISE, EMAIL, KINDS
 from core import mail
 from core.api.idempotency import Created
 from core.clock import EPOCH, MAX_MS, utc_now
@@ -35,8 +33,6 @@ Scope = AlertChannel.Scope
 
 SECTION = "alert-channels"
 
-_NATIVE = frozenset(BY_SCHEME[service.scheme].schemes[0] for service in native.SERVICES)
-
 
 @dataclass(frozen=True, slots=True)
 class Shown:
@@ -52,7 +48,7 @@ class Shown:
     @property
     def problem(self) -> str | None:
         """What keeps every alert from leaving, whatever the channel's last delivery was."""
-        return _problem(self.kind)
+        return self.kind.problem()
 
     @property
     def state(self) -> tuple[str, str]:
@@ -127,19 +123,12 @@ def _detail(request: PageRequest, channel: AlertChannel) -> dict[str, Any]:
 @page
 def create(request: PageRequest) -> HttpResponse:
     """Choose a kind of channel first, then give what it needs."""
-    chosen = _chosen_kind(request)
-    if chosen is None:
-        others = [service for service in SERVICES if service.schemes[0] not in _NATIVE]
-        choices = {
-            "section": SECTION,
-            "kinds": [kind for kind in KINDS.values() if kind is not APPRISE],
-            "services": sorted(others, key=lambda service: service.name.lower()),
-        }
-        return render(request, "dashboard/channels/choose.html", choices)
-    kind, service = chosen
-    form = NewChannelForm(
-        request.POST or None, caller=request.caller, kind=kind, example=service.get("example", "")
-    )
+    kind = KINDS.get(request.GET.get("kind", ""))
+    variant = kind.variant(request.GET.get("service", "")) if kind is not None else None
+    if kind is None or (kind.variants() and variant is None):
+        return render(request, "dashboard/channels/choose.html", _choices())
+    example = variant.example if variant else ""
+    form = NewChannelForm(request.POST or None, caller=request.caller, kind=kind, example=example)
     if request.method == "POST" and form.is_valid():
         made = form.attempt(lambda: _create(request, form))
         if made is not None:
@@ -148,8 +137,8 @@ def create(request: PageRequest) -> HttpResponse:
         "section": SECTION,
         "form": form,
         "kind": kind,
-        "service": service,
-        "problem": _problem(kind),
+        "variant": variant,
+        "problem": kind.problem(),
     }
     return render(request, "dashboard/channels/new.html", context)
 
@@ -163,7 +152,7 @@ def edit(request: PageRequest, channel_id: str) -> HttpResponse:
 
         def save() -> AlertChannel:
             given = form.given()
-            if "address" in given:
+            if form.kind.consent in given:
                 limits.count(request, "invite")
             return services.update_channel(caller, channel_id, given, now=utc_now())
 
@@ -239,7 +228,7 @@ def replay(request: PageRequest, channel_id: str, delivery_id: str) -> HttpRespo
 
 def _create(request: PageRequest, form: NewChannelForm) -> Created:
     given, now = form.given(), utc_now()
-    if "address" in given:
+    if form.kind.consent in given:
         limits.count(request, "invite")
 
     def make() -> Created:
@@ -247,10 +236,6 @@ def _create(request: PageRequest, form: NewChannelForm) -> Created:
         return Created(channel.public_id, {"secret": secret})
 
     return form.make_once(request, request.caller, make, now=now)
-
-
-def _problem(kind: ChannelKind) -> str | None:
-    return mail.NO_SERVER if kind is EMAIL and not mail.has_server() else None
 
 
 def _asked(request: PageRequest, channel: AlertChannel, said: str) -> None:
@@ -276,19 +261,15 @@ def _created(request: PageRequest, made: Created) -> HttpResponse:
     return render(request, "dashboard/channels/created.html", context)
 
 
-def _chosen_kind(request: PageRequest) -> tuple[ChannelKind, dict[str, str]] | None:
-    """Return the kind in the query; for an Apprise URL also the service's name, an example, and its page."""
-    kind, scheme = KINDS.get(request.GET.get("kind", "")), request.GET.get("service", "")
-    if kind is not APPRISE:
-        return None if kind is None else (kind, {})
-    service = BY_SCHEME.get(scheme)
-    if service is None:
-        return None
-    # Here, not above: it is large, and asked for only where somebody sets up such a channel.
-    from alerts.transports.apprise_plugins import form_of
-
-    example, about = form_of(service, scheme)
-    return APPRISE, {"name": service.name, "example": example, "page": about}
+def _choices() -> dict[str, Any]:
+    """Return the kinds and variants to choose from, without the variants that have a kind of their own."""
+    own = {kind.variant_key for kind in KINDS.values()}
+    variants = [(kind, variant) for kind in KINDS.values() for variant in kind.variants()]
+    return {
+        "section": SECTION,
+        "kinds": [kind for kind in KINDS.values() if not kind.variants()],
+        "variants": [(kind, variant) for kind, variant in variants if variant.key not in own],
+    }
 
 
 def _place(delivery: Delivery) -> str:

@@ -15,7 +15,7 @@ from rest_framework.exceptions import ValidationError
 from manifests.problems import Path, Problem, did_you_mean
 from manifests.reading import Document
 from manifests.secrets import Keep, Secret, fill
-from manifests.serializers import SECRETS, SECTIONS
+from manifests.serializers import SECTIONS, secret_fields
 
 VERSION = 1
 TOP = ("version", "ungrouped", *SECTIONS)
@@ -136,7 +136,7 @@ class _Parser:
     ) -> dict[str, Any]:
         """With its placeholders filled; those that keep what is stored are noted in `keeps`."""
         if section != "monitors":
-            return self._without_keeps(data, SECRETS.get(section, ()), path, keeps)
+            return self._without_keeps(data, secret_fields(section), path, keeps)
         headers = data.get("request_headers")
         if not isinstance(headers, list):
             return data

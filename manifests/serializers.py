@@ -13,7 +13,7 @@ from typing import Any
 from rest_framework import serializers
 
 from alerts.serializers import MAX_CHOSEN, ChannelInputSerializer
-from alerts.transports.kinds import SECRETS as CHANNEL_SECRETS
+from alerts.transports import secret_settings
 from core.api.fields import BoolField, StrictSerializer, TextField
 from incidents.serializers import WindowInputSerializer
 from manifests.entries import Reference
@@ -116,7 +116,7 @@ class MonitorEntrySerializer(MonitorInputSerializer):
 class ChannelEntrySerializer(ChannelInputSerializer):
     def get_fields(self) -> Fields:
         fields = super().get_fields()
-        for name in CHANNEL_SECRETS:
+        for name in secret_settings():
             fields[name].help_text = f"{fields[name].help_text} {SECRET_HELP}"
         return _entry(
             fields,
@@ -180,8 +180,9 @@ SECTIONS: dict[str, type[StrictSerializer]] = {
 }
 """In the order in which a file has them, and in which they are made."""
 
-SECRETS = {
-    "channels": CHANNEL_SECRETS,
-    "status_pages": ("password",),
-}
-"""Fields that may hold placeholders, as the values of a monitor's headers may."""
+
+def secret_fields(section: str) -> tuple[str, ...]:
+    """Return the fields that may contain placeholders, as the values of a monitor's headers may."""
+    if section == "channels":
+        return secret_settings()
+    return ("password",) if section == "status_pages" else ()

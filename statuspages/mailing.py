@@ -24,10 +24,10 @@ from django.db import connection
 from django.db.models import Q
 
 from alerts.sending import backoff
-from alerts.transports import Outcome
-from alerts.transports.email import bounded_connection, problem, send_mail
 from core.clock import utc_now
 from core.db import release_connection
+from notifications.outbox import SendResult
+from notifications.smtp import bounded_connection, problem, send_mail
 from projects.mail import one_line
 from statuspages.links import confirm_url, unsubscribe_url
 from statuspages.lookup import page_url
@@ -133,7 +133,7 @@ def send(claimed: Sequence[Try]) -> int:
         try:
             mailer.open()
         except (SMTPException, OSError) as error:
-            outcome = Outcome(delivered=False, detail=problem(error))
+            outcome = SendResult(delivered=False, detail=problem(error))
             for mail in mails:
                 finish(mail, numbers[mail.pk], outcome, now=utc_now())
             return len(claimed)
@@ -143,7 +143,7 @@ def send(claimed: Sequence[Try]) -> int:
     return len(claimed)
 
 
-def finish(mail: PageMail, number: int, outcome: Outcome, *, now: datetime) -> None:
+def finish(mail: PageMail, number: int, outcome: SendResult, *, now: datetime) -> None:
     """Written where the try is still ours: a lease that ended may have been taken by somebody else."""
     ours = PageMail.objects.filter(pk=mail.pk, attempts=number, state=State.WAITING)
     since = mail.subscriber.created_at if mail.event is None else mail.event.addressed_at or mail.event.at
@@ -155,14 +155,14 @@ def finish(mail: PageMail, number: int, outcome: Outcome, *, now: datetime) -> N
         ours.update(leased_until=None, next_try_at=now + backoff(number), last_error=outcome.detail)
 
 
-def _try(mail: PageMail, mailer: Any) -> Outcome:
+def _try(mail: PageMail, mailer: Any) -> SendResult:
     page, subscriber = mail.subscriber.page, mail.subscriber
     if mail.event is not None and not page.published:
-        return Outcome(delivered=False, detail="The page is not published any more.", retry=False)
+        return SendResult(delivered=False, detail="The page is not published any more.", retry=False)
     try:
         address = subscriber.address
     except InvalidToken:
-        return Outcome(delivered=False, detail="No known key opens the address.", retry=False)
+        return SendResult(delivered=False, detail="No known key opens the address.", retry=False)
     domain = parseaddr(settings.DEFAULT_FROM_EMAIL)[1].rpartition("@")[2] or "pulsekeeper"
     subject, text, headers = _question(mail) if mail.event is None else _news(mail)
     message = EmailMessage(

@@ -11,7 +11,7 @@ from django.db import transaction
 from django.utils.crypto import salted_hmac
 
 from accounts.services import email_address
-from alerts import hints
+from alerts.transports.base import mask_address
 from core.errors import NotFound, ValidationFailed
 from projects.access import Caller
 from statuspages import links
@@ -44,7 +44,7 @@ def subscribe(page_id: int, text: str, *, now: datetime) -> None:
                 created_at=now,
                 address=address,
                 address_digest=digest,
-                hint=hints.of_address(address),
+                hint=mask_address(address),
             )
             PageMail.objects.create(subscriber=found, next_try_at=now)
         elif found.confirmed_at is None and found.created_at <= now - ASKED_AGAIN:

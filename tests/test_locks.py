@@ -32,7 +32,7 @@ class Hide:
 
 sys.meta_path.insert(0, Hide())
 import config.rsgi, config.celery, config.urls, monitors.tasks
-import alerts.transports.apprise_plugins, alerts.transports.email, alerts.transports.webhook
+import alerts.transports.apprise_plugins, alerts.transports.http, notifications.smtp
 import granian.server
 config.celery.app.connection().default_channel.client.ping()
 """

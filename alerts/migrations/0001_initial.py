@@ -3,6 +3,7 @@ import core.crypto
 import django.contrib.postgres.fields
 import django.db.models.deletion
 from django.conf import settings
+import alerts.models
 from django.db import migrations, models
 
 
@@ -25,7 +26,7 @@ class Migration(migrations.Migration):
                 ('public_id', models.CharField(default=core.ids.channel_id, editable=False, max_length=40, unique=True)),
                 ('created_at', models.DateTimeField()),
                 ('name', models.CharField(max_length=200)),
-                ('kind', models.CharField(choices=[('email', 'Email'), ('webhook', 'Webhook'), ('slack', 'Slack'), ('discord', 'Discord'), ('teams', 'Teams'), ('telegram', 'Telegram'), ('ntfy', 'Ntfy'), ('pushover', 'Pushover'), ('pagerduty', 'Pagerduty'), ('apprise', 'Apprise')], max_length=20)),
+                ('kind', models.CharField(choices=alerts.models.kind_choices, max_length=20)),
                 ('config', core.crypto.EncryptedField()),
                 ('hint', models.CharField(help_text='Enough to tell it apart: a…@example.com, a host, a scheme.', max_length=200)),
                 ('enabled', models.BooleanField(default=True)),

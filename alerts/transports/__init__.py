@@ -1,39 +1,55 @@
-"""The ways to send a message: one module for each kind of channel, imported by those who send and nobody else."""
+"""The kinds of channels: one module for each. A new kind is a module, and a line here that registers it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from datetime import datetime
-from typing import TYPE_CHECKING
+from alerts.transports import (
+    apprise,
+    discord,
+    email,
+    ntfy,
+    pagerduty,
+    pushover,
+    slack,
+    teams,
+    telegram,
+    webhook,
+)
+from alerts.transports.base import ChannelKind, Setting
 
-from alerts.transports.base import NativeService, Outcome
-
-if TYPE_CHECKING:
-    from alerts.messages import Message
-
-__all__ = ["Outcome", "send"]
+KINDS: dict[str, ChannelKind] = {}
+"""Every kind by name, in the order in which the dashboard offers them."""
 
 
-def send(kind: str, config: Mapping[str, str], message: Message, *, key: str, now: datetime) -> Outcome:
-    """One bounded try. `config` is the channel's, `key` the delivery's: the same at every try.
+def register(kind: ChannelKind) -> None:
+    KINDS[kind.name] = kind
 
-    Never raises for what a receiver does. Raises KeyError for a config that lacks something, and ValueError for a
-    kind that there is not.
-    """
-    if kind == "email":
-        from alerts.transports import email
 
-        return email.send(config["address"], message, key=key, now=now)
-    if kind == "webhook":
-        from alerts.transports import webhook
+for _kind in (
+    email.Email(),
+    webhook.Webhook(),
+    slack.Slack(),
+    discord.Discord(),
+    teams.Teams(),
+    telegram.Telegram(),
+    ntfy.Ntfy(),
+    pushover.Pushover(),
+    pagerduty.PagerDuty(),
+    apprise.Apprise(),
+):
+    register(_kind)
 
-        return webhook.send(config["url"], message, secret=config["secret"], key=key, now=now)
-    from alerts.transports import apprise_plugins
-    from alerts.transports.kinds import APPRISE, KINDS
 
-    if kind == APPRISE.name:
-        return apprise_plugins.send(config["url"], message)
-    service = KINDS.get(kind)
-    if isinstance(service, NativeService):
-        return apprise_plugins.send(service.address(config), message, service=service)
-    raise ValueError(f"{kind!r} is no kind of channel")
+def settings_by_name() -> dict[str, list[tuple[ChannelKind, Setting]]]:
+    """Return the settings of all kinds by name, each with the kinds that have it."""
+    found: dict[str, list[tuple[ChannelKind, Setting]]] = {}
+    for kind in KINDS.values():
+        for setting in kind.settings:
+            found.setdefault(setting.name, []).append((kind, setting))
+    return found
+
+
+def secret_settings() -> tuple[str, ...]:
+    """Return the names of settings that are secret for at least one kind."""
+    return tuple(
+        name for name, found in settings_by_name().items() if any(setting.secret for _, setting in found)
+    )

@@ -1,10 +1,9 @@
-"""Messages to the services of `alerts.transports.apprise_services`, in Apprise's words and over our own sockets.
+"""Send messages through Apprise's plugins, but over our own sockets.
 
-Apprise is a library of 140 plugins that open sockets, read files and run commands as they see fit, and what a URL
-says decides which. So no more of it is used than the modules in our list: each is imported by name, and gets in the
-place of `requests` a stand-in that goes through the egress guard, and in the place of attachments, which it would
-read from disk or fetch, one that has none. Its registry of plugins, configuration files, storage and thread pools are
-never touched.
+Apprise has 140 plugins that open sockets, read files and run commands, as a URL asks. Only the plugins of
+`apprise_services` are used. Each is imported by name. Its `requests` is replaced by a stand-in behind the egress guard,
+and its attachments, which would be read from disk or fetched, by an empty list. Apprise's plugin registry,
+configuration files, storage and thread pools are never used.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ from apprise.plugins.base import NotifyBase
 from django.conf import settings
 
 from alerts.messages import Message
-from alerts.transports.apprise_services import BY_SCHEME, Service
-from alerts.transports.base import NativeService, Outcome
-from alerts.transports.http_errors import answered, failure
+from alerts.transports.apprise_services import BY_SCHEME, Service, service_of
+from alerts.transports.http import answered, failure, session
 from alerts.wording import uncalling
-from core.egress import EgressGuard, literal_address
+from core.egress import literal_address
 from core.http import DeadlineExceeded, GuardedSession
-from core.outbound import guard, trust_store
+from core.outbound import guard
+from notifications.outbox import SendResult
 
 TOTAL_SEC = 15.0
 MAX_ANSWER = 256 * 1024
@@ -43,7 +42,7 @@ MAX_TARGETS = 10
 MAX_URL = 2048
 _MIN_SECRET = 4
 
-# What plugins log may quote a URL whole, secrets and all. What matters of it is asked for below.
+# Plugins may log a whole URL with its secrets. The useful part is in the result of `send`.
 _logger = logging.getLogger("apprise")
 _logger.propagate = False
 _logger.setLevel(logging.CRITICAL)
@@ -52,7 +51,7 @@ _loading = threading.Lock()
 
 
 class _Conversation:
-    """The requests of one try: so many at most, and in so much time. `last` is what came of the last that failed."""
+    """The requests of one attempt, limited in number and time. `last` describes the last failure."""
 
     def __init__(self, session: GuardedSession) -> None:
         self._session = session
@@ -89,7 +88,7 @@ class _Conversation:
 
 _conversation: ContextVar[_Conversation] = ContextVar("apprise_conversation")
 
-# Ours to set: whether certificates are verified, redirects are followed, and for how long is waited.
+# Certificate verification, redirects and timeouts are ours to set.
 _PASSED_ON = frozenset({"params", "data", "json", "headers", "auth", "files", "cookies"})
 
 
@@ -102,7 +101,7 @@ def _request(method: str, url: str, **kwargs: Any) -> requests.Response:
 
 
 def _verb(method: str, *, second: str) -> Any:
-    """As `requests` has it: the second argument may come without its name."""
+    """Return a function like those of `requests`: the second argument may be positional."""
     return lambda url, value=None, **kwargs: _request(method, url, **{second: value} | kwargs)
 
 
@@ -121,11 +120,11 @@ REQUESTS = SimpleNamespace(
     Timeout=requests.Timeout,
     TooManyRedirects=requests.TooManyRedirects,
 )
-"""What plugins take for `requests`. What it lacks is an AttributeError, and no way out."""
+"""The stand-in for `requests`. Anything missing raises AttributeError."""
 
 
 class NoAttachments:
-    """What plugins take for `AppriseAttachment`."""
+    """The stand-in for `AppriseAttachment`."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
         pass
@@ -141,7 +140,7 @@ class NoAttachments:
 
 
 def load(service: Service) -> Any:
-    """The plugin of a service, its way out through the guard."""
+    """Import the plugin of a service, with the stand-ins."""
     name = f"apprise.plugins.{service.module}"
     with _loading:
         module = importlib.import_module(name)
@@ -161,25 +160,20 @@ def _schemes(plugin: Any) -> tuple[str, ...]:
     return (secure,) if isinstance(secure, str) else tuple(secure)
 
 
-def hint(url: str) -> str:
-    """Enough to tell a channel apart, and nothing secret: `Slack (slack://)`."""
-    service, scheme = _service(url)
-    return f"{service.name} ({scheme}://)"
-
-
 def check_url(url: str) -> None:
-    """Raises ValueError with a sentence for a URL that no message can be sent to."""
+    """Raise ValueError with a sentence if no message can be sent to the URL."""
     _plugin(url, thread="")
 
 
-def send(url: str, message: Message, *, service: NativeService | None = None) -> Outcome:
-    """Send a message to an Apprise URL, or to the URL that `service` made of a channel's settings."""
+def send(url: str, message: Message, *, scheme: str | None = None, label: str | None = None) -> SendResult:
+    """Send a message to an Apprise URL. With `scheme` the URL may also be one that the service itself shows."""
     try:
-        plugin = _plugin(url, thread=message.thread, scheme=service.scheme if service else None)
-    except ValueError as error:  # stored before the list, or the plugin, became stricter
-        return Outcome(delivered=False, detail=str(error), retry=False)
-    name = service.label if service else _service(url)[0].name
-    conversation = _Conversation(_session(guard(), trust_store()))
+        plugin = _plugin(url, thread=message.thread, scheme=scheme)
+    except ValueError as error:  # the list of services, or the plugin, became stricter
+        return SendResult(delivered=False, detail=str(error), retry=False)
+    name = label or service_of(url)[0].name
+    guarded = session(total_sec=TOTAL_SEC, max_body=MAX_ANSWER, schemes=frozenset({"https"}))
+    conversation = _Conversation(guarded)
     token = _conversation.set(conversation)
     try:
         taken = plugin.notify(
@@ -189,49 +183,38 @@ def send(url: str, message: Message, *, service: NativeService | None = None) ->
             body_format=NotifyFormat.HTML,
             overflow=OverflowMode.TRUNCATE,
         )
-    except Exception as error:  # noqa: BLE001 (140 authors' code, fed with whatever a receiver answers)
+    except Exception as error:  # noqa: BLE001 (code of 140 authors, which parses a receiver's response)
         conversation.last = conversation.last or f"Its answer makes no sense ({type(error).__name__})."
         taken = False
     finally:
         _conversation.reset(token)
     if not conversation.answers and conversation.last is None:
-        # Some say yes without having asked anybody, for example to a note on an alert that they do not know of.
-        return Outcome(delivered=False, detail=f"{name}: nothing was sent; look at the URL.", retry=False)
+        # Some plugins report success without a request, for example for an update of an unknown alert.
+        return SendResult(delivered=False, detail=f"{name}: nothing was sent; look at the URL.", retry=False)
     if taken:
-        return Outcome(delivered=True, detail=f"{name} took the message.")
+        return SendResult(delivered=True, detail=f"{name} took the message.")
     detail = _masked(conversation.last or "The message was not taken.", url)
-    return Outcome(delivered=False, detail=f"{name}: {detail}", retry=not conversation.gone)
+    return SendResult(delivered=False, detail=f"{name}: {detail}", retry=not conversation.gone)
 
 
 def _title(plugin: Any, message: Message) -> str:
     title = uncalling(message.subject)
-    # Where a service has no title, Apprise puts it before the body and takes it for what the body is.
+    # Without a title field Apprise prepends the title to the body and treats it as HTML.
     return title if plugin.title_maxlen > 0 else escape(title)
 
 
 def _body(message: Message) -> str:
-    """As HTML, which Apprise makes plain text or Markdown of: of plain text it would break the link in Markdown."""
+    """Return HTML, which Apprise converts to text or Markdown. Plain text would break the link in Markdown."""
     said, _, link = message.short.rpartition("\n")
     return f'{escape(said)}<br><a href="{escape(link)}">{escape(link)}</a>'
-
-
-def _service(url: str) -> tuple[Service, str]:
-    scheme = url.partition("://")[0].lower()
-    service = BY_SCHEME.get(scheme)
-    if service is None:
-        raise ValueError(
-            "The URL must begin with the scheme of one of the services that alerts can be sent to, "
-            "for example slack:// or discord://."
-        )
-    return service, scheme
 
 
 def _plugin(url: str, *, thread: str, scheme: str | None = None) -> Any:
     """Return the plugin for a URL. With `scheme` the URL may also be one that the service itself shows.
 
-    Raises ValueError as `check_url` does.
+    Raise ValueError as `check_url` does.
     """
-    service, scheme = _service(url) if scheme is None else (BY_SCHEME[scheme], scheme)
+    service, scheme = service_of(url) if scheme is None else (BY_SCHEME[scheme], scheme)
     if len(url) > MAX_URL or not url.isprintable() or " " in url:
         raise ValueError(f"The URL must be at most {MAX_URL} characters, without blanks and controls.")
     plugin_class = load(service)
@@ -240,7 +223,7 @@ def _plugin(url: str, *, thread: str, scheme: str | None = None) -> Any:
         parsed: dict[str, Any] | None = (plugin_class.parse_native_url if native else plugin_class.parse_url)(
             url
         )
-    except Exception:  # noqa: BLE001 (as in `send`, fed with whatever a user types)
+    except Exception:  # noqa: BLE001 (as in `send`, parsing user input)
         parsed = None
     if not parsed:
         raise ValueError(_how(service, scheme))
@@ -259,7 +242,7 @@ def _plugin(url: str, *, thread: str, scheme: str | None = None) -> Any:
         raise ValueError(f"The URL names {targets} receivers; a channel may have {MAX_TARGETS}.")
     if service.own_host:
         _refuse_private(plugin.host or "")
-    # It would sleep between requests, by its own idea of what each service allows.
+    # Plugins would sleep between requests to respect limits of their services.
     plugin.throttle = lambda *_, **__: None
     return plugin
 
@@ -280,7 +263,7 @@ def _refuse_private(host: str) -> None:
 
 
 def form_of(service: Service, scheme: str) -> tuple[str, str]:
-    """What a URL of the service looks like, in one form of several, and the page that has the others."""
+    """Return one format of the service's URLs, and the page that lists the others."""
     plugin = load(service)
     return plugin.templates[0].replace("{schema}", scheme), plugin.setup_url
 
@@ -308,19 +291,8 @@ def _asset(base_url: str) -> AppriseAsset:
     )
 
 
-@cache
-def _session(guard: EgressGuard, ca_file: str | None) -> GuardedSession:
-    return GuardedSession(
-        guard,
-        ca_file=ca_file,
-        schemes=frozenset({"https"}),
-        total_sec=TOTAL_SEC,
-        max_body=MAX_ANSWER,
-    )
-
-
 def _masked(detail: str, url: str) -> str:
-    """`detail` without any part of `url` but its scheme: in most of these URLs each part is a secret."""
+    """Remove all parts of `url` but its scheme from `detail`: most parts of these URLs are secrets."""
     parts: set[str] = set()
     rest = url.partition("://")[2]
     for mark in "/?&=@:,#":

@@ -1,8 +1,8 @@
-"""Which of Apprise's services a channel may name: those that are spoken to by https alone. All others are refused.
+"""The services of Apprise that a channel may use: only those with an https API.
 
-Left out for good: what reaches into this machine or its network (syslog, dbus, exec, files), what speaks no http
-(mqtt, smpp, irc, xmpp, growl), the schemes without TLS, e-mail (`email` does it) and plain JSON, XML or forms
-(`webhook` does it, signed). docs/use/alerts.md has the table for people; a test compares the two.
+Excluded on purpose: access to this machine or its network (syslog, dbus, exec, files), protocols other than http
+(mqtt, smpp, irc, xmpp, growl), schemes without TLS, e-mail (kind `email`), and plain JSON, XML or forms (kind
+`webhook`, which signs). docs/use/alerts.md lists the services; a test compares the two.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ _OPEN_AND_CLOSE = MappingProxyType({"action": "map", "dedup": "{thread}"})
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """`own_host`: the URL names the host to connect to.
+    """A plugin. With `own_host` the URL contains the host to connect to.
 
-    `defaults` are options that a URL takes unless it sets them: with these an on-call service opens one alert for
-    an outage and closes it when it is over, instead of opening another to say so. Opsgenie cannot: Apprise finds its
-    alerts by what it has stored, and nothing is stored here.
+    `defaults` are options that apply unless the URL sets them. With them an on-call service opens one alert for an
+    outage and closes it at the end, instead of opening a second one. Opsgenie cannot: Apprise would look up its alerts
+    in its own storage, which is disabled here.
     """
 
     name: str
@@ -63,7 +63,7 @@ SERVICES = (
     Service("PagerTree", "pagertree", ("pagertree",), defaults={"action": "map", "thirdparty": "{thread}"}),
     Service("Plivo", "plivo", ("plivo",)),
     Service(
-        "Power Automate / Workflows (for MSTeams)", "workflows", ("workflow", "workflows"), own_host=True
+        "Power Automate / Workflows (for MSTeams)", "workflows", ("workflows", "workflow"), own_host=True
     ),
     Service("Prowl", "prowl", ("prowl",)),
     Service("PushDeer", "pushdeer", ("pushdeers",), own_host=True),
@@ -102,3 +102,15 @@ SERVICES = (
     Service("xMatters", "xmatters", ("xmatters",), own_host=True),
 )
 BY_SCHEME = {scheme: service for service in SERVICES for scheme in service.schemes}
+
+
+def service_of(url: str) -> tuple[Service, str]:
+    """Return the service of an Apprise URL, and its scheme. Raise ValueError for other URLs."""
+    scheme = url.partition("://")[0].lower()
+    service = BY_SCHEME.get(scheme)
+    if service is None:
+        raise ValueError(
+            "The URL must begin with the scheme of one of the services that alerts can be sent to, "
+            "for example slack:// or discord://."
+        )
+    return service, scheme

@@ -1,38 +1,36 @@
-"""What a kind of channel is made of, and the outcome of a try. Plain Python."""
+"""What a kind of channel defines, and helpers to define one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, ClassVar
+from urllib.parse import urlsplit
 
+from checks.probes.http.addresses import BadAddressError, host_of
 from core.text import shorten
+from monitors.services import permits_host
+from notifications.outbox import SendResult
 
-DETAIL_CHARS = 500
+if TYPE_CHECKING:
+    from alerts.messages import Message
 
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """`detail` is what came back: one line for a person, without secrets. `retry` where trying again may help."""
-
-    delivered: bool
-    detail: str
-    retry: bool = True
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "detail", shorten(" ".join(self.detail.split()), limit=DETAIL_CHARS))
-
+MAX_HINT = 200
 
 Config = Mapping[str, str]
-"""What a channel sends with, as it is stored."""
+"""The settings of a channel by name, as stored."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One thing that a channel sends with: a field of the API, of the forms and of files.
+    """One setting of a kind: a field of the API, of the dashboard's forms and of YAML files.
 
-    `check` returns the value to store, or raises ValueError with what is accepted. `stored` is its key in a Config.
-    A setting that is not `secret` is shown in forms and written into exported files; the API returns none of them.
-    `default` fills one that is left out.
+    `check` returns the value to store, or raises ValueError with the accepted format. Forms and exports contain the
+    value only if it is not `secret`; the API returns none of them. `default` fills an omitted setting. A setting
+    named "secret" is returned once, in the response to the creation.
     """
 
     name: str
@@ -40,51 +38,137 @@ class Setting:
     check: Callable[[str], str]
     help: str
     example: str = ""
-    stored: str = ""
     max_length: int = 200
     required: bool = True
     secret: bool = True
     choices: tuple[str, ...] = ()
     default: Callable[[], str] | None = None
     input_type: str = "text"
-
-    @property
-    def key(self) -> str:
-        return self.stored or self.name
+    strip: bool = True
 
 
 @dataclass(frozen=True, slots=True)
-class ChannelKind:
-    """A kind of channel: all that the API, the dashboard, files and senders know of it.
+class Variant:
+    """One of several services that a kind sends to. `example` is a setting's format, `page` its documentation."""
 
-    `hint` returns enough of a Config to tell channels apart, and nothing that lets anybody send. `setup` says where
-    the service shows what is asked for, and `page` is its own documentation.
+    key: str
+    name: str
+    example: str = ""
+    page: str = ""
+
+
+class ChannelKind(ABC):
+    """A kind of channel. The API, the dashboard, YAML files, the admin and the workers are derived from it.
+
+    `setup` says where the service shows its settings, and `page` is the service's documentation. `consent` names the
+    setting with an e-mail address whose owner has to agree before anything is sent. With `one_alert_each` messages are
+    never grouped: the service opens one alert per incident and closes it. `variant_key` is the variant of the
+    "apprise" kind for other ways to use the same service.
     """
 
-    name: str
-    label: str
-    icon: str
-    about: str
-    settings: tuple[Setting, ...]
-    hint: Callable[[Config], str]
-    setup: str = ""
-    page: str = ""
+    name: ClassVar[str]
+    label: ClassVar[str]
+    icon: ClassVar[str]
+    about: ClassVar[str]
+    settings: ClassVar[tuple[Setting, ...]]
+    setup: ClassVar[str] = ""
+    page: ClassVar[str] = ""
+    consent: ClassVar[str] = ""
+    one_alert_each: ClassVar[bool] = False
+    variant_key: ClassVar[str] = ""
+
+    @abstractmethod
+    def hint(self, config: Config) -> str:
+        """Return enough to distinguish channels, but nothing that allows sending."""
+
+    @abstractmethod
+    def send(self, config: Config, message: Message, *, key: str, now: datetime) -> SendResult:
+        """Make one attempt of limited duration. Never raise for a receiver's fault.
+
+        `key` identifies the delivery and is the same in each attempt.
+        """
 
     def default_name(self, config: Config) -> str:
         return self.hint(config)
 
+    def problem(self) -> str | None:
+        """Return what prevents all messages of this kind from being sent, or None."""
+        return None
 
-@dataclass(frozen=True, slots=True)
-class NativeService(ChannelKind):
-    """A chat or on-call service with a form of its own, sent to through a plugin of Apprise.
+    def variants(self) -> Sequence[Variant]:
+        """Return the services to choose from, if the kind sends to several."""
+        return ()
 
-    `scheme` names the plugin in `alerts.transports.apprise_services`, and `address` makes its URL of a Config. With
-    `one_alert_each` news is never gathered: the service opens one alert for each incident and has to close it.
-    """
+    def variant(self, key: str) -> Variant | None:
+        """Return a variant with its example and page, or None if it does not exist."""
+        return None
 
-    scheme: str = ""
-    address: Callable[[Config], str] = str
-    one_alert_each: bool = False
+
+class AppriseService(ChannelKind):
+    """A chat or on-call service that an Apprise plugin sends to. `scheme` names the plugin."""
+
+    scheme: ClassVar[str]
+
+    def __init_subclass__(cls) -> None:
+        cls.variant_key = cls.scheme
+
+    @abstractmethod
+    def apprise_url(self, config: Config) -> str:
+        """Return the URL for the plugin."""
 
     def default_name(self, config: Config) -> str:
         return f"{self.label} {self.hint(config)}"
+
+    def send(self, config: Config, message: Message, *, key: str, now: datetime) -> SendResult:
+        from alerts.transports import apprise_plugins  # large: only workers load it
+
+        url = self.apprise_url(config)
+        return apprise_plugins.send(url, message, scheme=self.scheme, label=self.label)
+
+
+def matching(pattern: str, accepted: str) -> Callable[[str], str]:
+    """Return a check that a value matches `pattern` completely. `accepted` describes the format."""
+    compiled = re.compile(pattern, re.ASCII)
+
+    def check(text: str) -> str:
+        if not compiled.fullmatch(text):
+            raise ValueError(f"must be {accepted}.")
+        return text
+
+    return check
+
+
+def one_of(*choices: str) -> Callable[[str], str]:
+    """Return a check that a value is one of the choices."""
+    return matching("|".join(choices), f"one of {', '.join(choices)}")
+
+
+def require_public_url(url: str, *, instead: str) -> str:
+    """Return the URL. Raise ValueError if it is invalid or its host is a private address.
+
+    `instead` says what to use in place of a user name in the URL.
+    """
+    try:
+        host = host_of(url, instead=instead)
+    except BadAddressError as error:
+        raise ValueError(str(error)) from None
+    if not permits_host(host):
+        raise ValueError("is a private or reserved address, to which Pulsekeeper sends nothing.")
+    return url
+
+
+def last_characters(text: str) -> str:
+    """Return the last four characters of an identifier, as a hint."""
+    return f"…{text[-4:]}"
+
+
+def mask_address(address: str) -> str:
+    """Return `a…@example.com`."""
+    local, _, domain = address.rpartition("@")
+    return shorten(f"{local[:1]}…@{domain}", limit=MAX_HINT)
+
+
+def mask_url(url: str) -> str:
+    """Return `https://hooks.example.com`: the path is often the secret."""
+    parts = urlsplit(url)
+    return shorten(f"{parts.scheme}://{parts.netloc}", limit=MAX_HINT)

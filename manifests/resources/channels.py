@@ -6,10 +6,9 @@ from datetime import datetime
 from typing import Any, ClassVar
 
 from alerts import selectors, services
-from alerts.defaults import TOPICS
-from alerts.models import AlertChannel, Topic
+from alerts.models import DEFAULT_TOPICS, AlertChannel, Topic
+from alerts.transports import KINDS, secret_settings, settings_by_name
 from alerts.transports.base import Setting
-from alerts.transports.kinds import KINDS, SECRETS, SETTINGS
 from manifests.account import Account
 from manifests.entries import Entry, Present, Shape
 from manifests.parsing import Item
@@ -21,7 +20,7 @@ from manifests.secrets import Secret
 
 _DEFAULTS = {
     "enabled": True,
-    "topics": [topic.value for topic in TOPICS],
+    "topics": [topic.value for topic in DEFAULT_TOPICS],
     "monitors": "all",
     "remind_every_hours": 24,
 }
@@ -57,11 +56,11 @@ class Channels(Single):
                 "topics": list(row.topics),
                 "monitors": scope,
                 "remind_every_hours": row.remind_every_hours,
-                **dict.fromkeys(SETTINGS),
+                **dict.fromkeys(settings_by_name()),
                 **{
-                    setting.name: Secret(config[setting.key]) if setting.secret else config[setting.key]
+                    setting.name: Secret(config[setting.name]) if setting.secret else config[setting.name]
                     for setting in KINDS[row.kind].settings
-                    if setting.key in config
+                    if setting.name in config
                 },
             }
             found.append(Present(self.section, row.public_id, row.pk, row.name, place, shape))
@@ -78,6 +77,7 @@ class Channels(Single):
                     item.path,
                     f"{said}; ${{keep:PK_NAME}} is what is stored." if setting.secret else f"{said}.",
                 )
+        secrets = secret_settings()
         shape = {
             "name": entry.name,
             "project": entry.place,
@@ -88,8 +88,8 @@ class Channels(Single):
                 given.get("monitors", "all"), entry.place, (*item.path, "monitors"), names
             ),
             "remind_every_hours": given.get("remind_every_hours", _DEFAULTS["remind_every_hours"]),
-            **{name: secret_of(item, name, there.get(name)) for name in SECRETS},
-            **{name: given.get(name) for name in SETTINGS if name not in SECRETS},
+            **{name: secret_of(item, name, there.get(name)) for name in secrets},
+            **{name: given.get(name) for name in settings_by_name() if name not in secrets},
         }
         for setting in settings:
             name = setting.name

@@ -18,7 +18,7 @@ import django
 os.environ["DJANGO_SETTINGS_MODULE"] = "config.settings"
 django.setup()
 
-from alerts import batch, notify, sender, sending, tasks, transports  # noqa: E402
+from alerts import batch, notify, sender, sending, tasks  # noqa: E402
 from alerts.models import Delivery  # noqa: E402
 from incidents import consuming  # noqa: E402
 from tests.processes.waiting import until  # noqa: E402
@@ -31,7 +31,7 @@ STEPS: dict[str, tuple[Any, str]] = {
     "announced": (notify, "notify_incidents"),
     "claimed": (sending, "claim"),
     "loaded": (sending, "load"),
-    "sent": (transports, "send"),
+    "sent": (sender, "_try"),
     "finishing": (sending, "_note"),
     "finished": (sending, "finish"),
 }

@@ -23,8 +23,9 @@ import pytest
 from pytest_django import Settings
 
 from alerts.messages import render
-from alerts.transports import Outcome, apprise_plugins, send
+from alerts.transports import KINDS, apprise_plugins
 from alerts.transports.apprise_services import BY_SCHEME, SERVICES, Service
+from notifications.outbox import SendResult
 from tests.alerts import documents, samples
 from tests.alerts.samples import BASE_URL, DOWN, NOW, RECOVERED
 from tests.processes.up import free_port
@@ -35,8 +36,8 @@ TOKEN = "tk-4f6a0c81b2"
 ROOT = Path(__file__).parents[2]
 
 
-def deliver(url: str, *, name: str = "down") -> Outcome:
-    return send("apprise", {"url": url}, samples.rendered(name), key="dlv_1", now=NOW)
+def deliver(url: str, *, name: str = "down") -> SendResult:
+    return KINDS["apprise"].send({"apprise_url": url}, samples.rendered(name), key="dlv_1", now=NOW)
 
 
 @pytest.fixture
@@ -163,7 +164,10 @@ def test_no_private_address_by_number(settings: Settings, host: str) -> None:
     ],
 )
 def test_a_scheme_outside_the_list_is_refused(url: str) -> None:
-    for refused in (lambda: apprise_plugins.check_url(url), lambda: apprise_plugins.hint(url)):
+    for refused in (
+        lambda: apprise_plugins.check_url(url),
+        lambda: KINDS["apprise"].hint({"apprise_url": url}),
+    ):
         with pytest.raises(ValueError, match="The URL must begin with the scheme of one of the services"):
             refused()
     assert deliver(url).delivered is False
@@ -195,8 +199,9 @@ BAD = {
 @pytest.mark.parametrize("url", GOOD)
 def test_a_good_url(url: str) -> None:
     apprise_plugins.check_url(url)
-    assert apprise_plugins.hint(url).endswith(f"({url.partition(':')[0].lower()}://)")
-    assert not any(part in apprise_plugins.hint(url) for part in url.partition("://")[2].split("/") if part)
+    hint = KINDS["apprise"].hint({"apprise_url": url})
+    assert hint.endswith(f"({url.partition(':')[0].lower()}://)")
+    assert not any(part in hint for part in url.partition("://")[2].split("/") if part)
 
 
 @pytest.mark.parametrize(("url", "said"), BAD.items(), ids=range(len(BAD)))
@@ -204,7 +209,7 @@ def test_a_bad_url(url: str, said: str) -> None:
     with pytest.raises(ValueError) as caught:  # noqa: PT011
         apprise_plugins.check_url(url)
     assert said in str(caught.value)
-    assert deliver(url) == Outcome(delivered=False, detail=str(caught.value), retry=False)
+    assert deliver(url) == SendResult(delivered=False, detail=str(caught.value), retry=False)
 
 
 def test_a_template_is_never_opened(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,7 +224,7 @@ def test_an_on_call_service_opens_and_closes_one_alert(targets: TargetServer, tr
     url = f"goalerts://127.0.0.1:{site.port}/a1b2c3d4-e5f6-4a7b-8c9d-0e1f2a3b4c5d"
     for payload in (DOWN, RECOVERED):
         message = render([payload], key="dlv_1", base_url=BASE_URL, now=NOW)
-        assert send("apprise", {"url": url}, message, key="dlv_1", now=NOW).delivered
+        assert KINDS["apprise"].send({"apprise_url": url}, message, key="dlv_1", now=NOW).delivered
     down, recovered = (json.loads(request.body) for request in site.seen)
     assert down["dedup"] == recovered["dedup"] == DOWN.incident_id
     assert (down.get("action"), recovered.get("action")) == (None, "close")
@@ -233,8 +238,8 @@ def test_nobody_is_called_by_a_name(targets: TargetServer, trusting: Certificate
     site = serve(targets, trusting, [answer(200, b"{}")])
     name = "@everyone &#64;here &lt;!channel&gt; <b>x</b>"
     message = render([replace(DOWN, monitor=name)], key="dlv_1", base_url=BASE_URL, now=NOW)
-    outcome = send(
-        "apprise", {"url": url.format(host=f"127.0.0.1:{site.port}")}, message, key="dlv_1", now=NOW
+    outcome = KINDS["apprise"].send(
+        {"apprise_url": url.format(host=f"127.0.0.1:{site.port}")}, message, key="dlv_1", now=NOW
     )
     assert outcome.delivered
     said = json.dumps(json.loads(site.seen[0].body), ensure_ascii=False)
@@ -253,7 +258,7 @@ def test_what_a_url_says_goes_before_what_we_set(targets: TargetServer, trusting
 def test_saying_yes_without_asking_anybody_is_no_delivery() -> None:
     """Opsgenie's plugin closes the alerts that it has stored, and it has stored none."""
     url = "opsgenie://a1b2c3d4-e5f6-4a7b-8c9d-0e1f2a3b4c5d?action=map"
-    assert deliver(url, name="recovered") == Outcome(
+    assert deliver(url, name="recovered") == SendResult(
         delivered=False, detail="Opsgenie: nothing was sent; look at the URL.", retry=False
     )
 
@@ -472,9 +477,9 @@ def test_who_does_not_send_imports_no_way_to_send() -> None:
 import sys, django
 django.setup()
 import alerts.transports, config.celery
-assert "smtplib" not in sys.modules
+assert not {"smtplib", "requests"} & set(sys.modules)
 import config.urls
-ways = {"apprise", "alerts.transports.email", "alerts.transports.webhook", "alerts.transports.apprise_plugins"}
+ways = {"apprise", "smtplib", "notifications.smtp", "alerts.transports.http", "alerts.transports.apprise_plugins"}
 assert not ways & set(sys.modules), ways & set(sys.modules)
 """)
 

@@ -10,8 +10,9 @@ import pytest
 from pytest_django import Settings
 
 from alerts.messages import Message, render
-from alerts.transports import Outcome, send
+from alerts.transports import KINDS
 from alerts.transports import email as transport
+from notifications.outbox import SendResult
 from tests.alerts import samples
 from tests.alerts.inbox import Inbox, part
 from tests.alerts.samples import BASE_URL, DOWN, NOW, RECOVERED
@@ -38,14 +39,14 @@ def inbox(use_server: Callable[[int], None]) -> Iterator[Inbox]:
         yield inbox
 
 
-def deliver(message: Message, *, key: str = "dlv_1", to: str = ADDRESS) -> Outcome:
-    return send("email", {"address": to}, message, key=key, now=NOW)
+def deliver(message: Message, *, key: str = "dlv_1", to: str = ADDRESS) -> SendResult:
+    return KINDS["email"].send({"address": to}, message, key=key, now=NOW)
 
 
 @pytest.mark.parametrize("name", samples.SAMPLES)
 def test_a_message_arrives_as_text_and_html(inbox: Inbox, name: str) -> None:
     message = samples.rendered(name)
-    assert deliver(message) == Outcome(delivered=True, detail="The mail server took the message.")
+    assert deliver(message) == SendResult(delivered=True, detail="The mail server took the message.")
     (mail,) = inbox.mails
     assert inbox.recipients == [[ADDRESS]]
     assert mail.get_content_type() == "multipart/alternative"
@@ -120,7 +121,7 @@ def test_dangerous_names_make_no_headers(inbox: Inbox, name: str) -> None:
 )
 def test_a_refused_recipient(inbox: Inbox, answer: str, retry: bool) -> None:
     inbox.refuse_recipient = answer
-    assert deliver(samples.rendered("down")) == Outcome(
+    assert deliver(samples.rendered("down")) == SendResult(
         delivered=False, detail=f"The mail server refused the recipient: {answer}", retry=retry
     )
 
@@ -128,7 +129,7 @@ def test_a_refused_recipient(inbox: Inbox, answer: str, retry: bool) -> None:
 @pytest.mark.parametrize("answer", ["554 5.7.1 Spam", "451 4.3.0 Try later"])
 def test_a_refused_message(inbox: Inbox, answer: str) -> None:
     inbox.refuse_data = answer
-    assert deliver(samples.rendered("down")) == Outcome(
+    assert deliver(samples.rendered("down")) == SendResult(
         delivered=False, detail=f"The mail server answered {answer}"
     )
 

@@ -19,10 +19,10 @@ from alerts.outbox import TRIED_FOR, OutboxItem, put
 from alerts.sender import send_next
 from alerts.sending import claim
 from alerts.testing import ChannelTest
-from alerts.transports.email import problem
 from core import replies
 from core.clock import utc_now
 from core.errors import NotDead
+from notifications.smtp import problem
 from projects.access import Caller
 from tests.alerts.inbox import Inbox
 from tests.alerts.receiver import Receiver

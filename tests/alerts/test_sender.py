@@ -14,7 +14,7 @@ from alerts.models import AlertChannel
 from alerts.sender import TESTS_OF_OWNER, THREADS, Sender, send_next
 from alerts.sending import MOST_OF_OWNER
 from alerts.testing import ChannelTest
-from alerts.transports import webhook
+from alerts.transports import http, webhook
 from core import replies
 from core.clock import utc_now
 from core.db import release_connection
@@ -32,9 +32,9 @@ PATIENCE = 20.0
 @pytest.fixture(autouse=True)
 def _webhooks_may_hang_for_long(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(webhook, "TOTAL_SEC", 60.0)
-    webhook._session.cache_clear()
+    http._session.cache_clear()
     yield
-    webhook._session.cache_clear()
+    http._session.cache_clear()
 
 
 class Stuck(Receiver):

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 from pytest_django import Settings
 
-from alerts.transports import Outcome, send
-from alerts.transports import webhook as transport
+from alerts.transports import KINDS
+from alerts.transports import http as transport
 from core.http import GuardedSession
+from notifications.outbox import SendResult
 from tests.alerts import samples
 from tests.alerts.samples import NOW
 from tests.processes.up import free_port
@@ -24,8 +25,8 @@ SECRET = "whsec_b5XkP0"
 DOCUMENT = Path(__file__).parents[2] / "docs" / "use" / "webhooks.md"
 
 
-def deliver(url: str, *, name: str = "down") -> Outcome:
-    return send("webhook", {"url": url, "secret": SECRET}, samples.rendered(name), key="dlv_1", now=NOW)
+def deliver(url: str, *, name: str = "down") -> SendResult:
+    return KINDS["webhook"].send({"url": url, "secret": SECRET}, samples.rendered(name), key="dlv_1", now=NOW)
 
 
 def documented(language: str) -> str:
@@ -37,7 +38,9 @@ def documented(language: str) -> str:
 
 def test_a_receiver_that_checks_as_documented(targets: TargetServer) -> None:
     site = targets.serve([answer(204)])
-    assert deliver(site.url("/hooks/x?y=z")) == Outcome(delivered=True, detail="The receiver answered 204.")
+    assert deliver(site.url("/hooks/x?y=z")) == SendResult(
+        delivered=True, detail="The receiver answered 204."
+    )
     (request,) = site.seen
     assert (request.method, request.path) == ("POST", "/hooks/x?y=z")
     assert request.header("content-type") == "application/json"
@@ -89,7 +92,7 @@ def test_redirects_are_not_followed(targets: TargetServer) -> None:
     inner = targets.serve([answer()], host="127.0.0.2")
     for status in (301, 302, 303, 307, 308):
         outer = targets.serve(redirect(inner.url(), status))
-        assert deliver(outer.url()) == Outcome(
+        assert deliver(outer.url()) == SendResult(
             delivered=False,
             detail=f"The receiver answered {status}; redirects of a webhook are not followed.",
         )
@@ -101,7 +104,7 @@ LONG = b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n"
 
 def test_a_gigabyte_is_not_read(targets: TargetServer) -> None:
     site = targets.serve([LONG, Repeat(b"x" * 65_536)])
-    assert deliver(site.url()) == Outcome(delivered=True, detail="The receiver answered 200.")
+    assert deliver(site.url()) == SendResult(delivered=True, detail="The receiver answered 200.")
     failing = targets.serve([LONG.replace(b"200", b"503"), Repeat(b"x" * 65_536)])
     assert deliver(failing.url()).detail == "The receiver answered 503."
 
@@ -134,7 +137,7 @@ def test_a_receiver_gone_wrong_is_one_bounded_request(
     )
     site = targets.serve(script)
     start = time.monotonic()
-    assert deliver(site.url()) == Outcome(delivered=False, detail=detail)
+    assert deliver(site.url()) == SendResult(delivered=False, detail=detail)
     assert time.monotonic() - start < 5
     assert site.connections == 1
 
@@ -149,7 +152,7 @@ def test_no_private_address(targets: TargetServer, settings: Settings) -> None:
     settings.ALLOWED_PRIVATE_NETWORKS = ()
     site = targets.serve([answer()])
     for host in ("127.0.0.1", "localhost", "2130706433", "[::ffff:127.0.0.1]"):
-        assert deliver(site.url(host=host)) == Outcome(
+        assert deliver(site.url(host=host)) == SendResult(
             delivered=False,
             detail="The receiver's address is private or reserved; Pulsekeeper does not connect to such.",
         )

@@ -114,7 +114,7 @@ def test_what_apprise_reaches(api: Api) -> None:
     assert made.status == 201
     assert "xoxb" not in made.text
     assert "slack" in made.json["hint"].lower()
-    assert config_of(made.json) == {"url": url}
+    assert config_of(made.json) == {"apprise_url": url}
     for wrong in ("file:///etc/passwd", "json://127.0.0.1/", "syslog://", "nonsense", "slack", "://", "\x01"):
         answer = api.post(PATH, {"kind": "apprise", "apprise_url": wrong})
         assert (answer.status, "apprise_url: " in answer.error) == (422, True), wrong

@@ -1,0 +1,114 @@
+"""Send mails through the operator's mail server. The operator configures its address, so no egress guard applies."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import smtplib
+import socket
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+from django.conf import settings
+from django.core.mail import EmailMessage, get_connection
+from django.core.mail.backends.smtp import EmailBackend
+
+from core.mail import NO_SERVER, has_server
+from notifications.outbox import SendResult
+
+
+def send_mail(mail: EmailMessage) -> SendResult:
+    """Send a mail once over its own connection. Without a mail server nothing is delivered."""
+    if not has_server():
+        return SendResult(delivered=False, detail=f"No mail was sent. {NO_SERVER}")
+    try:
+        mail.send()
+    except smtplib.SMTPRecipientsRefused as error:
+        code, answer = next(iter(error.recipients.values()))
+        return SendResult(
+            delivered=False,
+            detail=f"The mail server refused the recipient: {code} {_text(answer)}",
+            retry=code < 500,
+        )
+    except (smtplib.SMTPException, OSError) as error:
+        return SendResult(delivered=False, detail=problem(error))
+    return SendResult(delivered=True, detail="The mail server took the message.")
+
+
+def reach_server(total_sec: float) -> str | None:
+    """Connect to the mail server and sign in. Return the problem and its remedy, or None."""
+    if not has_server():
+        return NO_SERVER
+    try:
+        with bounded_connection(total_sec) as connection:
+            connection.open()
+    except (smtplib.SMTPException, OSError) as error:
+        return problem(error)
+    return None
+
+
+def problem(error: smtplib.SMTPException | OSError) -> str:
+    """Describe an error of the mail server, and name the setting to check."""
+    if not isinstance(error, smtplib.SMTPResponseException):
+        return f"The mail server could not be used ({type(error).__name__}: {error}). Check EMAIL_URL."
+    answer = f"The mail server answered {error.smtp_code} {_text(error.smtp_error)}"
+    if isinstance(error, smtplib.SMTPAuthenticationError):
+        return f"{answer}. Check the user and password in EMAIL_URL."
+    if isinstance(error, smtplib.SMTPSenderRefused):
+        return f"{answer}. Check EMAIL_FROM."
+    if isinstance(error, smtplib.SMTPConnectError | smtplib.SMTPHeloError):
+        return f"{answer}. Check EMAIL_URL."
+    return answer
+
+
+def _text(answer: bytes | str) -> str:
+    return answer.decode("utf-8", "replace") if isinstance(answer, bytes) else answer
+
+
+@contextlib.contextmanager
+def bounded_connection(total_sec: float) -> Iterator[Any]:
+    """Yield the configured mail backend. Shut the socket after `total_sec`: a timeout only limits each single read."""
+    configured = get_connection()
+    if not isinstance(configured, EmailBackend):
+        yield configured
+        return
+    bounded = _BoundedBackend(total_sec)
+    timer = threading.Timer(total_sec, bounded.shut)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield bounded
+    finally:
+        with contextlib.suppress(OSError, smtplib.SMTPException):  # it may be half open after a failure
+            bounded.close()
+        timer.cancel()
+        bounded.forget()
+
+
+class _BoundedBackend(EmailBackend):
+    def __init__(self, total_sec: float) -> None:
+        super().__init__(timeout=min(settings.EMAIL_TIMEOUT or total_sec, total_sec))
+        self._watched: list[socket.socket] = []
+
+    @property
+    def connection_class(self) -> Any:
+        watched = self._watched
+
+        class Watched(super().connection_class):  # type: ignore[misc]
+            def _get_socket(self, host: str, port: int, timeout: float) -> socket.socket:
+                opened: socket.socket = super()._get_socket(host, port, timeout)
+                # A duplicate: STARTTLS takes the descriptor away from this one.
+                watched.append(socket.socket(fileno=os.dup(opened.fileno())))
+                return opened
+
+        return Watched
+
+    def shut(self) -> None:
+        for watched in list(self._watched):
+            with contextlib.suppress(OSError):  # already disconnected
+                watched.shutdown(socket.SHUT_RDWR)
+
+    def forget(self) -> None:
+        for watched in self._watched:
+            watched.close()
