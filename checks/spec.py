@@ -1,6 +1,6 @@
-"""What to check, and what came of it: the two values every probe takes and gives.
+"""What to check, and the outcome: the values that every probe takes and gives.
 
-Plain Python on purpose: scheduled, first and test checks, and `manage.py probe`, share them.
+Plain Python: scheduled checks, first checks, tests of drafts and `manage.py probe` share it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Verdict(StrEnum):
 
 
 class ReasonCode(StrEnum):
-    """Why a check failed, for machines (decision 28)."""
+    """Why a check failed, for machines."""
 
     TIMEOUT = "timeout"
     DNS_FAILURE = "dns_failure"
@@ -46,11 +46,11 @@ class CheckSpec:
 
 @dataclass(frozen=True, slots=True)
 class CheckOutcome:
-    """What one check found. Milliseconds are whole; `detail` and `reason_code` are None unless down or slow.
+    """The outcome of one check, which ended at `checked_at`.
 
-    `checked_at` is the moment the check ended. The timings are those of decision 20; `connect_ms` and
-    `ttfb_ms` are None where that point was not reached and when redirects were followed. `evidence` is there
-    where the check failed.
+    Milliseconds are whole, and None where that point was not reached. `latency_ms` is the whole check, `connect_ms`
+    until the TCP connection is established, `ttfb_ms` until the first byte of the response. `http_status` is None for
+    other protocols. `detail` and `reason_code` are None unless the check was down or slow, `evidence` unless it failed.
     """
 
     verdict: Verdict

@@ -1,124 +1,64 @@
-"""What an exchange with a target means: up, slow or down, and why. Pure: the network is over when this runs."""
+"""Judge what a probe found: up, slow or down, and why. Shared by all protocols. Pure."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
 
-from checks.evidence import Mask
-from checks.probes.http.rules import find_broken_rule
-from checks.probes.http.spec import HttpSpec
-from checks.spec import CheckOutcome, ReasonCode, Verdict
-from core.text import quote, sentence
-
-# What a code that people ask about means, and where to look; every other code stands for itself.
-_STATUS_HINTS = {
-    401: ("the request was not authorised", "check the credentials in the monitor's request headers"),
-    403: (
-        "the request was forbidden",
-        "allow Pulsekeeper's requests, or check the monitor's request headers",
-    ),
-    404: ("the page was not found", "check the path of the monitor's URL"),
-    405: ("the method is not allowed", "choose another method for the monitor"),
-    407: ("a proxy asks for authorisation", "check the proxy before the server"),
-    408: ("the server gave up waiting", "check the server's load"),
-    410: ("the page is gone", "check the path of the monitor's URL"),
-    421: ("the server does not serve this host", "check the host of the monitor's URL and its virtual hosts"),
-    429: (
-        "the server limits how often it may be asked",
-        "raise the monitor's interval or the server's limit",
-    ),
-    500: ("the server met an error", "check the server's error log"),
-    501: ("the server does not know the method", "choose another method for the monitor"),
-    502: ("a gateway got no valid answer behind it", "check the application behind the gateway"),
-    503: ("the service is unavailable", "check whether it is overloaded or under maintenance"),
-    504: ("a gateway got no answer behind it in time", "check the application behind the gateway"),
-}
-
-
-def _advice(status: int) -> str:
-    if status < 400:
-        return "set the expected status, or whether redirects are followed, to what you mean"
-    return "check the server's error log" if status >= 500 else "check the monitor's URL, method and headers"
+from checks.spec import CheckOutcome, CheckSpec, ReasonCode, Verdict
+from core.text import sentence
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why no judgeable response came."""
-
     reason_code: ReasonCode
     detail: str
 
 
 @dataclass(slots=True)
-class Exchange:
-    """What one check met, all its hops together. Milliseconds are whole, and None where not reached.
+class Finding:
+    """What a probe found. Milliseconds are whole, and None where that point was not reached.
 
-    `failure` is why there is no response, `body_fault` what is wrong with the body of one. `unknown_coding` is a
-    Content-Encoding that the body was left in.
-    Not frozen for speed alone: it is built once per check on the hot path and never changed afterwards.
+    Not frozen, for speed: it is built once per check on the hot path.
     """
 
     failure: Failure | None = None
-    http_status: int | None = None
     latency_ms: int | None = None
     connect_ms: int | None = None
     ttfb_ms: int | None = None
-    content_type: str | None = None
-    body: bytes | bytearray = b""
-    over_cap: bool = False
-    unknown_coding: str | None = None
-    body_fault: Failure | None = None
+    http_status: int | None = None
     cert_expires_at: datetime | None = None
 
 
-def expects(spec: HttpSpec, status: int) -> bool:
-    """Whether a final status passes (decisions 24 and 26)."""
-    if spec.expect_status is not None:
-        return status == spec.expect_status
-    return 200 <= status < (300 if spec.only_2xx else 400)
+BLOCKED = Failure(
+    ReasonCode.BLOCKED_TARGET,
+    "The target's address is private or reserved, and Pulsekeeper opens no connection to such; use a public address.",
+)
 
 
-def _wrong_status(spec: HttpSpec, status: int) -> str:
-    hint = _STATUS_HINTS.get(status)
-    answered = f"Answered with status {status}" + (f" ({hint[0]})" if hint else "")
-    if spec.expect_status is not None:
-        wanted = f"the expected {spec.expect_status}"
-    else:
-        wanted = "2xx" if spec.only_2xx else "2xx or 3xx"
-    return f"{answered} instead of {wanted}; {hint[1] if hint else _advice(status)}."
+def timed_out(spec: CheckSpec, doing: str) -> Failure:
+    return Failure(ReasonCode.TIMEOUT, f"No result within {spec.timeout_ms} ms: {doing}.")
 
 
-def _find_failure(spec: HttpSpec, exchange: Exchange) -> Failure | None:
-    if exchange.failure is not None:
-        return exchange.failure
-    status = exchange.http_status or 0
-    if not expects(spec, status):
-        return Failure(ReasonCode.HTTP_FAILURE, _wrong_status(spec, status))
-    if exchange.body_fault is not None:
-        return exchange.body_fault
-    if spec.rules:
-        broken = find_broken_rule(
-            spec.rules,
-            exchange.body,
-            content_type=exchange.content_type,
-            over_cap=exchange.over_cap,
-            mask=lambda text: Mask(spec.headers).own(text),
-        )
-        if broken is not None:
-            if exchange.unknown_coding is not None:
-                broken = (
-                    f"The body is in the content coding {quote(exchange.unknown_coding, limit=40)}, which nobody "
-                    f"asked for and Pulsekeeper cannot undo. {broken}"
-                )
-            return Failure(ReasonCode.CONTENT_FAILURE, broken)
-    return None
+def own_fault(what: str) -> Failure:
+    """Return the failure of a check that could not be made: it says nothing about the target."""
+    return Failure(ReasonCode.WORKER_LOST, f"Pulsekeeper could not run this check: {what}.")
 
 
-def judge(spec: HttpSpec, exchange: Exchange, *, now: datetime) -> CheckOutcome:
-    """The outcome of a check that ended at `now`: transport first, then status, coding, rules, and speed."""
-    failure = _find_failure(spec, exchange)
-    latency_ms = exchange.latency_ms
+def failed(failure: Failure, *, now: datetime) -> CheckOutcome:
+    """Return the outcome of a check that could not be judged at all."""
+    return CheckOutcome(Verdict.DOWN, now, reason_code=failure.reason_code, detail=sentence(failure.detail))
+
+
+def judge(
+    spec: CheckSpec, finding: Finding, *, now: datetime, failure: Failure | None = None
+) -> CheckOutcome:
+    """Return the outcome of a check that ended at `now`: a failure comes first, then speed.
+
+    `failure` is what the protocol found wrong with a response.
+    """
+    failure = finding.failure or failure
+    latency_ms = finding.latency_ms
     detail: str | None = None
     if failure is not None:
         verdict = Verdict.DOWN
@@ -135,10 +75,10 @@ def judge(spec: HttpSpec, exchange: Exchange, *, now: datetime) -> CheckOutcome:
         verdict=verdict,
         checked_at=now,
         latency_ms=latency_ms,
-        connect_ms=None if spec.follow_redirects else exchange.connect_ms,
-        ttfb_ms=None if spec.follow_redirects else exchange.ttfb_ms,
-        http_status=exchange.http_status,
+        connect_ms=finding.connect_ms,
+        ttfb_ms=finding.ttfb_ms,
+        http_status=finding.http_status,
         reason_code=failure.reason_code if failure is not None else None,
         detail=detail,
-        cert_expires_at=exchange.cert_expires_at,
+        cert_expires_at=finding.cert_expires_at,
     )

@@ -1,273 +1,336 @@
-"""Many probes at once, in the thread that runs them: starts paced, outcomes handed over as they come."""
+"""One loop for all protocols: starts probes at a pace, waits for their sockets, and delivers outcomes as they end.
+
+`Probe` is the seam: a protocol subclasses it, and `checks.probes.engine.PROTOCOLS` maps its spec type to it.
+"""
 
 from __future__ import annotations
 
+import heapq
+import itertools
 import logging
+import socket
 import time
+from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import partial
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import pycurl
 
-from checks.probes.http.failures import own_fault
-from checks.probes.http.probe import Probe
-from checks.probes.http.spec import HttpSpec
-from checks.probes.http.transfer import Transfer
+from checks.evidence import Evidence
 from checks.probes.reactor import Reactor
 from checks.probes.resolver import Answer, Resolver
-from checks.spec import CheckOutcome, ReasonCode, Verdict
-from checks.verdict import Exchange, Failure, judge
+from checks.spec import CheckOutcome, CheckSpec, Verdict
+from checks.verdict import Failure, Finding, failed, judge, own_fault
 from core.clock import utc_now
 
 logger = logging.getLogger(__name__)
 
 K = TypeVar("K")
+S = TypeVar("S", bound=CheckSpec)
+T = TypeVar("T")
 
-# A burst of starts would make every probe of it wait for the others' sockets, and record our queue as latency.
+# A burst of starts would make each probe wait for the others' sockets, and record our queue as latency.
 _STARTS_PER_TURN = 4
-_WAIT_SECONDS = 0.1  # libcurl's own timer ends the wait earlier where it matters
-_WATCH_SECONDS = 0.05  # how often deadlines are looked at that libcurl does not keep, or has missed
-_LATE_SECONDS = 0.1  # how long past its deadline libcurl may keep a transfer
+_DEADLINE_SECONDS = 0.05  # how often deadlines are checked
 SLOW_SECONDS = 0.05  # of CPU: all other checks wait while one is judged
-_MARK_SECONDS = 0.005  # how old a measure of CPU may be that a later one is compared with: each costs 1 us
+_CPU_MARK_SECONDS = 0.005  # the greatest age of a CPU time to compare with: reading it costs 1 us
 
 
-class _Check(Generic[K]):
-    """A probe under its caller's key. It has a transfer while a request is out, none while it waits for a name."""
+class BlockedTarget(Exception):
+    """The egress guard refuses the address."""
 
-    __slots__ = ("key", "parked_at", "probe", "transfer")
 
-    def __init__(self, key: K, probe: Probe) -> None:
-        self.key = key
-        self.probe = probe
-        self.transfer: Transfer | None = None
-        self.parked_at = 0.0
+@dataclass(frozen=True, slots=True)
+class Network:
+    """How probes reach their targets. `permits` is the egress guard, to be asked of each address before a socket."""
+
+    permits: Callable[[str], bool]
+    ca_file: str | None
+    resolver: Resolver
+
+
+class Probe(ABC, Generic[S]):
+    """One check in progress. The loop calls its methods and callbacks in one thread, and an exception fails this check.
+
+    A probe ends by `finish` or `fail`, once. `deadline` is in seconds of the monotonic clock.
+    """
+
+    __slots__ = ("deadline", "ended", "finding", "key", "loop", "spec")
+
+    finding: Finding
+
+    def __init__(self, spec: S, loop: Loop[Any], finding: Finding | None = None) -> None:
+        self.spec = spec
+        self.loop = loop
+        self.key: object = None
+        self.ended = False
+        self.deadline = time.monotonic() + spec.timeout_ms / 1000
+        self.finding = Finding() if finding is None else finding
+
+    @abstractmethod
+    def start(self) -> None:
+        """Send the first request, or ask for what it needs."""
+
+    @abstractmethod
+    def expire(self) -> None:
+        """End because the deadline has passed. Say what was waited for."""
+
+    def judge(self, now: datetime) -> CheckOutcome:
+        return judge(self.spec, self.finding, now=now)
+
+    def evidence(self) -> Evidence | None:
+        """Return what was seen of a target whose check failed."""
+        return None
+
+    def close(self) -> None:
+        """Release sockets and handles. Called once, after the verdict or when the run is abandoned."""
+
+    def finish(self) -> None:
+        self.loop.end(self)
+
+    def fail(self, failure: Failure) -> None:
+        self.finding.failure = failure
+        self.finish()
+
+
+AnyProbe = Probe[Any]
+Protocols = Mapping[type[CheckSpec], Callable[[Any, "Loop[Any]"], AnyProbe]]
 
 
 class Loop(Generic[K]):
-    """Runs checks over a reactor and its idle transfers, which it gives back when it ends."""
+    """Runs probes over a reactor. All methods but those of its callers are for probes."""
 
     def __init__(
         self,
         reactor: Reactor,
-        idle: list[Transfer],
+        network: Network,
+        protocols: Protocols,
         *,
-        new_transfer: Callable[[], Transfer],
-        resolver: Resolver,
         on_outcome: Callable[[K, CheckOutcome], object],
         on_slow: Callable[[K, float], object] | None = None,
     ) -> None:
+        self.network = network
         self._reactor = reactor
-        self._idle = idle
-        self._new_transfer = new_transfer
-        self._resolver = resolver
+        self._protocols = protocols
         self._on_outcome = on_outcome
         self._on_slow = on_slow
-        self._sent: dict[pycurl.Curl, _Check[K]] = {}
-        self._parked: set[_Check[K]] = set()
-        self._answers: deque[tuple[_Check[K], Answer]] = deque()  # filled by the resolver's threads
-        self._next_watch = 0.0
-        self._marked_at, self._cpu = 0.0, 0.0  # by the clock, and this thread's CPU time then
+        self._probes: set[AnyProbe] = set()
+        self._ended: deque[AnyProbe] = deque()
+        self._transfers: dict[pycurl.Curl, tuple[AnyProbe, Callable[[int, str], None]]] = {}
+        self._sockets: dict[int, tuple[AnyProbe, Callable[[], None]]] = {}
+        self._timers: list[tuple[float, int, AnyProbe, Callable[[], None]]] = []
+        self._timer_number = itertools.count()
+        self._answers: deque[tuple[AnyProbe, Callable[[Answer], None], Answer]] = (
+            deque()
+        )  # by resolver threads
+        self._next_deadlines = 0.0
+        self._event_at = 0.0  # when the event that is handled now began, by time.perf_counter
+        self._cpu_marked_at, self._cpu = 0.0, 0.0  # by time.perf_counter, and this thread's CPU time then
 
-    @property
-    def _under_way(self) -> int:
-        return len(self._sent) + len(self._parked)
+    # For the engine
 
-    def run(self, specs: Iterable[tuple[K, HttpSpec]], *, max_in_flight: int) -> None:
+    def run(self, specs: Iterable[tuple[K, CheckSpec]], *, max_in_flight: int) -> None:
         """Run every check to its outcome. Raises what `specs` or `on_outcome` raise, and nothing else."""
         waiting = iter(specs)
         more = True
         try:
-            while more or self._under_way:
+            while more or self._probes:
                 for _ in range(_STARTS_PER_TURN):
-                    if not more or self._under_way >= max_in_flight:
+                    if not more or len(self._probes) >= max_in_flight:
                         break
                     item = next(waiting, None)
                     if item is None:
                         more = False
                         break
-                    self._begin(*item)
-                if self._under_way:
-                    self._turn(may_start=more and self._under_way < max_in_flight)
+                    self._start(*item)
+                if self._probes:
+                    self._turn(may_start=more and len(self._probes) < max_in_flight)
         finally:
             self._abandon()
 
-    def serve(self, inbox: deque[tuple[K, HttpSpec]], closing: Callable[[], bool]) -> None:
-        """Run whatever is put into `inbox`, until it is `closing` and nothing is left.
+    def serve(self, inbox: deque[tuple[K, CheckSpec]], closing: Callable[[], bool]) -> None:
+        """Run the checks that are put into `inbox`, until it is `closing` and none is left.
 
-        Ring the reactor after putting something in, and after closing. Raises what `on_outcome` raises.
+        Wake the reactor after putting something in, and after closing. Raises what `on_outcome` raises.
         """
         try:
-            while inbox or self._under_way or not closing():
+            while inbox or self._probes or not closing():
                 for _ in range(min(len(inbox), _STARTS_PER_TURN)):
-                    self._begin(*inbox.popleft())
+                    self._start(*inbox.popleft())
                 self._turn(may_start=bool(inbox))
         finally:
             self._abandon()
 
-    def _begin(self, key: K, spec: HttpSpec) -> None:
+    # For probes
+
+    def resource(self, kind: type[T], make: Callable[[], T]) -> T:
+        """Return this thread's only `kind`, for what probes share or reuse from batch to batch."""
+        found = self._reactor.resources.get(kind)
+        if found is None:
+            found = self._reactor.resources[kind] = make()
+        return found
+
+    def resolve(self, probe: AnyProbe, host: str, then: Callable[[Answer], None]) -> None:
+        """Look up the addresses of a name. `then` is called at once if they are known."""
+        answer = self.network.resolver.recall(host)
+        if answer is not None:
+            then(answer)
+        else:
+            self.network.resolver.resolve(host, partial(self._take_answer, probe, then))
+
+    def transfer(self, probe: AnyProbe, easy: pycurl.Curl, then: Callable[[int, str], None]) -> None:
+        """Run a libcurl handle. `then` gets libcurl's result code and message. Raises pycurl.error."""
+        self._reactor.add(easy)
+        self._transfers[easy] = (probe, then)
+
+    def cancel_transfer(self, easy: pycurl.Curl) -> None:
+        if self._transfers.pop(easy, None) is not None:
+            self._reactor.remove(easy)
+
+    def connect(self, address: str, port: int, kind: socket.SocketKind) -> socket.socket:
+        """Return a non-blocking socket, connected (or connecting, for TCP). Raises BlockedTarget and OSError."""
+        if not self.network.permits(address):
+            raise BlockedTarget(address)
+        opened = socket.socket(
+            socket.AF_INET6 if ":" in address else socket.AF_INET, kind | socket.SOCK_NONBLOCK
+        )
         try:
-            check = _Check(key, Probe(spec, now=time.monotonic()))
+            opened.connect((address, port))
+        except BlockingIOError:
+            pass  # watch it: it gets writable once it is connected
+        except OSError:
+            opened.close()
+            raise
+        return opened
+
+    def watch(
+        self, probe: AnyProbe, watched: socket.socket, then: Callable[[], None], *, write: bool = False
+    ) -> None:
+        """Call `then` whenever the socket is readable (or writable). It may also be called for nothing."""
+        self._sockets[watched.fileno()] = (probe, then)
+        self._reactor.watch(watched.fileno(), write=write)
+
+    def unwatch(self, watched: socket.socket) -> None:
+        """Undo `watch`, before the socket is closed."""
+        if self._sockets.pop(watched.fileno(), None) is not None:
+            self._reactor.unwatch(watched.fileno())
+
+    def call_later(self, probe: AnyProbe, seconds: float, then: Callable[[], None]) -> None:
+        """Call `then` in so many seconds, unless the probe has ended."""
+        heapq.heappush(self._timers, (time.monotonic() + seconds, next(self._timer_number), probe, then))
+
+    def end(self, probe: AnyProbe) -> None:
+        """Deliver the probe's outcome once its current callback has returned."""
+        if not probe.ended:
+            probe.ended = True
+            self._ended.append(probe)
+
+    # Inside
+
+    def _start(self, key: K, spec: CheckSpec) -> None:
+        try:
+            probe = self._protocols[type(spec)](spec, self)
         except Exception:
-            # A spec of values that its types forbid. Whatever it is, the batch's other checks go on.
-            logger.exception("A check could not be begun.", extra={"check": str(key)})
-            fault = Exchange(failure=own_fault("its settings cannot be read"))
-            self._on_outcome(key, self._judge(key, spec, fault))
+            # A spec with values that its types forbid. The batch's other checks go on.
+            logger.exception("A check could not be started.", extra={"check": str(key)})
+            self._on_outcome(key, failed(own_fault("its settings cannot be read"), now=utc_now()))
             return
-        self._launch(check)
+        probe.key = key
+        self._probes.add(probe)
+        self._call(probe, probe.start)
 
     def _turn(self, *, may_start: bool) -> None:
-        timeout = 0.0 if may_start else (_WATCH_SECONDS if self._parked else _WAIT_SECONDS)
-        finished = self._reactor.turn(timeout)
-        if finished:
-            since = time.perf_counter()
-            if since - self._marked_at > _MARK_SECONDS:
-                self._marked_at, self._cpu = since, time.thread_time()
+        timeout = 0.0 if may_start else _DEADLINE_SECONDS
+        if self._timers:
+            timeout = min(timeout, max(0.0, self._timers[0][0] - time.monotonic()))
+        finished, ready = self._reactor.turn(timeout)
+        if finished or ready:
+            self._event_at = time.perf_counter()
+            if self._event_at - self._cpu_marked_at > _CPU_MARK_SECONDS:
+                self._cpu_marked_at, self._cpu = self._event_at, time.thread_time()
             for easy, code, message in finished:
-                check = self._sent.pop(easy, None)
-                if check is None:
-                    continue
-                self._finish(check, code, message)
-                now = time.perf_counter()
-                if now - since > SLOW_SECONDS:
-                    self._note_slow(check.key)
-                since = now
+                if (transfer := self._transfers.pop(easy, None)) is not None:
+                    self._reactor.remove(easy)
+                    self._call(transfer[0], transfer[1], code, message)
+            for fd in ready:
+                if (watcher := self._sockets.get(fd)) is not None:
+                    self._call(*watcher)
+            self._event_at = 0.0
         while self._answers:
-            self._unpark(*self._answers.popleft())
-        if time.monotonic() >= self._next_watch:
-            self._next_watch = time.monotonic() + _WATCH_SECONDS
-            self._end_overdue()
+            probe, then, answer = self._answers.popleft()
+            self._call(probe, then, answer)
+        now = time.monotonic()
+        while self._timers and self._timers[0][0] <= now:
+            _, _, probe, call = heapq.heappop(self._timers)
+            self._call(probe, call)
+        if now >= self._next_deadlines:
+            self._next_deadlines = now + _DEADLINE_SECONDS
+            for probe in [probe for probe in self._probes if probe.deadline <= now]:
+                self._call(probe, probe.expire)
 
-    def _note_slow(self, key: K) -> None:
-        """Report a check that took the CPU for long, and not only the clock."""
-        cpu = time.thread_time()
-        if cpu - self._cpu > SLOW_SECONDS and self._on_slow is not None:
-            self._on_slow(key, cpu - self._cpu)
-        self._marked_at, self._cpu = time.perf_counter(), cpu
+    def _take_answer(self, probe: AnyProbe, then: Callable[[Answer], None], answer: Answer) -> None:
+        """Called in a thread of the resolver."""
+        self._answers.append((probe, then, answer))
+        self._reactor.wake()
 
-    def _launch(self, check: _Check[K]) -> None:
-        """Send the probe's request, once its host's addresses are known; deliver where there is none left."""
-        request = check.probe.request
-        if request is None:
-            self._conclude(check)
-        elif (host := request.target.host) is None:
-            self._send(check, addresses=None)
-        elif (answer := self._resolver.recall(host)) is not None:
-            self._send(check, addresses=answer.addresses)
-        else:
-            self._release(check)
-            check.parked_at = time.monotonic()
-            self._parked.add(check)
-            self._resolver.resolve(host, partial(self._take_answer, check))
+    def _call(self, probe: AnyProbe, function: Callable[..., None], *args: object) -> None:
+        if not probe.ended:
+            try:
+                function(*args)
+            except Exception:
+                # A hostile response, or a refusal of libcurl's, costs its own check only.
+                logger.exception("A check failed by an error of ours.", extra={"check": str(probe.key)})
+                probe.fail(own_fault("an internal error"))
+        while self._ended:
+            self._deliver(self._ended.popleft())
 
-    def _take_answer(self, check: _Check[K], answer: Answer) -> None:
-        """In a thread of the resolver."""
-        self._answers.append((check, answer))
-        self._reactor.ring()
+    def _deliver(self, probe: AnyProbe) -> None:
+        self._probes.discard(probe)
+        outcome = self._judge(probe)
+        probe.close()
+        self._on_outcome(probe.key, outcome)  # type: ignore[arg-type]  # the key that came with its spec
+        if self._event_at:
+            self._note_slow(probe)
 
-    def _unpark(self, check: _Check[K], answer: Answer) -> None:
-        if check not in self._parked:
-            return  # its deadline was earlier
-        self._parked.discard(check)
-        check.probe.spend(time.monotonic() - check.parked_at)
-        if answer.error is not None:
-            failure = Failure(ReasonCode.DNS_FAILURE, answer.error)
-            check.probe.fail(own_fault(answer.error) if answer.ours else failure)
-            self._conclude(check)
-        else:
-            self._send(check, addresses=answer.addresses)
-
-    def _send(self, check: _Check[K], *, addresses: str | None) -> None:
-        probe = check.probe
-        remaining_ms = probe.remaining_ms(time.monotonic())
-        if probe.request is None or remaining_ms == 0:
-            probe.run_out("the time was used up before the request could be sent; raise the timeout")
-            self._conclude(check)
-            return
-        try:
-            transfer = check.transfer
-            if transfer is None:
-                transfer = check.transfer = self._idle.pop() if self._idle else self._new_transfer()
-            transfer.start(
-                probe.request,
-                timeout_ms=remaining_ms,
-                addresses=addresses,
-                keep_body=bool(probe.spec.rules),
-                follow=probe.spec.follow_redirects,
-            )
-            self._reactor.add(transfer.easy)
-        except Exception:
-            # pycurl refuses a value in several ways; this check ends with it, the batch does not.
-            logger.exception("A request could not be started.", extra={"check": str(check.key)})
-            check.transfer = None  # not reused: what state it is in is unknown
-            probe.fail(own_fault("the request could not be started"))
-            self._conclude(check)
-            return
-        self._sent[transfer.easy] = check
-
-    def _finish(self, check: _Check[K], code: int, message: str) -> None:
-        """Take in a transfer that ended, and go on with what follows from it."""
-        transfer = check.transfer
-        if transfer is None:
-            return
-        self._reactor.remove(transfer.easy)
-        try:
-            check.probe.advance(transfer.finish(code, message), transfer)
-        except Exception:
-            # What a hostile response can trip in our reading of it costs its own check only.
-            logger.exception("A response could not be read.", extra={"check": str(check.key)})
-            check.probe.fail(own_fault("an internal error"))
-        self._launch(check)
-
-    def _conclude(self, check: _Check[K]) -> None:
-        outcome = self._judge(check.key, check.probe.spec, check.probe.exchange)
-        if outcome.verdict is Verdict.DOWN:
-            outcome = self._prove(check, outcome)
-        self._release(check)
-        self._on_outcome(check.key, outcome)
-
-    def _release(self, check: _Check[K]) -> None:
-        if check.transfer is not None:
-            self._idle.append(check.transfer)
-            check.transfer = None
-
-    def _judge(self, key: K, spec: HttpSpec, exchange: Exchange) -> CheckOutcome:
+    def _judge(self, probe: AnyProbe) -> CheckOutcome:
         now = utc_now()
         try:
-            return judge(spec, exchange, now=now)
+            outcome = probe.judge(now)
         except Exception:
-            # As above: a body that trips a rule is one check's matter.
-            logger.exception("A response could not be judged.", extra={"check": str(key)})
-            return judge(spec, Exchange(failure=own_fault("an internal error")), now=now)
+            logger.exception("A response could not be judged.", extra={"check": str(probe.key)})
+            outcome = failed(own_fault("an internal error"), now=now)
+        if outcome.verdict is Verdict.DOWN:
+            try:
+                outcome = replace(outcome, evidence=probe.evidence())
+            except Exception:
+                # The verdict stands without its evidence.
+                logger.exception(
+                    "The evidence of a failure could not be taken.", extra={"check": str(probe.key)}
+                )
+        return outcome
 
-    def _prove(self, check: _Check[K], outcome: CheckOutcome) -> CheckOutcome:
-        """The outcome with what was seen, while the transfer still knows it."""
-        try:
-            return replace(outcome, evidence=check.probe.evidence(check.transfer))
-        except Exception:
-            # The verdict stands without its evidence.
-            logger.exception("The evidence of a failure could not be taken.", extra={"check": str(check.key)})
-            return outcome
-
-    def _end_overdue(self) -> None:
-        """End what is past its deadline: probes that wait for a name, and transfers that libcurl forgot."""
-        now = time.monotonic()
-        for check in [check for check in self._parked if check.probe.deadline <= now]:
-            self._parked.discard(check)
-            check.probe.run_out("the name servers gave no answer; check the domain's name servers")
-            self._conclude(check)
-        late = now - _LATE_SECONDS
-        for easy, check in [item for item in self._sent.items() if item[1].probe.deadline <= late]:
-            del self._sent[easy]
-            self._finish(check, pycurl.E_OPERATION_TIMEDOUT, "overdue")
+    def _note_slow(self, probe: AnyProbe) -> None:
+        """Report a check that took much CPU, and not only time."""
+        now = time.perf_counter()
+        if now - self._event_at > SLOW_SECONDS:
+            cpu = time.thread_time()
+            if cpu - self._cpu > SLOW_SECONDS and self._on_slow is not None:
+                self._on_slow(probe.key, cpu - self._cpu)  # type: ignore[arg-type]  # as above
+            self._cpu_marked_at, self._cpu = time.perf_counter(), cpu
+        self._event_at = now
 
     def _abandon(self) -> None:
-        """Leave nothing on the multi handle; something is there only where the caller's code raised."""
-        for easy, check in self._sent.items():
-            self._reactor.remove(easy)
-            self._release(check)
-        self._sent.clear()
-        self._parked.clear()
+        """Leave nothing on the reactor. Something is left only if the caller's code raised."""
+        for easy in list(self._transfers):
+            self.cancel_transfer(easy)
+        for probe in self._probes.union(self._ended):
+            probe.ended = True
+            probe.close()
+        self._probes.clear()
+        self._ended.clear()
+        self._timers.clear()
+        self._answers.clear()

@@ -1,7 +1,7 @@
-"""A libcurl multi handle and the wait for its sockets.
+"""A libcurl multi handle and plain sockets behind one epoll.
 
-Driven by epoll and libcurl's socket interface: `CurlMulti.select` cannot watch a descriptor above 1023, which
-a worker with many threads reaches. epoll makes the probes a matter of Linux, where workers run.
+libcurl's socket interface, because `CurlMulti.select` cannot watch a descriptor above 1023, which a busy worker
+reaches. epoll limits probes to Linux, where workers run.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import os
 import select
 import time
 import weakref
+from typing import Any
 
 import pycurl
 
@@ -27,15 +28,20 @@ Finished = tuple[pycurl.Curl, int, str]
 
 
 class Reactor:
-    """For one thread at a time. Only `ring` may be called from another."""
+    """For one thread at a time. Only `wake` may be called from another.
+
+    `resources` are what probes keep from one batch to the next, by type.
+    """
 
     def __init__(self) -> None:
+        self.resources: dict[type, Any] = {}
         self._poll = select.epoll()
-        self._watched: set[int] = set()
+        self._watched: set[int] = set()  # libcurl's sockets
+        self._plain: set[int] = set()
         self._timer: float | None = None  # when libcurl wants to be called, in monotonic seconds
-        self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        weakref.finalize(self, os.close, self._bell)
-        self._poll.register(self._bell, select.EPOLLIN)
+        self._wakeup = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        weakref.finalize(self, os.close, self._wakeup)
+        self._poll.register(self._wakeup, select.EPOLLIN)
         self._multi = pycurl.CurlMulti()
         self._multi.setopt(pycurl.M_SOCKETFUNCTION, self._watch)
         self._multi.setopt(pycurl.M_TIMERFUNCTION, self._set_timer)
@@ -47,12 +53,22 @@ class Reactor:
     def remove(self, easy: pycurl.Curl) -> None:
         self._multi.remove_handle(easy)
 
-    def ring(self) -> None:
-        """End the current wait, or the next."""
-        os.eventfd_write(self._bell, 1)
+    def watch(self, fd: int, *, write: bool) -> None:
+        """Report the descriptor in `turn` while it is readable (or writable). Watching it again changes which."""
+        change = self._poll.modify if fd in self._plain else self._poll.register
+        change(fd, select.EPOLLOUT if write else select.EPOLLIN)
+        self._plain.add(fd)
 
-    def turn(self, timeout: float) -> list[Finished]:
-        """Wait at most `timeout` seconds for something to do, do it, and return the transfers that ended."""
+    def unwatch(self, fd: int) -> None:
+        self._plain.discard(fd)
+        self._poll.unregister(fd)
+
+    def wake(self) -> None:
+        """End the current wait, or the next."""
+        os.eventfd_write(self._wakeup, 1)
+
+    def turn(self, timeout: float) -> tuple[list[Finished], list[int]]:
+        """Wait at most `timeout` seconds for events. Return the transfers that ended and the plain sockets ready."""
         now = time.monotonic()
         if self._timer is not None:
             timeout = min(timeout, max(0.0, self._timer - now))
@@ -60,9 +76,13 @@ class Reactor:
         if self._timer is not None and self._timer <= time.monotonic():
             self._timer = None
             self._act(pycurl.SOCKET_TIMEOUT, 0)
+        plain: list[int] = []
         for fd, events in ready:
-            if fd == self._bell:
+            if fd == self._wakeup:
                 os.eventfd_read(fd)
+                continue
+            if fd in self._plain:
+                plain.append(fd)
                 continue
             action = pycurl.CSELECT_IN if events & _READABLE else 0
             if events & select.EPOLLOUT:
@@ -70,14 +90,13 @@ class Reactor:
             if events & select.EPOLLERR:
                 action |= pycurl.CSELECT_ERR
             self._act(fd, action)
-        return self._collect()
+        return self._collect(), plain
 
     def _act(self, fd: int, action: int) -> None:
         try:
             self._multi.socket_action(fd, action)
         except pycurl.error:
-            # A socket that libcurl has closed meanwhile. Should it be worse, the batch's own watch ends the
-            # transfers at their deadlines.
+            # libcurl has closed the socket in the meantime. If it is worse, the transfer ends at its deadline.
             logger.debug("libcurl refused an event on a socket", exc_info=True)
 
     def _collect(self) -> list[Finished]:
@@ -90,8 +109,8 @@ class Reactor:
                 return finished
 
     def _watch(self, what: int, fd: int, _multi: pycurl.CurlMulti, _data: object) -> None:
-        # Called by libcurl, so it must not raise. The kernel forgets a closed descriptor by itself and may give
-        # its number to the next socket before libcurl tells us, hence the second tries.
+        # Called by libcurl, so it must not raise. The kernel removes a closed descriptor by itself and may reuse its
+        # number before libcurl reports it, hence the second tries.
         try:
             if what == pycurl.POLL_REMOVE:
                 self._watched.discard(fd)

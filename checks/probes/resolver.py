@@ -46,6 +46,10 @@ class Answer:
     error: str | None = None
     ours: bool = False
 
+    def hosts(self) -> list[str]:
+        """Return the addresses one by one, as sockets take them."""
+        return [address.strip("[]") for address in self.addresses.split(",") if address]
+
 
 class _Lookup:
     """One question under way and who waits for its answer. `started` is in monotonic seconds.

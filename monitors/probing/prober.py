@@ -22,9 +22,8 @@ from django.db import DatabaseError, InterfaceError, OperationalError, connectio
 from redis.exceptions import RedisError
 
 from checks.probes.engine import ProbeEngine
-from checks.probes.http.spec import HttpSpec
 from checks.probes.resolver import Resolver
-from checks.spec import CheckOutcome, ReasonCode
+from checks.spec import CheckOutcome, CheckSpec, ReasonCode
 from core.clock import utc_now
 from core.db import release_connection
 from core.outbound import guard, trust_store
@@ -120,7 +119,7 @@ class Prober:
             self._open.add((job.monitor_id, job.claim))
         self._service.submit(_Running(job, then, time.monotonic()), job.spec)
 
-    def submit_draft(self, spec: HttpSpec, *, then: Then) -> None:
+    def submit_draft(self, spec: CheckSpec, *, then: Then) -> None:
         """Check what is stored nowhere; `then` is called in some thread with the outcome."""
         self._room.acquire()
         self._service.submit(_Draft(then), spec)

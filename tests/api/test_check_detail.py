@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from accounts.models import User
-from checks.evidence import Evidence, Redirect
+from checks.probes.http.evidence import HttpEvidence, Redirect
 from checks.results.models import CheckResult
 from checks.spec import CheckOutcome, Verdict
 from core.clock import to_ms
@@ -20,7 +20,7 @@ from tests.factories import MonitorFactory
 from tests.helpers import NOON, minutes, outcome
 from tests.targets.server import TargetServer, answer
 
-EVIDENCE = Evidence(
+EVIDENCE = HttpEvidence(
     address="192.0.2.1:443",
     tls_version="TLSv1.3",
     tls_issuer="CN = Authority",
@@ -70,7 +70,7 @@ def test_a_failure_with_its_evidence(api: Api, monitor: Monitor) -> None:
 
 
 def test_a_failure_that_saw_nothing(api: Api, monitor: Monitor) -> None:
-    path = add(monitor, replace(outcome(Verdict.DOWN, at=NOON + minutes(1)), evidence=Evidence()))
+    path = add(monitor, replace(outcome(Verdict.DOWN, at=NOON + minutes(1)), evidence=HttpEvidence()))
     assert api.get(path).json["evidence"] == {
         "address": None,
         "tls_version": None,

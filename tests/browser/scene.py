@@ -20,7 +20,7 @@ from alerts.models import Delivery
 from alerts.services import create_channel
 from audit.actions import Action
 from audit.models import Entry
-from checks.evidence import Evidence
+from checks.probes.http.evidence import HttpEvidence
 from checks.spec import CheckOutcome, ReasonCode, Verdict
 from core.clock import utc_now
 from incidents import consuming
@@ -166,7 +166,7 @@ def _today(anna: Caller, monitors: dict[str, Monitor], *, now: datetime) -> None
     for minutes in (25, 20, 15):
         at = now - timedelta(minutes=minutes)
         for name, (reason, detail) in DOWN.items():
-            evidence = Evidence(
+            evidence = HttpEvidence(
                 address="192.0.2.80",
                 headers=(("content-type", "text/plain"), ("retry-after", "120")),
                 body="upstream connect error or disconnect/reset before headers",

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checks.evidence import BODY_CHARS, Evidence, Mask, Redirect, shown_body, shown_headers, shown_url
+from checks.evidence import BODY_CHARS, Mask, shown_body, shown_url
 from checks.probes.engine import ProbeEngine
+from checks.probes.http.evidence import HttpEvidence, Redirect, shown_headers
 from checks.probes.http.spec import ContentRule, HttpSpec, RuleType
 from checks.spec import ReasonCode, Verdict
 from tests.targets.certificates import Certificates
@@ -29,7 +30,7 @@ def test_of_a_failure_is_kept_what_was_seen(engine: ProbeEngine, targets: Target
         [answer(503, b"<h1>Sorry</h1>\n", "Server: nginx", "Retry-After: 60", "X-Odd: a", reason="Busy")]
     )
     outcome = engine.check(spec(site.url()))
-    assert outcome.evidence == Evidence(
+    assert outcome.evidence == HttpEvidence(
         address=f"127.0.0.1:{site.port}",
         status_line="HTTP/1.1 503 Busy",
         headers=(("content-length", "15"), ("server", "nginx"), ("retry-after", "60")),
@@ -45,7 +46,7 @@ def test_a_pass_leaves_none(engine: ProbeEngine, targets: TargetServer) -> None:
 def test_of_a_bad_certificate(engine: ProbeEngine, targets: TargetServer, certificates: Certificates) -> None:
     site = targets.serve([answer()], tls=certificates.expired())
     evidence = engine.check(spec(site.url(), check_ssl=True)).evidence
-    assert evidence is not None
+    assert isinstance(evidence, HttpEvidence)
     assert evidence.tls_version == "TLSv1.3"
     assert "trustme" in (evidence.tls_issuer or "")
     assert (evidence.status_line, evidence.headers, evidence.body) == (None, (), None)
@@ -54,7 +55,7 @@ def test_of_a_bad_certificate(engine: ProbeEngine, targets: TargetServer, certif
 def test_redirects_are_kept_without_their_queries(engine: ProbeEngine, targets: TargetServer) -> None:
     site = targets.serve({"/": redirect("/a?token=abcdef"), "/a?token=abcdef": redirect("/b", 307)})
     evidence = engine.check(spec(site.url(), follow_redirects=True)).evidence
-    assert evidence is not None
+    assert isinstance(evidence, HttpEvidence)
     assert evidence.redirects == (Redirect(302, site.url("/a?token=***")), Redirect(307, site.url("/b")))
     assert evidence.status_line == "HTTP/1.1 404 Whatever"
 
@@ -62,7 +63,7 @@ def test_redirects_are_kept_without_their_queries(engine: ProbeEngine, targets: 
 def test_where_no_connection_stood(engine: ProbeEngine, targets: TargetServer) -> None:
     closed = targets.serve(redirect("http://127.0.0.1:1/"))
     evidence = engine.check(spec(closed.url(), follow_redirects=True)).evidence
-    assert evidence is not None
+    assert isinstance(evidence, HttpEvidence)
     assert (evidence.address, evidence.status_line, evidence.body) == ("127.0.0.1:1", None, None)
     assert len(evidence.redirects) == 1
 
@@ -71,7 +72,7 @@ def test_a_refused_address_is_not_told(engine: ProbeEngine) -> None:
     """What an inside name resolves to is nothing for a tenant to read."""
     outcome = engine.check(spec("http://10.0.0.1/"))
     assert outcome.reason_code is ReasonCode.BLOCKED_TARGET
-    assert outcome.evidence == Evidence()
+    assert outcome.evidence == HttpEvidence()
 
 
 def test_a_handle_carries_nothing_over(engine: ProbeEngine, targets: TargetServer) -> None:
@@ -79,14 +80,14 @@ def test_a_handle_carries_nothing_over(engine: ProbeEngine, targets: TargetServe
     stalling = targets.serve([Hang()])
     engine.check(spec(first.url()))
     evidence = engine.check(spec(stalling.url(), timeout_ms=200)).evidence
-    assert evidence == Evidence(address=f"127.0.0.1:{stalling.port}")
+    assert evidence == HttpEvidence(address=f"127.0.0.1:{stalling.port}")
 
 
 def test_the_body_is_decoded_and_cut(engine: ProbeEngine, targets: TargetServer) -> None:
     body = ("grün " * 10_000).encode("latin-1")
     site = targets.serve([answer(500, body, "Content-Type: text/plain; charset=latin-1")])
     evidence = engine.check(spec(site.url())).evidence
-    assert evidence is not None
+    assert isinstance(evidence, HttpEvidence)
     assert evidence.body == ("grün " * 10_000)[:BODY_CHARS]
 
 
@@ -131,7 +132,7 @@ def test_a_long_value_is_masked_before_it_is_cut(engine: ProbeEngine, targets: T
     secret = SECRET * 100
     site = targets.serve([answer(500, b"x" * (BODY_CHARS - 10) + secret.encode())])
     evidence = engine.check(spec(site.url(), headers=(("X-Key", secret),))).evidence
-    assert evidence is not None
+    assert isinstance(evidence, HttpEvidence)
     assert (evidence.body or "").endswith("xxx***")
 
 

@@ -20,8 +20,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from checks.probes.http.spec import HttpSpec
+from checks.probes.http.verdict import expects
 from checks.spec import CheckOutcome, ReasonCode, Verdict
-from checks.verdict import expects
 from core.text import DETAIL_CHARS
 from tests.fuzz.prober import Prober, Report
 from tests.fuzz.responses import SECRET, Shot, shots

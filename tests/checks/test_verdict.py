@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checks.probes.http.spec import ContentRule, HttpSpec, RuleType
+from checks.probes.http.verdict import Exchange, judge
 from checks.spec import ReasonCode, Verdict
-from checks.verdict import Exchange, Failure, judge
+from checks.verdict import Failure
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 SPEC = HttpSpec("https://target.example/", method="GET", slow_ms=1500)

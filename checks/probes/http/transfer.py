@@ -1,16 +1,17 @@
-"""One libcurl easy handle: sends one request at a time and says what came back."""
+"""One http request at a time on a libcurl handle."""
 
 from __future__ import annotations
 
-import socket
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
 import pycurl
 
+from checks.probes.curl import Handle
 from checks.probes.http.decoding import ACCEPTED, Decoder, NotInCodingError, TooMuchError, decoder_for
 from checks.probes.http.request import Request
+from checks.probes.loop import Network
+from core.version import product_version
 
 BODY_CAP = 1024 * 1024
 HEAD_CAP = 8 * 1024  # of the body, kept as evidence; of what is shown some may have to be masked first
@@ -23,23 +24,21 @@ _VALUE_CAP = 1024  # of a Content-Type, and of all Content-Encodings together
 _BUFFER_BYTES = 4096
 
 _NO_BYTES_TAKEN = 0  # what a write callback returns to end the transfer
-_USER_AGENT_PRODUCT = "Pulsekeeper"
-_TLS_NOTE = b"SSL connection using "
 
 
 class BodyFault(Enum):
-    """What is wrong with a body that came whole as far as HTTP can tell."""
+    """What is wrong with a body that is complete as far as HTTP can tell."""
 
     LIE = "not in the declared coding"
-    CUT = "ends amid the declared coding"
+    CUT = "ends within the declared coding"
 
 
 @dataclass(slots=True)
 class Hop:
-    """What one request met. Times are microseconds since its start; 0 where that point was not reached.
+    """The result of one request. Times are microseconds since its start; 0 where that point was not reached.
 
-    `code` is libcurl's result, 0 also where we ended the transfer ourselves because we had seen enough.
-    `headers_ended` is False where the connection closed amid them, which libcurl lets pass.
+    `code` is libcurl's result, 0 also if we ended the transfer because we had seen enough.
+    `headers_ended` is False if the connection closed before, which libcurl accepts.
     """
 
     code: int
@@ -52,40 +51,20 @@ class Hop:
     location: bytes | None = None
 
 
-class _HandedOver(socket.socket):
-    """pycurl duplicates the descriptor it is given and drops the socket, which would warn of being left open."""
+class Transfer(Handle):
+    """A handle for http requests: reads headers and bodies up to their caps."""
 
-    def __del__(self) -> None:
-        self.close()
-
-
-class Transfer:
-    """An easy handle with its callbacks, reused for one request after another.
-
-    libcurl calls back in the thread that drives the loop. A callback must not raise: pycurl would print it.
-    """
-
-    def __init__(self, *, permits: Callable[[str], bool], ca_file: str | None, version: str) -> None:
-        self.easy = pycurl.Curl()
-        self._permits = permits
-        self._ca_file = ca_file
-        self._user_agent = f"{_USER_AGENT_PRODUCT}/{version}"
+    def __init__(self, network: Network) -> None:
         self._altered = False
-        self.https = False
         self._keep_body = False
         self._follow = False
-        self._forget()
-        self._prepare()
+        super().__init__(network)
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
+        super().forget()
         self._body: bytearray | None = None
         self.over_cap = False
-        self.refused_address = False  # the guard refused at least one
-        self.opened_socket = False
-        self.socket_error: OSError | None = None
-        self.address: tuple[str, int] | None = None  # the last one that a socket was opened to
         self.head = b""
-        self.tls_version: str | None = None
         self.unknown_coding: str | None = None
         self.body_fault: BodyFault | None = None
         self._received = 0
@@ -102,57 +81,40 @@ class Transfer:
         self._location: bytes | None = None
         self._headers_ended = False
 
-    def _prepare(self) -> None:
-        """Set what holds for every request."""
+    def prepare(self) -> None:
+        super().prepare()
         setopt = self.easy.setopt
-        setopt(pycurl.NOSIGNAL, 1)  # we are one thread of many
         setopt(pycurl.PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS)
         # HTTP/1.1: a connection serves one request, so HTTP/2 would add a negotiation and share nothing.
         setopt(pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_1_1)
         setopt(pycurl.HTTP09_ALLOWED, 0)
         setopt(pycurl.BUFFERSIZE, _BUFFER_BYTES)
-        setopt(pycurl.FRESH_CONNECT, 1)
-        setopt(pycurl.FORBID_REUSE, 1)
-        # Decision 21: nothing from the environment.
-        setopt(pycurl.PROXY, "")
-        setopt(pycurl.NETRC, pycurl.NETRC_IGNORED)
-        setopt(pycurl.USERAGENT, self._user_agent)
+        setopt(pycurl.USERAGENT, f"Pulsekeeper/{product_version()}")
         setopt(pycurl.ACCEPT_ENCODING, ACCEPTED)
-        setopt(pycurl.HTTP_CONTENT_DECODING, 0)  # done by the decoder of ours
-        setopt(pycurl.SSLVERSION, pycurl.SSLVERSION_TLSv1_2)
-        setopt(pycurl.SSL_SESSIONID_CACHE, 0)
-        setopt(pycurl.OPT_CERTINFO, 1)
-        if self._ca_file is not None:
-            setopt(pycurl.CAINFO, self._ca_file)
-            # Without a folder beside it, the multi handle parses the file once and keeps it.
-            setopt(pycurl.CAPATH, None)
+        setopt(pycurl.HTTP_CONTENT_DECODING, 0)  # done by our decoder
         setopt(pycurl.HEADERFUNCTION, self._take_header)
         setopt(pycurl.WRITEFUNCTION, self._take_body)
-        setopt(pycurl.OPENSOCKETFUNCTION, self._open_socket)
-        setopt(pycurl.DEBUGFUNCTION, self._take_note)
         self._altered = False
 
     def start(
         self, request: Request, *, timeout_ms: int, addresses: str | None, keep_body: bool, follow: bool
     ) -> None:
-        """Make the handle ready to be added to a multi handle. Raises pycurl.error where libcurl refuses.
+        """Prepare the handle for a request. Raises pycurl.error if libcurl refuses it.
 
-        `addresses` are those of the target's host, None where the host is an address itself.
+        `addresses` are those of the target's host, None if the host is an address itself.
         """
         if self._altered:
             self.easy.reset()
-            self._prepare()
-        self._forget()
+            self.prepare()
+        self.forget()
         self._keep_body, self._follow = keep_body, follow
-        self.https = request.target.scheme == "https"
+        self.tls = request.target.scheme == "https"
         setopt = self.easy.setopt
-        # Whatever the monitor asks for beyond a plain GET or HEAD leaves options behind, so it is reset after.
+        # What goes beyond a plain GET or HEAD leaves options behind, so the handle is reset afterwards.
         self._altered = bool(request.lines) or addresses is not None
         setopt(pycurl.URL, request.target.url)
         setopt(pycurl.TIMEOUT_MS, timeout_ms)
-        setopt(
-            pycurl.VERBOSE, int(self.https)
-        )  # the one way to learn the TLS version; plain http is spared it
+        setopt(pycurl.VERBOSE, int(self.tls))  # the only way to learn the TLS version
         if request.method == "HEAD":
             setopt(pycurl.NOBODY, 1)
         elif request.method == "GET" and request.body is None:
@@ -170,7 +132,7 @@ class Transfer:
             setopt(pycurl.RESOLVE, [f"+{request.target.host}:{request.target.port}:{addresses}"])
 
     def finish(self, code: int, message: str) -> Hop:
-        """What came of the request, once libcurl has said `code` of it."""
+        """Return the result of a request that libcurl ended with `code`."""
         getinfo = self.easy.getinfo
         if code == pycurl.E_WRITE_ERROR and self._seen_enough:
             code = pycurl.E_OK  # we hung up
@@ -182,14 +144,14 @@ class Transfer:
             status=getinfo(pycurl.RESPONSE_CODE),
             total_us=getinfo(pycurl.TOTAL_TIME_T),
             connect_us=getinfo(pycurl.CONNECT_TIME_T),
-            # libcurl sets this time also where a transfer ended without an answer.
+            # libcurl sets this time also if a transfer ended without an answer.
             ttfb_us=getinfo(pycurl.STARTTRANSFER_TIME_T) if self._answered else 0,
             headers_ended=self._headers_ended,
             location=self._location,
         )
 
     def take_body(self) -> bytes | bytearray:
-        """The body, which this handle then no longer holds."""
+        """Return the body and drop it here."""
         body, self._body = self._body, None
         return body or b""
 
@@ -197,51 +159,9 @@ class Transfer:
         raw: bytes | None = self.easy.getinfo_raw(pycurl.CONTENT_TYPE)
         return None if raw is None else raw[:_VALUE_CAP].decode("latin-1")
 
-    def tls_stood(self) -> bool:
-        return bool(self.easy.getinfo(pycurl.APPCONNECT_TIME_T))
-
-    def verify_result(self) -> int:
-        """OpenSSL's X509_V_ERR_… of the server's certificate."""
-        return int(self.easy.getinfo(pycurl.SSL_VERIFYRESULT))
-
-    def os_errno(self) -> int:
-        return int(self.easy.getinfo(pycurl.OS_ERRNO))
-
-    def peer(self) -> tuple[str, int] | None:
-        """The address that was connected to, or else the last one that was tried."""
-        host: str = self.easy.getinfo(pycurl.PRIMARY_IP)
-        return (host, int(self.easy.getinfo(pycurl.PRIMARY_PORT))) if host else self.address
-
-    def certificate(self, field: bytes) -> str | None:
-        """A field of the server's certificate, as OpenSSL prints it; libcurl has those of a refused one too.
-
-        `Expire date` is its end, `Issuer` who signed it.
-        """
-        if not self.https:
-            return None
-        chain: list[tuple[tuple[bytes, bytes], ...]] = self.easy.getinfo_raw(pycurl.INFO_CERTINFO)
-        for name, value in chain[0] if chain else ():
-            if name == field:
-                return value.decode("utf-8", "replace")
-        return None
-
-    def _open_socket(self, _purpose: int, address: pycurl.CurlSockAddr) -> socket.socket | int:
-        host = address.addr[0]
-        if not isinstance(host, str) or not self._permits(host):
-            self.refused_address = True
-            return pycurl.SOCKET_BAD
-        try:
-            opened = _HandedOver(address.family, address.socktype, address.protocol)
-        except OSError as error:  # out of descriptors, or no such address family on this machine
-            self.socket_error = error
-            return pycurl.SOCKET_BAD
-        self.opened_socket = True
-        self.address = (host, address.addr[1])
-        return opened
-
     def _take_body(self, chunk: bytes) -> int | None:
         if self._location is not None:
-            return self._hang_up()  # nobody reads what a redirect says besides its Location
+            return self._hang_up()  # of a redirect only its Location matters
         if not self._content_encoding:
             return self._keep(chunk)
         if self._on_wire == 0:
@@ -265,7 +185,7 @@ class Transfer:
         return None
 
     def _keep(self, piece: bytes) -> int | None:
-        """Take decoded bytes up to the cap; what this returns is the callback's answer."""
+        """Take decoded bytes up to the cap. Return what the callback has to return."""
         room = BODY_CAP - self._received
         size = len(piece)
         if len(self.head) < HEAD_CAP:
@@ -293,7 +213,7 @@ class Transfer:
             self._begin_headers(line)
             return
         if self._headers_ended:
-            return  # a trailer after a chunked body, which says nothing that a check asks
+            return  # a trailer after a chunked body
         if len(self.lines) < _MOST_LINES:
             self.lines.append(line[:_LINE_CAP])
         if line[:17].lower() == b"content-encoding:" and len(self._content_encoding) < _VALUE_CAP:
@@ -303,11 +223,6 @@ class Transfer:
             self._follow and self._location is None and line[:9].lower() == b"location:" and self._redirects()
         ):
             self._location = line[9:].strip()
-
-    def _take_note(self, kind: int, text: bytes) -> None:
-        """What libcurl says of itself: `SSL connection using TLSv1.3 / …`, once the handshake is through."""
-        if kind == pycurl.INFOTYPE_TEXT and text.startswith(_TLS_NOTE):
-            self.tls_version = text[len(_TLS_NOTE) :].split(b" ", 1)[0].decode("latin-1")
 
     def _redirects(self) -> bool:
         fields = self.status_line.split(maxsplit=2)

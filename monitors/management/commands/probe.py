@@ -12,7 +12,6 @@ from urllib.parse import urlsplit
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from checks.evidence import Evidence
 from checks.probes.http.request import METHODS, BadRequestError, first_request
 from checks.probes.http.spec import ContentRule, HttpSpec, RuleType
 from checks.spec import CheckOutcome, Verdict
@@ -183,20 +182,9 @@ def as_text(url: str, outcome: CheckOutcome) -> str:
         facts.append(f"certificate until {outcome.cert_expires_at:%Y-%m-%d}")
     known = ", ".join(fact for fact in facts if fact is not None)
     head = f"{outcome.verdict.upper()} {url}" + (f" ({known})" if known else "")
-    return "\n".join(filter(None, [head, outcome.detail, *_seen(outcome.evidence or Evidence())]))
-
-
-def _seen(evidence: Evidence) -> list[str]:
-    tls = " by ".join(filter(None, [evidence.tls_version, evidence.tls_issuer]))
-    facts = [
-        ("address", evidence.address),
-        ("TLS", tls),
-        *((str(redirect.status), f"to {redirect.url}") for redirect in evidence.redirects),
-        ("answer", evidence.status_line),
-        *evidence.headers,
-        ("body", evidence.body),
-    ]
-    return [f"  {name}: {value}" for name, value in facts if value]
+    seen = [] if outcome.evidence is None else outcome.evidence.lines()
+    evidence = [f"  {name}: {value}" for name, value in seen if value]
+    return "\n".join(filter(None, [head, outcome.detail, *evidence]))
 
 
 class Command(BaseCommand):
