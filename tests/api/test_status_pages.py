@@ -71,13 +71,16 @@ def test_sent_twice_with_a_key_it_is_made_once(api: Api) -> None:
             "validation_error slug: must be 1 to 64 of a-z, 0-9 and -, with no - at either end.",
         ),
         ({"slug": "-a"}, "validation_error slug: must be 1 to 64"),
-        ({"slug": "static"}, "validation_error slug: is kept for Pulsekeeper itself"),
+        ({"slug": "static"}, "validation_error slug: is reserved"),
         ({"accent": "red"}, "validation_error accent: must be a colour"),
         ({"accent": "#ffffff"}, "validation_error accent: is hard to see on the light theme"),
         ({"accent": "#101010"}, "validation_error accent: is hard to see on the dark theme"),
         ({"theme": "blue"}, "validation_error theme: must be one of"),
         ({"password": "short"}, "validation_error password: "),
-        ({"custom_domain": "status.shop.example"}, "validation_error custom_domain: is none of the domains"),
+        (
+            {"custom_domain": "status.shop.example"},
+            "validation_error custom_domain: is not a domain",
+        ),
         (
             {"groups": [{"monitors": [{"monitor_id": "mon_x", "name": "x"}]}]},
             "validation_error groups[0].monitors[0]",
@@ -133,7 +136,7 @@ def test_a_monitor_of_somebody_else_or_of_another_project_is_none(api: Api, user
     assert "you have no such monitor" in create(api, groups=groups(theirs)).error
     here = {"project_id": project.public_id}
     assert "shows its project's monitors" in create(api, groups=groups(mine), **here).error
-    assert "is on the page already" in create(api, groups=groups(mine, 2)).error
+    assert "is already on the page" in create(api, groups=groups(mine, 2)).error
     assert not StatusPage.objects.exists()
 
 
@@ -187,9 +190,12 @@ class TestLogos:
         ("data", "reason"),
         [
             (b"", "may not be blank"),
-            (b"<svg xmlns='http://www.w3.org/2000/svg'><script>alert(1)</script></svg>", "is no picture"),
-            (picture()[:40], "is no picture"),
-            (b"%PDF-1.4" + picture(), "is no picture"),
+            (
+                b"<svg xmlns='http://www.w3.org/2000/svg'><script>alert(1)</script></svg>",
+                "is not a readable picture",
+            ),
+            (picture()[:40], "is not a readable picture"),
+            (b"%PDF-1.4" + picture(), "is not a readable picture"),
             (picture(size=(4_097, 1)), "is more than 4096 pixels"),
             (bomb(9_999, 9_999), "is more than 4096 pixels"),
             (bomb(20_000, 20_000), "is more than 4096 pixels"),
@@ -250,7 +256,10 @@ class TestNotes:
             for monitor in monitors
         )
         assert api.post(path, NOTE | {"incident_id": shown.public_id}).json["incident_id"] == shown.public_id
-        assert "no monitor of this page" in api.post(path, NOTE | {"incident_id": hidden.public_id}).error
+        assert (
+            "is not an incident of a monitor on this page"
+            in api.post(path, NOTE | {"incident_id": hidden.public_id}).error
+        )
 
 
 def test_subscribers_are_counted_and_removed_but_not_shown(api: Api, user: User) -> None:
