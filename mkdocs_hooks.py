@@ -1,8 +1,7 @@
-"""What the documentation site has beyond its files, and what it must not have. `mkdocs.yml` names this file.
+"""Hooks of `mkdocs build` (`mkdocs.yml` names this file).
 
-The page of the API is made of docs/openapi.json; decisions, and pages that `nav` does not name, are put where they
-belong. At the end every page is looked through: one that asks another host for a script, a style, a picture or a font
-is a warning, and warnings fail the build.
+They generate the API reference from docs/openapi.json, add ADRs and other pages that `nav` does not list, and warn
+about pages that load a script, style, image or font from another host. Warnings fail the build.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from mkdocs.structure.files import File, Files
 
 logger = logging.getLogger("mkdocs.hooks.pulsekeeper")
 
-DECISIONS = "adr"
+ADRS = "adr"
 API_PAGE = "use/api-reference.md"
 _METHODS = ("get", "post", "put", "patch", "delete")
 _LOADED = re.compile(
@@ -31,28 +30,28 @@ _LOADED_BY_STYLES = re.compile(r"""(?:url\(|@import\s+)["']?(?:https?:)?//""", r
 
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
-    """Add the page of the API, and name every page in the navigation."""
+    """Add the API reference, and list every page in the navigation."""
     document = json.loads((Path(config.docs_dir) / "openapi.json").read_text())
     files.append(File.generated(config, API_PAGE, content=api_page(document)))
     if config.nav is not None:
-        named = set(_named(config.nav))
-        unnamed = sorted(each.src_uri for each in files.documentation_pages() if each.src_uri not in named)
-        decisions = [uri for uri in unnamed if uri.startswith(f"{DECISIONS}/")]
-        others = [uri for uri in unnamed if uri not in decisions]
-        config.nav = [*config.nav, *([{"More": others}] if others else []), {"Decisions": decisions}]
+        listed = set(_pages(config.nav))
+        unlisted = sorted(page.src_uri for page in files.documentation_pages() if page.src_uri not in listed)
+        adrs = [uri for uri in unlisted if uri.startswith(f"{ADRS}/")]
+        others = [uri for uri in unlisted if uri not in adrs]
+        config.nav = [*config.nav, *([{"More": others}] if others else []), {"Decisions": adrs}]
     return files
 
 
-def _named(nav: Any) -> list[str]:
-    """The files of a navigation, whatever it is made of."""
+def _pages(nav: Any) -> list[str]:
+    """Return the paths of all pages in a navigation."""
     if isinstance(nav, str):
         return [nav]
     inner = nav.values() if isinstance(nav, dict) else nav
-    return [uri for each in inner for uri in _named(each)]
+    return [uri for each in inner for uri in _pages(each)]
 
 
 def api_page(document: dict[str, Any]) -> str:
-    """Every operation by its first word, as tables."""
+    """Return a page with a table of operations for each resource."""
     groups: dict[str, list[str]] = defaultdict(list)
     for path, operations in document["paths"].items():
         words = path.strip("/").split("/")
@@ -61,23 +60,22 @@ def api_page(document: dict[str, Any]) -> str:
             if operation := operations.get(method):
                 groups[group].append(f"| `{method.upper()}` | `{path}` | {operation.get('summary', '')} |")
     tables = [
-        f"## {group.replace('-', ' ').capitalize()}\n\n| method | path | what it does |\n|---|---|---|\n"
+        f"## {group.replace('-', ' ').capitalize()}\n\n| method | path | summary |\n|---|---|---|\n"
         + "\n".join(rows)
         for group, rows in sorted(groups.items())
     ]
     start = (
-        f"# {document['info']['title']}\n\nEvery Pulsekeeper describes its API itself: `/docs` is a page to read and "
-        "to try requests on, `/openapi.json` the OpenAPI document. [openapi.json](../openapi.json) is that of this "
-        "version, with all bodies, answers and errors. Requests carry `Authorization: Bearer <token>`; this is what "
-        "there is to ask for.\n\n"
+        "# API reference\n\nAll endpoints of this version, generated from [openapi.json](../openapi.json), which also "
+        "describes bodies, responses and errors. A running server has a page to try requests at `/docs`. "
+        "[API conventions](api.md) explains authentication, lists, errors and limits.\n\n"
     )
     return start + "\n\n".join(tables) + "\n"
 
 
 def on_post_build(*, config: MkDocsConfig) -> None:
-    """Nothing that a reader's browser loads by itself comes from another host."""
+    """Warn about pages that load anything from another host."""
     site = Path(config.site_dir)
     for pattern, wanted in (("*.html", _LOADED), ("*.css", _LOADED_BY_STYLES)):
         for path in sorted(site.rglob(pattern)):
             if found := wanted.search(path.read_text()):
-                logger.warning("%s loads something from elsewhere: %s…", path.relative_to(site), found[0])
+                logger.warning("%s loads something from another host: %s…", path.relative_to(site), found[0])
