@@ -1,4 +1,4 @@
-"""What a form sends, judged by the serializers that judge the API's bodies: one place says how long a name may be."""
+"""Validate forms with the serializers of the API, which define limits once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from core.errors import ValidationFailed
 
 
 def validated(serializer: type[StrictSerializer], body: Mapping[str, Any]) -> dict[str, Any]:
-    """The body as a view of the API would pass it on; raises ValidationFailed with the path of what is wrong."""
+    """Return the validated body. Raises ValidationFailed with the path of the first error."""
     parsed = serializer(data=body)
     if parsed.is_valid():
         return dict(parsed.validated_data)

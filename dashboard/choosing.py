@@ -1,4 +1,4 @@
-"""Choosing among what somebody has: fields of forms that name projects and monitors by their ids."""
+"""Form fields to choose projects and monitors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def project_choices(caller: Caller) -> Choices:
 
 
 def monitor_choices(caller: Caller) -> Choices:
-    """By name, each with its project."""
+    """Return ids and names of the monitors, with their projects, sorted by name."""
     monitors = list_monitors(caller).select_related(None)
     rows = monitors.values_list("public_id", "name", "url", "project__name")
     found = [
@@ -30,7 +30,7 @@ def monitor_choices(caller: Caller) -> Choices:
 
 
 class ProjectField(forms.ChoiceField):
-    """An id, or None for the empty choice, which says `none`."""
+    """A project id, or None for the empty choice, labelled `none`."""
 
     def __init__(self, *, projects: Choices, none: str, **kwargs: Any) -> None:
         super().__init__(choices=[("", none), *projects], required=False, **kwargs)
@@ -40,7 +40,7 @@ class ProjectField(forms.ChoiceField):
 
 
 class _Picker(forms.CheckboxSelectMultiple):
-    """Boxes in a list that scrolls, with a search (lists.js)."""
+    """Checkboxes in a scrolling list with a search field (lists.js)."""
 
     template_name = "dashboard/widgets/picker.html"
 

@@ -1,4 +1,4 @@
-"""The navigation, for every page whose reader is signed in."""
+"""The navigation of signed-in users."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from projects.access import Caller
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class NavigationItem:
     section: str
     title: str
     icon: str
@@ -30,22 +30,22 @@ def navigation(request: HttpRequest) -> dict[str, Any]:
     user = getattr(request, "user", None)
     if not isinstance(user, User):
         return {}
-    return {"navigation": _Entries(user)}
+    return {"navigation": _Navigation(user)}
 
 
-class _Entries:
-    """Counted when a template draws them: parts of pages that htmx fetches have no navigation to count for."""
+class _Navigation:
+    """Counts only when a template renders it: fragments for htmx have no navigation."""
 
     def __init__(self, user: User) -> None:
         self._user = user
 
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[NavigationItem]:
         open_incidents = list_incidents(Caller(self._user), is_open=True).count()
-        yield Entry("monitors", "Monitors", "heart-pulse")
-        yield Entry("incidents", "Incidents", "triangle-alert", open_incidents, "open")
-        yield Entry("status-pages", "Status pages", "globe")
-        yield Entry("alert-channels", "Alert channels", "bell")
-        yield Entry("maintenance", "Maintenance", "calendar")
-        yield Entry("projects", "Projects", "folder")
-        yield Entry("connectors", "Connectors", "plug")
-        yield Entry("tokens", "API tokens", "key")
+        yield NavigationItem("monitors", "Monitors", "heart-pulse")
+        yield NavigationItem("incidents", "Incidents", "triangle-alert", open_incidents, "open")
+        yield NavigationItem("status-pages", "Status pages", "globe")
+        yield NavigationItem("alert-channels", "Alert channels", "bell")
+        yield NavigationItem("maintenance", "Maintenance", "calendar")
+        yield NavigationItem("projects", "Projects", "folder")
+        yield NavigationItem("connectors", "Connectors", "plug")
+        yield NavigationItem("tokens", "API tokens", "key")

@@ -1,9 +1,9 @@
-"""Incidents: the list, one with its timeline, and what people do about it."""
+"""Incidents: list, timeline, acknowledge, comment, declare and resolve."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,11 +17,10 @@ from django.views.decorators.http import require_POST
 from alerts.messages import REASONS
 from core.api.converters import PUBLIC_ID
 from core.clock import utc_now
-from core.errors import ApiError, NotFound
 from core.forms import ServiceForm
 from dashboard.choosing import ProjectField, project_choices
 from dashboard.once import OnceForm
-from dashboard.pages import PageRequest, page
+from dashboard.pages import PageRequest, act, page
 from incidents import selectors, services
 from incidents.models import Incident, IncidentEvent
 from incidents.serializers import MAX_TEXT
@@ -33,12 +32,12 @@ STATES = {"open": "Open", "acknowledged": "Acknowledged", "resolved": "Resolved"
 
 Type = IncidentEvent.Type
 
-# What each line of a timeline is called, and the state that its mark shows.
+# Title of each kind of timeline line, and the state of its marker.
 _LINES: dict[str, tuple[str, str]] = {
     Type.FIRST_FAILURE: ("First failure", "down"),
     Type.CONFIRMED: ("Confirmed", "down"),
-    Type.REASON_CHANGED: ("Another reason", "down"),
-    Type.ANNOUNCED: ("Alerts on their way", ""),
+    Type.REASON_CHANGED: ("Reason changed", "down"),
+    Type.ANNOUNCED: ("Alerts queued", ""),
     Type.ALERT_SENT: ("Alert delivered", ""),
     Type.ALERT_FAILED: ("Alert not delivered", ""),
     Type.SUPPRESSED: ("Alerts held back", ""),
@@ -51,7 +50,7 @@ _LINES: dict[str, tuple[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One of a timeline. `by` is who said or did it, where that is not in the text."""
+    """A line of a timeline. `by` is the author if the text does not name them."""
 
     event: IncidentEvent
     title: str
@@ -60,7 +59,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class IncidentView:
     """An incident as pages show it."""
 
     incident: Incident
@@ -77,7 +76,7 @@ class Shown:
 
     @property
     def reason(self) -> str:
-        """In plain words; empty for what people declared."""
+        """Return the reason in words; empty for declared incidents."""
         code = self.incident.reason_code
         return "" if code is None else REASONS.get(code, code)
 
@@ -97,7 +96,7 @@ class Shown:
 
     @property
     def seen(self) -> str:
-        """Names what the page shows: whatever changes on an incident adds a line to its timeline."""
+        """Return a version of the page: every change of an incident adds a line to its timeline."""
         events = self.incident.events.all()
         return events[len(events) - 1].public_id if events else "none"
 
@@ -109,15 +108,15 @@ class Shown:
 
 
 _RESOLUTIONS: dict[str, str] = {
-    Incident.Resolution.RECOVERED: "It recovered.",
-    Incident.Resolution.PAUSED: "The monitor was paused.",
-    Incident.Resolution.DELETED: "The monitor was deleted.",
-    Incident.Resolution.CLOSED: "It was closed by hand.",
+    Incident.Resolution.RECOVERED: "Recovered",
+    Incident.Resolution.PAUSED: "Monitor paused",
+    Incident.Resolution.DELETED: "Monitor deleted",
+    Incident.Resolution.CLOSED: "Closed manually",
 }
 
 
 class FilterForm(forms.Form):
-    """What the list is limited to. Nothing that comes in an address is an error: what makes no sense is left out."""
+    """Filters of the list. Invalid values in the URL are ignored."""
 
     state = forms.ChoiceField(choices=list(STATES.items()), required=False)
     project = forms.RegexField(PUBLIC_ID, required=False)
@@ -130,13 +129,13 @@ class FilterForm(forms.Form):
         self.wanted: dict[str, str] = {name: value for name, value in self.cleaned_data.items() if value}
 
     def query(self, **changes: str) -> str:
-        """As in an address, with these changes; an empty one takes away."""
+        """Return the query string with these changes; an empty value removes a filter."""
         query = QueryDict(mutable=True)
         query.update({name: value for name, value in (self.wanted | changes).items() if value})
         return f"?{query.urlencode()}" if query else "?"
 
     def states(self) -> list[tuple[str, str, bool]]:
-        """Address, name and whether it is this one."""
+        """Return the URL and name of each state, and whether it is selected."""
         chosen = self.wanted.get("state", "")
         return [
             (self.query(state=state), name, state == chosen) for state, name in [("", "All"), *STATES.items()]
@@ -152,23 +151,21 @@ class CommentForm(ServiceForm):
 
 
 class DeclareForm(OnceForm):
-    title = forms.CharField(
-        max_length=200, help_text="What is wrong, in a few words. It is the name of the incident."
-    )
+    title = forms.CharField(max_length=200, help_text="What is wrong, in a few words.")
     text = forms.CharField(
         label="What happened",
         max_length=MAX_TEXT,
         widget=forms.Textarea(attrs={"rows": 5}),
-        help_text="The first line of the timeline. Comments tell how it goes on.",
+        help_text="The first line of the timeline. Add comments later.",
     )
 
     def __init__(self, data: Any = None, *, caller: Caller) -> None:
         super().__init__(data)
         self.fields["project_id"] = ProjectField(
             projects=project_choices(caller),
-            none="None: mine alone",
+            none="None (personal)",
             label="Project",
-            help_text="Its members see the incident.",
+            help_text="Members of the project can see the incident.",
         )
 
     def clean_text(self) -> str:
@@ -178,19 +175,19 @@ class DeclareForm(OnceForm):
 
 @page
 def index(request: PageRequest) -> HttpResponse:
-    asked = FilterForm(request.GET)
-    rows, more = _page_of(_filtered(request.caller, asked.wanted), after=request.GET.get("after", ""))
+    filters = FilterForm(request.GET)
+    rows, more = _page_of(_filtered(request.caller, filters.wanted), after=request.GET.get("after", ""))
     return render(
         request,
         "dashboard/incidents/list.html",
         {
             "section": "incidents",
-            "incidents": [Shown(row) for row in rows],
-            "filter": asked,
+            "incidents": [IncidentView(row) for row in rows],
+            "filter": filters,
             "projects": project_choices(request.caller),
-            "monitor": _name_of(request.caller, asked.wanted.get("monitor")),
-            "next": asked.query(after=f"{int(not rows[-1].is_open)}-{rows[-1].pk}") if more else None,
-            "first": asked.query() if "after" in request.GET else None,
+            "monitor": _name_of(request.caller, filters.wanted.get("monitor")),
+            "next": filters.query(after=f"{int(not rows[-1].is_open)}-{rows[-1].pk}") if more else None,
+            "first": filters.query() if "after" in request.GET else None,
         },
     )
 
@@ -202,8 +199,8 @@ def show(request: PageRequest, incident_id: str) -> HttpResponse:
 
 @page
 def live(request: PageRequest, incident_id: str) -> HttpResponse:
-    """What changed since the reader's page was drawn: its parts, or 204, on which htmx leaves the page alone."""
-    shown = Shown(selectors.get_incident(request.caller, incident_id))
+    """Return the changed parts of the page, or 204 if nothing changed."""
+    shown = IncidentView(selectors.get_incident(request.caller, incident_id))
     if shown.seen == request.GET.get("seen"):
         return HttpResponse(status=204)
     return render(request, "dashboard/incidents/live.html", {"shown": shown, "live": True})
@@ -214,16 +211,11 @@ def declare(request: PageRequest) -> HttpResponse:
     caller = request.caller
     form = DeclareForm(request.POST or None, caller=caller)
     if request.method == "POST" and form.is_valid():
-        now = utc_now()
         given = form.cleaned_data
-        made = form.attempt(
-            lambda: form.make_once(
-                request, caller, lambda: services.declare(caller, given, now=now).public_id, now=now
-            )
-        )
-        if made is not None:
-            messages.success(request, "The incident is declared.")
-            return redirect("incident", made.object_id)
+        created = form.create(request, lambda now: services.declare(caller, given, now=now).public_id)
+        if created is not None:
+            messages.success(request, "Incident declared.")
+            return redirect("incident", created.object_id)
     return render(request, "dashboard/incidents/declare.html", {"section": "incidents", "form": form})
 
 
@@ -236,7 +228,7 @@ def comment(request: PageRequest, incident_id: str) -> HttpResponse:
         text = form.cleaned_data["text"]
         said = form.attempt(lambda: services.comment(request.caller, incident_id, text=text, now=utc_now()))
         if said is not None:
-            messages.success(request, "The comment is added.")
+            messages.success(request, "Comment added.")
             return redirect("incident", incident_id)
     return _show(request, incident, form)
 
@@ -244,40 +236,29 @@ def comment(request: PageRequest, incident_id: str) -> HttpResponse:
 @require_POST
 @page
 def acknowledge(request: PageRequest, incident_id: str) -> HttpResponse:
-    return _do(
+    return act(
         request,
-        incident_id,
         lambda: services.acknowledge(request.caller, incident_id, now=utc_now()),
-        "Acknowledged: no further reminders are sent.",
+        done="Acknowledged. No more reminders are sent.",
+        to="incident",
+        incident_id=incident_id,
     )
 
 
 @require_POST
 @page
 def resolve(request: PageRequest, incident_id: str) -> HttpResponse:
-    return _do(
+    return act(
         request,
-        incident_id,
         lambda: services.resolve(request.caller, incident_id, now=utc_now()),
-        "The incident is resolved.",
+        done="Incident resolved.",
+        to="incident",
+        incident_id=incident_id,
     )
 
 
-def _do(request: PageRequest, incident_id: str, action: Callable[[], Incident], done: str) -> HttpResponse:
-    """Back to the incident, with what came of it: it may have changed since the page with the button was drawn."""
-    try:
-        action()
-    except NotFound:
-        raise
-    except ApiError as error:
-        messages.error(request, error.reason or error.code)
-    else:
-        messages.success(request, done)
-    return redirect("incident", incident_id)
-
-
 def _show(request: PageRequest, incident: Incident, form: CommentForm) -> HttpResponse:
-    context = {"section": "incidents", "shown": Shown(incident), "form": form}
+    context = {"section": "incidents", "shown": IncidentView(incident), "form": form}
     return render(request, "dashboard/incidents/detail.html", context)
 
 
@@ -297,20 +278,20 @@ def _filtered(caller: Caller, wanted: dict[str, str]) -> QuerySet[Incident]:
 
 
 def _page_of(incidents: QuerySet[Incident], *, after: str) -> tuple[Sequence[Incident], bool]:
-    """Open ones first, the newest first in both. `after` is whether the last one seen was over, and its number."""
-    over = ExpressionWrapper(Q(resolved_at__isnull=False), output_field=BooleanField())
-    incidents = incidents.annotate(over=over).order_by("over", "-pk")
+    """Return a page, open incidents first, newest first in both groups. `after` is the position of the last one."""
+    is_resolved = ExpressionWrapper(Q(resolved_at__isnull=False), output_field=BooleanField())
+    incidents = incidents.annotate(is_resolved=is_resolved).order_by("is_resolved", "-pk")
     position = re.fullmatch(r"([01])-([0-9]{1,18})", after)
     if position is not None:
-        was_over, pk = position[1] == "1", int(position[2])
-        beyond = Q(over=was_over, pk__lt=pk)
-        incidents = incidents.filter(beyond if was_over else beyond | Q(over=True))
+        was_resolved, pk = position[1] == "1", int(position[2])
+        beyond = Q(is_resolved=was_resolved, pk__lt=pk)
+        incidents = incidents.filter(beyond if was_resolved else beyond | Q(is_resolved=True))
     rows = list(incidents[: PAGE + 1])
     return rows[:PAGE], len(rows) > PAGE
 
 
 def _name_of(caller: Caller, monitor_id: str | None) -> str | None:
-    """Of the monitor that the list is limited to; its id where it is gone."""
+    """Return the name of the monitor in the filter, or its id if it was deleted."""
     if monitor_id is None:
         return None
     monitor = list_monitors(caller).filter(public_id=monitor_id).first()

@@ -1,4 +1,4 @@
-"""The throttles of the API for what pages do: one person has one number of tries, by whichever door."""
+"""The throttles of the API, for pages: requests to both count together."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ from dashboard.pages import PageRequest
 
 
 def count(request: PageRequest, scope: str) -> None:
-    """One more request in `scope` of `settings.THROTTLES`; raises TooManyRequests past the rate."""
+    """Count a request in `scope` of `settings.THROTTLES`. Raises TooManyRequests above the rate."""
     if seconds_to_wait(scope, request.caller.account) is not None:
         raise TooManyRequests

@@ -1,6 +1,6 @@
-"""Forms that make something: however often one is sent, one thing is made.
+"""Forms that create something once, however often they are sent.
 
-A form carries a key of its own in a hidden field, and the service runs under it as under an Idempotency-Key of the API.
+A hidden field holds a key that works like the Idempotency-Key of the API.
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ from django import forms
 from django.http import HttpRequest, QueryDict
 
 from core.api.idempotency import HEADER, Created
+from core.clock import utc_now
 from core.forms import ServiceForm
 from core.ids import random_text
+from dashboard.pages import PageRequest
 from projects.access import Caller
 from projects.idempotency import create_once
 
@@ -25,31 +27,38 @@ def _new_key() -> str:
 
 
 class OnceForm(ServiceForm):
-    """Raises the usual errors of a service; `form_key` has to be drawn with the other hidden fields."""
+    """A form that creates something once. Its template has to render `form_key`."""
 
     form_key = forms.CharField(max_length=64, widget=forms.HiddenInput, initial=_new_key)
 
     def make_once(
         self, request: HttpRequest, caller: Caller, make: Callable[[], str | Created], *, now: datetime
     ) -> Created:
-        """What `make` made, which returns its public id, or with it what is told this once: a secret, say. Or what this
-        form made when it was sent before."""
+        """Return what `make` creates, or what this form created when it was sent before.
 
-        def made() -> Created:
-            found = make()
-            return found if isinstance(found, Created) else Created(found)
+        `make` returns a public id, or `Created` to add what is shown only once, like a secret.
+        """
+
+        def created() -> Created:
+            result = make()
+            return result if isinstance(result, Created) else Created(result)
 
         content = {name: values for name, values in request.POST.lists() if name != _NOT_CONTENT}
         return create_once(
             caller,
             key=f"page {self.cleaned_data['form_key']}",
             content=[request.path, content],
-            create=made,
+            create=created,
             now=now,
         )
 
+    def create(self, request: PageRequest, make: Callable[[datetime], str | Created]) -> Created | None:
+        """Create once, at the current time; None if the service refused, with its reason in the form's errors."""
+        now = utc_now()
+        return self.attempt(lambda: self.make_once(request, request.caller, lambda: make(now), now=now))
+
     def refuse(self, field: str | None, reason: str) -> None:
-        """Somebody went back to a form that was sent, and changed it: it may be sent again, and makes another thing."""
+        """Give a form that was changed after it was sent a new key, so that it creates something else."""
         if field != HEADER:
             return super().refuse(field, reason)
         assert isinstance(self.data, QueryDict)
@@ -57,6 +66,6 @@ class OnceForm(ServiceForm):
         self.data["form_key"] = _new_key()
         self.add_error(
             None,
-            "This form was sent before, and what it said then was created. Send it again to create another.",
+            "This form was already sent. Send it again to create another.",
         )
         return None

@@ -1,4 +1,4 @@
-"""What every page for signed-in people begins with: who asks, and what an error looks like to a person."""
+"""What the pages for signed-in users share: the caller, error pages, and the result of an action."""
 
 from __future__ import annotations
 
@@ -6,20 +6,21 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, cast
 
+from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
-from django.shortcuts import render
+from django.shortcuts import redirect, render
 
 from accounts.models import User
-from core.errors import ApiError
+from core.errors import ApiError, NotFound
 from projects.access import Caller
 
 P = ParamSpec("P")
 
 
 class PageRequest(HttpRequest):
-    """A request of somebody who is signed in. htmx sets `htmx` (django_htmx.middleware)."""
+    """A request of a signed-in user. `htmx` is set by django_htmx.middleware."""
 
     caller: Caller
     htmx: Any
@@ -28,7 +29,7 @@ class PageRequest(HttpRequest):
 def page(
     view: Callable[Concatenate[PageRequest, P], HttpResponseBase],
 ) -> Callable[Concatenate[HttpRequest, P], HttpResponse]:
-    """Closed to everybody who is not signed in; errors that services raise become pages that say so."""
+    """Require a signed-in user, and turn errors that services raise into error pages."""
 
     @login_required
     def signed_in(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponseBase:
@@ -38,7 +39,7 @@ def page(
             answer = view(asked, *args, **kwargs)
         except ApiError as error:
             return problem(asked, error)
-        # What is said of somebody's monitors is kept by no cache, and not shown by the back button after signing out.
+        # Private data: not for caches, and not for the back button after signing out.
         answer.headers.setdefault("Cache-Control", "private, no-store")
         return answer
 
@@ -46,7 +47,7 @@ def page(
     def guarded(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponseBase:
         asked = cast("PageRequest", request)
         if asked.htmx and not asked.user.is_authenticated:
-            # The session ended under an open page: its script says so, and what was typed stays.
+            # The session of an open page ended: its script says so and keeps what was typed.
             return HttpResponse(status=401)
         return signed_in(request, *args, **kwargs)
 
@@ -59,3 +60,18 @@ def problem(request: PageRequest, error: ApiError) -> HttpResponse:
         return HttpResponse(error.reason or error.code, status=error.status, content_type="text/plain")
     context = {"title": error.code.replace("_", " ").capitalize(), "reason": error.reason}
     return render(request, "problem.html", context, status=error.status)
+
+
+def act(
+    request: PageRequest, action: Callable[[], object], *, done: str, to: str, **kwargs: Any
+) -> HttpResponse:
+    """Run what a button asks for, and redirect to the page `to` with a message of success or of the error."""
+    try:
+        action()
+    except NotFound:
+        raise
+    except ApiError as error:
+        messages.error(request, error.reason or error.code)
+    else:
+        messages.success(request, done)
+    return redirect(to, **kwargs)

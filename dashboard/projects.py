@@ -1,6 +1,8 @@
-"""Projects: the list, and one with its people, its monitors and its tokens."""
+"""Projects: list, members, rename and delete."""
 
 from __future__ import annotations
+
+from datetime import datetime
 
 from django import forms
 from django.contrib import messages
@@ -15,7 +17,7 @@ from dashboard import limits
 from dashboard.bodies import validated
 from dashboard.once import OnceForm
 from dashboard.pages import PageRequest, page
-from dashboard.tokens import shown_tokens
+from dashboard.tokens import token_rows
 from projects import access, members, selectors, services
 from projects.models import Membership, Role
 from projects.serializers import MemberInputSerializer, MemberPatchSerializer, ProjectInputSerializer
@@ -26,7 +28,7 @@ RENAME_ID = "rename_%s"  # another form of the page may have a field of the same
 
 
 class NewProjectForm(OnceForm):
-    name = forms.CharField(max_length=200, help_text="A shop, a customer, a team: what belongs together.")
+    name = forms.CharField(max_length=200, help_text="A shop, a customer, a team.")
 
 
 class RenameForm(ServiceForm):
@@ -38,7 +40,7 @@ class AddMemberForm(ServiceForm):
         label="E-mail address",
         max_length=254,
         widget=forms.EmailInput(attrs={"autocomplete": "off", "placeholder": "name@example.com"}),
-        help_text="Somebody without an account gets an invitation, which holds for 14 days.",
+        help_text="People without an account get an invitation, which is valid for 14 days.",
     )
     role = forms.ChoiceField(
         choices=[
@@ -55,27 +57,16 @@ def index(request: PageRequest) -> HttpResponse:
     caller = request.caller
     form = NewProjectForm(request.POST if request.method == "POST" else None)
     if request.method == "POST" and form.is_valid():
-        now = utc_now()
-        made = form.attempt(
-            lambda: form.make_once(
-                request,
-                caller,
-                lambda: (
-                    services.create_project(
-                        caller,
-                        **validated(ProjectInputSerializer, {"name": form.cleaned_data["name"]}),
-                        now=now,
-                    ).public_id
-                ),
-                now=now,
-            )
-        )
-        if made is not None:
-            if not made.repeated:
-                messages.success(
-                    request, "The project is created. Now choose who sees it, and what belongs to it."
-                )
-            return redirect("project", made.object_id)
+
+        def create(now: datetime) -> str:
+            given = validated(ProjectInputSerializer, {"name": form.cleaned_data["name"]})
+            return services.create_project(caller, **given, now=now).public_id
+
+        created = form.create(request, create)
+        if created is not None:
+            if not created.repeated:
+                messages.success(request, "Project created. Add members and monitors next.")
+            return redirect("project", created.object_id)
     roles = access.roles_of(caller)
     projects = selectors.list_projects(caller).order_by("name", "pk")
     shown = [(project, roles.get(project.pk)) for project in projects]
@@ -101,7 +92,7 @@ def rename(request: PageRequest, project_id: str) -> HttpResponse:
             return True
 
         if form.attempt(change):
-            messages.success(request, "The project is renamed.")
+            messages.success(request, "Project renamed.")
             return redirect("project", project_id)
     return _show(request, project_id, rename_form=form)
 
@@ -110,9 +101,7 @@ def rename(request: PageRequest, project_id: str) -> HttpResponse:
 @page
 def delete(request: PageRequest, project_id: str) -> HttpResponse:
     services.delete_project(request.caller, project_id)
-    messages.success(
-        request, "The project is deleted. Its monitors are its owner's, and its tokens are revoked."
-    )
+    messages.success(request, "Project deleted. Its monitors stay with the owner; its tokens are revoked.")
     return redirect("projects")
 
 
@@ -133,9 +122,9 @@ def add_member(request: PageRequest, project_id: str) -> HttpResponse:
         member = form.attempt(add)
         if member is not None:
             text = (
-                "An invitation is on its way to {}. You can also copy its link below."
+                "Invitation sent to {}. You can also copy its link below."
                 if member.is_open
-                else "{} belongs to the project now."
+                else "{} is now a member of the project."
             )
             messages.success(request, text.format(member.email))
             return redirect("project", project_id)
@@ -145,16 +134,16 @@ def add_member(request: PageRequest, project_id: str) -> HttpResponse:
 @require_POST
 @page
 def change_member(request: PageRequest, project_id: str, member_id: str) -> HttpResponse:
-    """`action` is a role to give, or REMOVE: of somebody, of an invitation, or of oneself."""
+    """Set a role, or remove a member, an invitation or oneself (REMOVE)."""
     caller, action, now = request.caller, request.POST.get("action", ""), utc_now()
     try:
         if action == REMOVE:
             members.remove_member(caller, project_id, member_id, now=now)
-            messages.success(request, "The place in the project is taken back.")
+            messages.success(request, "Member removed.")
         else:
             role = validated(MemberPatchSerializer, {"role": action})["role"]
             member = members.change_role(caller, project_id, member_id, role=role, now=now)
-            messages.success(request, f"{member.email} is {role} now.")
+            messages.success(request, f"{member.email} is now {role}.")
     except ValidationFailed as error:
         messages.error(request, error.reason or error.code)
     still_there = access.accessible_projects(caller).filter(public_id=project_id).exists()
@@ -172,20 +161,20 @@ def _show(
     project = selectors.list_projects(caller).filter(public_id=project_id).first()
     if project is None:
         raise NotFound
-    places = list(members.list_members(caller, project_id, now=now).order_by("created_at", "pk"))
-    places.sort(key=lambda place: Role.values.index(place.role))  # the owner first
-    own = next((place for place in places if place.user_id == caller.user.pk), None)
+    memberships = list(members.list_members(caller, project_id, now=now).order_by("created_at", "pk"))
+    memberships.sort(key=lambda membership: Role.values.index(membership.role))  # the owner first
+    own = next((membership for membership in memberships if membership.user_id == caller.user.pk), None)
     if own is None:
-        raise NotFound  # taken away meanwhile
+        raise NotFound  # removed meanwhile
     context = {
         "section": SECTION,
         "project": project,
         "own": own,
         "manages": own.role in access.MANAGERS,
         "owns": own.role == Role.OWNER,
-        "members": [place for place in places if not place.is_open],
-        "invitations": [(place, members.invitation_link(place)) for place in places if place.is_open],
-        "tokens": shown_tokens(caller, project=project, now=now),
+        "members": [membership for membership in memberships if not membership.is_open],
+        "invitations": [(one, members.invitation_link(one)) for one in memberships if one.is_open],
+        "tokens": token_rows(caller, project=project, now=now),
         "rename_form": rename_form or RenameForm(initial={"name": project.name}, auto_id=RENAME_ID),
         "member_form": member_form or AddMemberForm(),
     }

@@ -1,4 +1,4 @@
-"""The recurrences that a form offers in plain words, and the rules of RFC 5545 that they are. Pure."""
+"""The recurrences that the form offers in words, and their RFC 5545 rules. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PERIODS = {"DAILY": "day", "WEEKLY": "week", "MONTHLY": "month", "YEARLY": "yea
 
 @dataclass(frozen=True, slots=True)
 class Recurrence:
-    """`repeats` is one of FREQUENCIES; `days` are those of a weekly one. `until` is its last day, in its time zone."""
+    """`repeats` is one of FREQUENCIES; `days` are for weekly ones. `until` is the last local day."""
 
     repeats: str
     until: date
@@ -33,7 +33,7 @@ class Recurrence:
 
 
 def read(rrule: str) -> Recurrence | None:
-    """The recurrence that a rule is; None where the form has no words for it."""
+    """Return the recurrence of a rule, or None if the form cannot show it."""
     found = re.fullmatch(
         r"FREQ=(DAILY|WEEKLY|MONTHLY);(?:BYDAY=([A-Z,]+);)?UNTIL=(\d{8})", rrule.upper(), re.ASCII
     )
@@ -50,7 +50,7 @@ def read(rrule: str) -> Recurrence | None:
 
 
 def in_words(rrule: str) -> str:
-    """`every week on Monday and Friday until 31 Dec 2027`; a rule that is more than that is named, not told."""
+    """Describe a rule: `every week on Monday and Friday until 31 Dec 2027`, or `custom rule` if it is more complex."""
     parts = dict(part.split("=", 1) for part in rrule.upper().split(";") if "=" in part)
     days = [DAYS.get(day) for day in parts.get("BYDAY", "").split(",") if day]
     if not rrule:
@@ -60,7 +60,7 @@ def in_words(rrule: str) -> str:
         or None in days
         or parts.get("FREQ") not in _PERIODS
     ):
-        return "by a rule"
+        return "custom rule"
     words = f"every {_PERIODS[parts['FREQ']]}"
     if days:
         words += f" on {_list([day for day in days if day])}"

@@ -1,4 +1,4 @@
-"""The forms of status pages, of what is written there, and of their logos."""
+"""The forms of status pages, their notes and their logos."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from statuspages.models import NoteUpdate, PageMonitor, StatusPage
 from statuspages.serializers import MAX_TEXT
 
 THEME_NAMES = {
-    StatusPage.Theme.AUTO: "As the reader's system has it",
+    StatusPage.Theme.AUTO: "Follow the reader's system",
     StatusPage.Theme.LIGHT: "Light",
     StatusPage.Theme.DARK: "Dark",
 }
@@ -23,15 +23,15 @@ _PLAIN = ("name", "slug", "description", "published", "theme", "show_window_name
 
 
 class _PageForm(ServiceForm):
-    name = forms.CharField(max_length=200, help_text="The heading that readers see.")
+    name = forms.CharField(max_length=200, help_text="The heading of the page.")
     slug = forms.CharField(
-        max_length=64, label="Address", help_text="The page is at /status/ and this: a-z, 0-9 and -."
+        max_length=64, label="Address", help_text="The last part of the URL: /status/… (a-z, 0-9 and -)."
     )
     description = forms.CharField(
         max_length=MAX_TEXT, required=False, widget=forms.Textarea(attrs={"rows": 3})
     )
     published = forms.BooleanField(
-        required=False, initial=True, label="Published", help_text="Otherwise nobody sees it."
+        required=False, initial=True, label="Published", help_text="Unpublished pages are not visible."
     )
     theme = forms.ChoiceField(
         label="Colours",
@@ -43,25 +43,25 @@ class _PageForm(ServiceForm):
         max_length=7,
         required=False,
         label="Accent colour",
-        help_text="Like #2f6fed; it has to be seen on light and on dark. Empty: Pulsekeeper's own.",
+        help_text="For example #2f6fed. It must be visible on light and dark. Empty: the default.",
     )
     custom_domain = forms.CharField(
         max_length=253,
         required=False,
-        label="Domain of its own",
-        help_text="Like status.example.com, if your operator serves it. The page is then at its root.",
+        label="Custom domain",
+        help_text="For example status.example.com, if your operator serves it.",
     )
     password = forms.CharField(
         min_length=8,
         max_length=200,
         required=False,
         widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
-        help_text="Readers are asked for it. Empty: everybody may read.",
+        help_text="Required to read the page. Empty: the page is public.",
     )
     show_window_names = forms.BooleanField(
         required=False,
         label="Show the names of maintenance windows",
-        help_text="Otherwise they are “Scheduled maintenance”.",
+        help_text="Otherwise they appear as “Scheduled maintenance”.",
     )
 
     def __init__(self, data: Any = None, *, caller: Caller, **kwargs: Any) -> None:
@@ -70,10 +70,10 @@ class _PageForm(ServiceForm):
         self.fields["add"] = MonitorsField(
             monitors=self.monitors,
             label="Monitors to show",
-            help_text="They appear under their names, which you can change afterwards.",
+            help_text="You can change their public names later.",
         )
         self.fields["add_to"] = forms.CharField(
-            max_length=200, required=False, label="Under the heading", help_text="Empty: under none."
+            max_length=200, required=False, label="Heading", help_text="Empty: no heading."
         )
 
     def _given(self) -> dict[str, Any]:
@@ -84,7 +84,7 @@ class _PageForm(ServiceForm):
         }
 
     def _added(self) -> list[dict[str, str]]:
-        """Under the monitor's own name, without its project."""
+        """Return the added monitors, named without their project."""
         names = dict(self.monitors)
         return [
             {"monitor_id": one, "name": names[one].partition(" · ")[0][:200]}
@@ -92,7 +92,7 @@ class _PageForm(ServiceForm):
         ]
 
     def refuse(self, field: str | None, reason: str) -> None:
-        """What is wrong with one of the monitors stands beside the choice of them."""
+        """Show errors of monitors beside the selection."""
         if field is not None and field.startswith("groups"):
             field, reason = "add", reason.partition(": ")[2]
         super().refuse(field, reason)
@@ -103,13 +103,13 @@ class NewPageForm(_PageForm, OnceForm):
         super().__init__(data, caller=caller)
         self.fields["project_id"] = ProjectField(
             projects=project_choices(caller),
-            none="None: mine alone",
+            none="None (personal)",
             label="Project",
-            help_text="A project's page is changed by its members, and shows its monitors.",
+            help_text="Members of the project can change the page. It shows the project's monitors.",
         )
 
     def given(self) -> dict[str, Any]:
-        """The body that the API would get."""
+        """Return the body for the service."""
         given = self._given() | {"project_id": self.cleaned_data["project_id"]}
         if self.cleaned_data["password"]:
             given["password"] = self.cleaned_data["password"]
@@ -119,9 +119,9 @@ class NewPageForm(_PageForm, OnceForm):
 
 
 class EditPageForm(_PageForm):
-    """With a line for each monitor that is shown: its name there, its heading, and whether it stays."""
+    """A page with a row per shown monitor: public name, heading, position, and whether to remove it."""
 
-    remove_password = forms.BooleanField(required=False, label="Ask for no password any more")
+    remove_password = forms.BooleanField(required=False, label="Remove the password")
 
     def __init__(self, data: Any = None, *, caller: Caller, page: StatusPage) -> None:
         initial = {name: getattr(page, name) for name in _PLAIN}
@@ -137,9 +137,7 @@ class EditPageForm(_PageForm):
         adding.choices = [choice for choice in self.monitors if choice[0] not in there]
         adding.label = "Monitors to add"
         self.fields["password"].help_text = (
-            "Readers are asked for one. Empty: it stays."
-            if page.password_hash
-            else "Readers are asked for it."
+            "Empty: keep the current password." if page.password_hash else "Required to read the page."
         )
         if not page.password_hash:
             del self.fields["remove_password"]
@@ -153,15 +151,15 @@ class EditPageForm(_PageForm):
                 max_length=200, required=False, initial=heading, label=f"Heading {label}"
             )
             self.fields[f"place-{key}"] = forms.IntegerField(
-                min_value=0, max_value=100_000, initial=place, label=f"Place {label}"
+                min_value=0, max_value=100_000, initial=place, label=f"Position {label}"
             )
             self.fields[f"gone-{key}"] = forms.BooleanField(
                 required=False, label=f"Remove {item.monitor.name}"
             )
 
     def rows(self) -> list[dict[str, Any]]:
-        """Of each monitor its fields, in the order of the table's columns."""
-        columns = {"name": "Name on the page", "group": "Heading", "place": "Place", "gone": "Remove"}
+        """Return the monitors with their fields, in the order of the table's columns."""
+        columns = {"name": "Name on the page", "group": "Heading", "place": "Position", "gone": "Remove"}
         return [
             {
                 "monitor": item.monitor,
@@ -174,7 +172,7 @@ class EditPageForm(_PageForm):
         ]
 
     def given(self) -> dict[str, Any]:
-        """The body that the API would get; the groups are in the order of their first monitors."""
+        """Return the body for the service. Groups are ordered by their first monitor."""
         cleaned = self.cleaned_data
         given = self._given()
         if cleaned["password"]:
@@ -197,9 +195,7 @@ class EditPageForm(_PageForm):
 
 class UpdateForm(ServiceForm):
     status = forms.ChoiceField(choices=NoteUpdate.Status.choices)
-    text = forms.CharField(
-        max_length=MAX_TEXT, label="What you tell", widget=forms.Textarea(attrs={"rows": 3})
-    )
+    text = forms.CharField(max_length=MAX_TEXT, label="Text", widget=forms.Textarea(attrs={"rows": 3}))
 
 
 class NoteForm(OnceForm):
@@ -207,9 +203,9 @@ class NoteForm(OnceForm):
     status = forms.ChoiceField(choices=NoteUpdate.Status.choices)
     text = forms.CharField(
         max_length=MAX_TEXT,
-        label="What you tell",
+        label="Text",
         widget=forms.Textarea(attrs={"rows": 3}),
-        help_text="It is on the page at once, and goes to its subscribers.",
+        help_text="Published at once and sent to subscribers.",
     )
 
 
@@ -223,5 +219,5 @@ class LogoForm(ServiceForm):
     def clean_logo(self) -> bytes:
         uploaded = self.cleaned_data["logo"]
         if uploaded.size > MAX_BYTES:
-            raise forms.ValidationError("Is larger than 1 MiB.")
+            raise forms.ValidationError("The file is larger than 1 MiB.")
         return bytes(uploaded.read())

@@ -1,4 +1,4 @@
-"""Status pages for those who keep them: the list, what a page shows, and what is told on it."""
+"""Status pages for their editors: list, settings, notes and logo."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST
 
 from core.clock import utc_now
-from core.errors import ApiError, NotFound
 from dashboard import limits
-from dashboard.pages import PageRequest, page
+from dashboard.pages import PageRequest, act, page
 from dashboard.status_page_forms import EditPageForm, LogoForm, NewPageForm, NoteForm, UpdateForm
 from statuspages import selectors, services
 from statuspages.lookup import page_url
@@ -37,25 +36,19 @@ def index(request: PageRequest) -> HttpResponse:
 def create(request: PageRequest) -> HttpResponse:
     form = NewPageForm(request.POST or None, caller=request.caller)
     if request.method == "POST" and form.is_valid():
-        now = utc_now()
-        made = form.attempt(
-            lambda: form.make_once(
-                request,
-                request.caller,
-                lambda: services.create_page(request.caller, form.given(), now=now).public_id,
-                now=now,
-            )
+        given = form.given()
+        created = form.create(
+            request, lambda now: services.create_page(request.caller, given, now=now).public_id
         )
-        if made is not None:
-            messages.success(request, "The page is there.")
-            return redirect("status_page", made.object_id)
+        if created is not None:
+            messages.success(request, "Status page created.")
+            return redirect("status_page", created.object_id)
     context = {"section": SECTION, "form": form, "base_url": settings.BASE_URL}
     return render(request, "dashboard/status_pages/new.html", context)
 
 
 @page
 def show(request: PageRequest, page_id: str) -> HttpResponse:
-    """With its notes, and a form for another."""
     return _detail(request, selectors.get_page(request.caller, page_id))
 
 
@@ -66,7 +59,7 @@ def edit(request: PageRequest, page_id: str) -> HttpResponse:
     if request.method == "POST" and form.is_valid():
         saved = form.attempt(lambda: services.update_page(request.caller, page_id, form.given()))
         if saved is not None:
-            messages.success(request, "The page is saved.")
+            messages.success(request, "Status page saved.")
             return redirect("status_page", page_id)
     return render(
         request, "dashboard/status_pages/edit.html", {"section": SECTION, "form": form, "page": found}
@@ -77,7 +70,7 @@ def edit(request: PageRequest, page_id: str) -> HttpResponse:
 @page
 def delete(request: PageRequest, page_id: str) -> HttpResponse:
     services.delete_page(request.caller, page_id)
-    messages.success(request, "The page is deleted.")
+    messages.success(request, "Status page deleted.")
     return redirect("status_pages")
 
 
@@ -94,7 +87,7 @@ def set_logo(request: PageRequest, page_id: str) -> HttpResponse:
             return services.set_logo(request.caller, page_id, data)
 
         if form.attempt(set_it) is not None:
-            messages.success(request, "The logo is on the page.")
+            messages.success(request, "Logo saved.")
             return redirect("status_page", page_id)
     return _detail(request, found, logo_form=form)
 
@@ -103,28 +96,21 @@ def set_logo(request: PageRequest, page_id: str) -> HttpResponse:
 @page
 def remove_logo(request: PageRequest, page_id: str) -> HttpResponse:
     services.remove_logo(request.caller, page_id)
-    messages.success(request, "The page has no logo any more.")
+    messages.success(request, "Logo removed.")
     return redirect("status_page", page_id)
 
 
 @require_POST
 @page
-def write_note(request: PageRequest, page_id: str) -> HttpResponse:
+def create_note(request: PageRequest, page_id: str) -> HttpResponse:
     found = selectors.get_page(request.caller, page_id)
     form = NoteForm(request.POST)
     if form.is_valid():
-        now = utc_now()
         given = {name: form.cleaned_data[name] for name in ("title", "status", "text")}
-        made = form.attempt(
-            lambda: form.make_once(
-                request,
-                request.caller,
-                lambda: services.create_note(request.caller, page_id, given, now=now).public_id,
-                now=now,
-            )
-        )
-        if made is not None:
-            messages.success(request, "The note is on the page.")
+        if form.create(
+            request, lambda now: services.create_note(request.caller, page_id, given, now=now).public_id
+        ):
+            messages.success(request, "Note published.")
             return redirect("status_page", page_id)
     return _detail(request, found, note_form=form)
 
@@ -140,7 +126,7 @@ def add_update(request: PageRequest, page_id: str, note_id: str) -> HttpResponse
             lambda: services.add_update(request.caller, page_id, note_id, given, now=utc_now())
         )
         if done is not None:
-            messages.success(request, "The update is on the page.")
+            messages.success(request, "Update published.")
             return redirect("status_page", page_id)
     return _detail(request, found, update_forms={note_id: form})
 
@@ -148,15 +134,13 @@ def add_update(request: PageRequest, page_id: str, note_id: str) -> HttpResponse
 @require_POST
 @page
 def delete_note(request: PageRequest, page_id: str, note_id: str) -> HttpResponse:
-    try:
-        services.delete_note(request.caller, page_id, note_id)
-    except NotFound:
-        raise
-    except ApiError as error:
-        messages.error(request, error.reason or error.code)
-    else:
-        messages.success(request, "The note is deleted.")
-    return redirect("status_page", page_id)
+    return act(
+        request,
+        lambda: services.delete_note(request.caller, page_id, note_id),
+        done="Note deleted.",
+        to="status_page",
+        page_id=page_id,
+    )
 
 
 def _detail(
@@ -167,13 +151,13 @@ def _detail(
     update_forms: dict[str, UpdateForm] | None = None,
     logo_form: LogoForm | None = None,
 ) -> HttpResponse:
-    told = list(selectors.list_notes(found).order_by("-pk")[:NOTES])
+    notes = list(selectors.list_notes(found).order_by("-pk")[:NOTES])
     given: dict[str, Any] = dict(update_forms or {})
     shown = [
         (note, None if note.resolved_at else given.get(note.public_id) or UpdateForm(prefix=note.public_id))
-        for note in told
+        for note in notes
     ]
-    refused = any(form is not None and form.errors for form in (note_form, logo_form, *given.values()))
+    invalid = any(form is not None and form.errors for form in (note_form, logo_form, *given.values()))
     return render(
         request,
         "dashboard/status_pages/detail.html",
@@ -187,5 +171,5 @@ def _detail(
             "logo_form": logo_form or LogoForm(),
             "has_logo": hasattr(found, "logo"),
         },
-        status=422 if refused else 200,
+        status=422 if invalid else 200,
     )

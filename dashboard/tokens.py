@@ -1,4 +1,4 @@
-"""API tokens of projects: the list, making one, which is shown once, and revoking."""
+"""API tokens of projects: list, create (the token is shown once) and revoke."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ NEVER, CUSTOM = "never", "custom"
 
 
 @dataclass(frozen=True, slots=True)
-class ShownToken:
-    """A token in a list, and whether its reader may revoke it."""
+class TokenRow:
+    """A token in a list, and whether the reader may revoke it."""
 
     token: ProjectToken
     expired: bool
@@ -47,7 +47,7 @@ class NewTokenForm(OnceForm):
     )
     project_id = forms.ChoiceField(
         label="Project",
-        help_text="The token reads and changes what belongs to this project, and nothing else.",
+        help_text="The token can read and change this project only.",
     )
     lifetime = forms.ChoiceField(
         label="Expires",
@@ -55,14 +55,14 @@ class NewTokenForm(OnceForm):
             ("7d", "After 7 days"),
             ("30d", "After 30 days"),
             ("90d", "After 90 days"),
-            (CUSTOM, "After another time"),
+            (CUSTOM, "After a custom time"),
             (NEVER, "Never"),
         ],
         initial="90d",
         widget=forms.RadioSelect,
     )
     custom = SpanField(
-        label="After how long",
+        label="Lifetime",
         required=False,
         least=MIN_TTL_SEC,
         most=MAX_TTL_SEC,
@@ -79,7 +79,7 @@ class NewTokenForm(OnceForm):
         if self.cleaned_data.get("lifetime") != CUSTOM:
             self.errors.pop("custom", None)
         elif self.cleaned_data.get("custom", 0) is None:
-            self.add_error("custom", "Say how long the token is to live.")
+            self.add_error("custom", "Enter a lifetime.")
 
     def body(self) -> dict[str, Any]:
         given = self.cleaned_data
@@ -93,8 +93,8 @@ class NewTokenForm(OnceForm):
                 return body | {"ttl_seconds": int(parse_span(chosen) / MS_OF["s"])}
 
 
-def shown_tokens(caller: Caller, *, now: datetime, project: Project | None = None) -> list[ShownToken]:
-    """The newest first; in two queries, however many they are."""
+def token_rows(caller: Caller, *, now: datetime, project: Project | None = None) -> list[TokenRow]:
+    """Return the tokens, newest first, in two queries."""
     tokens = (
         services.list_tokens(caller).select_related("project", "created_by").order_by("-created_at", "-pk")
     )
@@ -102,7 +102,7 @@ def shown_tokens(caller: Caller, *, now: datetime, project: Project | None = Non
         tokens = tokens.filter(project=project)
     roles = access.roles_of(caller)
     return [
-        ShownToken(
+        TokenRow(
             token,
             expired=token.expires_at is not None and token.expires_at <= now,
             revocable=token.created_by_id == caller.user.pk or roles.get(token.project_id) in access.MANAGERS,
@@ -115,7 +115,7 @@ def shown_tokens(caller: Caller, *, now: datetime, project: Project | None = Non
 def index(request: PageRequest) -> HttpResponse:
     context = {
         "section": SECTION,
-        "tokens": shown_tokens(request.caller, now=utc_now()),
+        "tokens": token_rows(request.caller, now=utc_now()),
         "has_projects": access.accessible_projects(request.caller).exists(),
     }
     return render(request, "dashboard/tokens/list.html", context)
@@ -123,7 +123,7 @@ def index(request: PageRequest) -> HttpResponse:
 
 @page
 def new(request: PageRequest) -> HttpResponse:
-    """The answer to the form itself shows the token, so that it is kept nowhere: a reload finds the form spent."""
+    """Create a token. The response shows it, so that it is stored nowhere; a reload does not show it again."""
     caller = request.caller
     form = NewTokenForm(
         request.POST if request.method == "POST" else None,
@@ -131,9 +131,9 @@ def new(request: PageRequest) -> HttpResponse:
         initial={"project_id": request.GET.get("project")},
     )
     if request.method == "POST" and form.is_valid():
-        now, shown = utc_now(), []
+        shown = []
 
-        def create() -> str:
+        def create(now: datetime) -> str:
             given = validated(TokenInputSerializer, form.body())
             token, plaintext = services.create_token(
                 caller,
@@ -145,14 +145,14 @@ def new(request: PageRequest) -> HttpResponse:
             shown.append((token, plaintext))
             return token.public_id
 
-        made = form.attempt(lambda: form.make_once(request, caller, create, now=now))
-        if made is not None and made.repeated:
+        created = form.create(request, create)
+        if created is not None and created.repeated:
             messages.warning(
                 request,
-                "The token was created before, and was shown then. If it is lost, revoke it and create another.",
+                "The token was already created and shown. If it is lost, revoke it and create another.",
             )
             return redirect("tokens")
-        if made is not None:
+        if created is not None:
             ((token, plaintext),) = shown
             context = {
                 "section": SECTION,
@@ -168,5 +168,5 @@ def new(request: PageRequest) -> HttpResponse:
 @page
 def revoke(request: PageRequest, token_id: str) -> HttpResponse:
     services.revoke_token(request.caller, token_id)
-    messages.success(request, "The token is revoked; it opens nothing any more.")
+    messages.success(request, "Token revoked.")
     return redirect("tokens")

@@ -42,7 +42,7 @@ urlpatterns = [
     path("status-pages/<id:page_id>/delete", status_pages.delete, name="status_page_delete"),
     path("status-pages/<id:page_id>/logo", status_pages.set_logo, name="status_page_logo"),
     path("status-pages/<id:page_id>/logo/remove", status_pages.remove_logo, name="status_page_logo_remove"),
-    path("status-pages/<id:page_id>/notes", status_pages.write_note, name="status_page_note"),
+    path("status-pages/<id:page_id>/notes", status_pages.create_note, name="status_page_note"),
     path(
         "status-pages/<id:page_id>/notes/<id:note_id>/updates",
         status_pages.add_update,

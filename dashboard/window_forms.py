@@ -1,4 +1,4 @@
-"""The form of maintenance windows: times of a clock in a time zone, and a recurrence in plain words or as a rule."""
+"""The form of maintenance windows: local times in a time zone, and a recurrence in words or as a rule."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from projects.access import Caller
 
 ONCE, RULE = "once", "rule"
 REPEATS = {
-    ONCE: "Not at all",
+    ONCE: "Never",
     "daily": "Every day",
     "weekly": "Every week, on chosen days",
-    "monthly": "Every month, on the day of the month on which it starts",
-    RULE: "By a rule of RFC 5545 (advanced)",
+    "monthly": "Every month, on the day of the start",
+    RULE: "Custom rule, RFC 5545 (advanced)",
 }
 _WHEN = ("starts_at", "ends_at", "time_zone", "repeats", "days", "until", "rrule")
 _AIM = ("monitors", "monitor_ids")
@@ -37,17 +37,17 @@ def _zones() -> list[tuple[str, str]]:
 
 
 class _ClockField(forms.DateTimeField):
-    """A time of a clock; which clock, another field says."""
+    """A local time; another field has its time zone."""
 
     widget = forms.DateTimeInput(attrs={"type": "datetime-local"}, format="%Y-%m-%dT%H:%M")
 
 
 class _WindowForm(ServiceForm):
-    name = forms.CharField(max_length=200, help_text="What is done. Status pages may show it.")
+    name = forms.CharField(max_length=200, help_text="Status pages can show it.")
     starts_at = _ClockField(label="Starts")
     ends_at = _ClockField(label="Ends")
     time_zone = forms.ChoiceField(
-        help_text="Of these times. A window that recurs keeps to this clock in summer and winter."
+        help_text="Of these times. A recurring window keeps its local time in summer and winter."
     )
     repeats = forms.ChoiceField(
         label="Repeats", choices=list(REPEATS.items()), widget=forms.RadioSelect, initial=ONCE
@@ -61,7 +61,7 @@ class _WindowForm(ServiceForm):
         forms.DateField(
             label="Last day",
             widget=forms.DateInput(attrs={"type": "date"}, format="%Y-%m-%d"),
-            help_text="At most 10 years after the start. In months without such a day there is no window.",
+            help_text="At most 10 years after the start. Months without that day are skipped.",
         )
     )
     rrule = conditional(
@@ -75,12 +75,12 @@ class _WindowForm(ServiceForm):
                     "spellcheck": "false",
                 }
             ),
-            help_text="DAILY or rarer, with COUNT or UNTIL. The time of day is that of the start.",
+            help_text="DAILY or less often, with COUNT or UNTIL. It repeats at the time of the start.",
         )
     )
     monitors = forms.ChoiceField(
         label="Which monitors",
-        choices=[("all", "All: mine, or those of the window's project"), ("chosen", "Chosen ones")],
+        choices=[("all", "All of mine, or of the window's project"), ("chosen", "Selected monitors")],
         widget=forms.RadioSelect,
         initial="all",
     )
@@ -89,7 +89,7 @@ class _WindowForm(ServiceForm):
         super().__init__(data, **kwargs)
         self.projects = project_choices(caller)
         self.fields["monitor_ids"] = conditional(
-            MonitorsField(monitors=monitor_choices(caller), label="Chosen monitors")
+            MonitorsField(monitors=monitor_choices(caller), label="Selected monitors")
         )
         zone: Any = self.fields["time_zone"]
         zone.choices = _with(_zones(), self.initial.get("time_zone"))
@@ -104,15 +104,15 @@ class _WindowForm(ServiceForm):
             self.add_error("monitor_ids", "Choose at least one monitor.")
         repeats = cleaned.get("repeats")
         if repeats in FREQUENCIES and not cleaned.get("until") and "until" not in self.errors:
-            self.add_error("until", "Say when it ends.")
+            self.add_error("until", "Enter the last day.")
         if repeats == "weekly" and "days" not in self.errors:
             self._check_days(cleaned.get("days") or [], cleaned.get("starts_at"))
         if repeats == RULE and not cleaned.get("rrule") and "rrule" not in self.errors:
-            self.add_error("rrule", "Write the rule.")
+            self.add_error("rrule", "Enter a rule.")
         return cleaned
 
     def refuse(self, field: str | None, reason: str) -> None:
-        """In this form's words: who chose in plain ones has written no rule."""
+        """Rephrase the error with the labels of this form."""
         reason = reason.removeprefix(f"{field}: ")
         if field == "rrule" and self.cleaned_data["repeats"] != RULE:
             field = "ends_at" if "begins before" in reason else "until"
@@ -125,7 +125,7 @@ class _WindowForm(ServiceForm):
             self.add_error("days", "Choose at least one day.")
         elif starts_at is not None and list(DAYS)[starts_at.weekday()] not in days:
             self.add_error(
-                "days", f"It starts on a {starts_at:%A}: choose that day too, or start on another."
+                "days", f"The window starts on a {starts_at:%A}: add that day, or change the start."
             )
 
     def _when(self) -> dict[str, Any]:
@@ -160,13 +160,13 @@ class NewWindowForm(_WindowForm, OnceForm):
         self.fields["time_zone"].widget.attrs["data-own-zone"] = data is None
         self.fields["project_id"] = ProjectField(
             projects=self.projects,
-            none="None: mine alone",
+            none="None (personal)",
             label="Project",
-            help_text="A project's window is seen and changed by its members, and covers its monitors.",
+            help_text="Members of the project can see and change the window. It covers the project's monitors.",
         )
 
     def given(self) -> dict[str, Any]:
-        """The body that the API would get, with moments for times."""
+        """Return the body for the service."""
         cleaned = self.cleaned_data
         return {"name": cleaned["name"], "project_id": cleaned["project_id"]} | self._when() | self._aim()
 
@@ -176,7 +176,7 @@ class EditWindowForm(_WindowForm):
         super().__init__(data, caller=caller, initial=_initial_of(window))
 
     def given(self) -> dict[str, Any]:
-        """Only what was changed: the form knows no seconds, and a member may not see all of the chosen monitors."""
+        """Return only what was changed: the form drops seconds, and a member may not see all selected monitors."""
         changed = set(self.changed_data)
         given = {"name": self.cleaned_data["name"]} if "name" in changed else {}
         return (
@@ -207,15 +207,15 @@ def _initial_of(window: MaintenanceWindow) -> dict[str, Any]:
 
 
 def _clock(local: datetime) -> datetime:
-    """What the clock on the wall shows, as fields of forms take it: in the time zone of the settings, which is UTC."""
+    """Return the local time labelled as UTC, the time zone in which Django's form fields work."""
     return local.replace(second=0, microsecond=0, tzinfo=UTC)
 
 
 def _instant(clock: datetime, zone: ZoneInfo) -> datetime:
-    """Of `_clock`. Of two equal times the first, as in `incidents.recurrence`."""
+    """Return the instant of a local time; the first of two, as in `incidents.recurrence`."""
     return clock.replace(tzinfo=zone, fold=0).astimezone(UTC)
 
 
 def _with(zones: list[tuple[str, str]], name: str | None) -> list[tuple[str, str]]:
-    """A window that the API made may have one of the other names of the database."""
+    """Add the name of a window that was created by the API with another name of the database."""
     return zones if name is None or any(zone == name for zone, _ in zones) else [(name, name), *zones]

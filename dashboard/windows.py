@@ -1,4 +1,4 @@
-"""Maintenance windows: a calendar in lists, and their form."""
+"""Maintenance windows: the calendar and the form."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST
 
 from core.clock import utc_now
-from core.errors import ApiError, NotFound
-from dashboard.pages import PageRequest, page
+from dashboard.pages import PageRequest, act, page
 from dashboard.recurring import in_words
 from dashboard.window_forms import EditWindowForm, NewWindowForm
 from incidents import selectors, windows
@@ -29,7 +28,7 @@ SECTION = "maintenance"
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class WindowView:
     """A window as pages show it."""
 
     window: MaintenanceWindow
@@ -48,10 +47,10 @@ class Shown:
 
 
 @dataclass(frozen=True, slots=True)
-class Occurring:
-    """A window at one of its times. `starts` and `ends` are by its own clock."""
+class Occurrence:
+    """One occurrence of a window. `starts` and `ends` are in the window's time zone."""
 
-    shown: Shown
+    shown: WindowView
     starts_at: datetime
     ends_at: datetime
 
@@ -69,7 +68,7 @@ class Occurring:
 
     @property
     def span(self) -> str:
-        """`02:00 to 03:30`, or with the day on which it ends."""
+        """Return `02:00 to 03:30`, with the end's day if it differs."""
         same_day = self.ends.date() == self.day
         return f"{self.starts:%H:%M} to {self.ends:{'%H:%M' if same_day else '%a %-d %b, %H:%M'}}"
 
@@ -80,27 +79,28 @@ class Occurring:
 
 @dataclass(frozen=True, slots=True)
 class Calendar:
-    """`on`: what is under way. `days`: what begins within AHEAD, by day, `cut` where that is more than MOST_SHOWN.
-    `later`: windows whose next time is after that. `over`: those that have none."""
+    """Windows by time. `active`: now. `days`: starting within AHEAD, by day; `cut` if there are more than MOST_SHOWN.
+    `later`: the next occurrence of others. `over`: windows without a next occurrence.
+    """
 
-    on: list[Occurring]
-    days: list[tuple[date, list[Occurring]]]
-    later: list[Occurring]
-    over: list[Shown]
+    active: list[Occurrence]
+    days: list[tuple[date, list[Occurrence]]]
+    later: list[Occurrence]
+    over: list[WindowView]
     cut: bool
 
     @classmethod
     def of(cls, found: Iterable[MaintenanceWindow], *, now: datetime) -> Calendar:
         until = now + AHEAD
-        near: list[Iterator[Occurring]] = []
+        near: list[Iterator[Occurrence]] = []
         later, over = [], []
         for window in found:
-            shown = Shown(window)
+            shown = WindowView(window)
             following = windows.occurrence_of(window, now=now)
             if following is None:
                 over.append(shown)
             elif following[0] >= until:
-                later.append(Occurring(shown, *following))
+                later.append(Occurrence(shown, *following))
             else:
                 near.append(_times(shown, now=now, until=until))
         rows = list(islice(heapq.merge(*near, key=attrgetter("starts_at")), MOST_SHOWN + 1))
@@ -109,8 +109,8 @@ class Calendar:
         )
         by_day = groupby(sorted(coming, key=lambda row: (row.day, row.starts_at)), key=lambda row: row.day)
         return cls(
-            on=[row for row in rows if row.starts_at <= now],
-            days=[(day, list(on_it)) for day, on_it in by_day],
+            active=[row for row in rows if row.starts_at <= now],
+            days=[(day, list(rows_of_day)) for day, rows_of_day in by_day],
             later=sorted(later, key=lambda row: row.starts_at),
             over=over,
             cut=len(rows) > MOST_SHOWN,
@@ -129,15 +129,9 @@ def create(request: PageRequest) -> HttpResponse:
     caller = request.caller
     form = NewWindowForm(request.POST or None, caller=caller)
     if request.method == "POST" and form.is_valid():
-        now = utc_now()
         given = form.given()
-        made = form.attempt(
-            lambda: form.make_once(
-                request, caller, lambda: windows.create_window(caller, given, now=now).public_id, now=now
-            )
-        )
-        if made is not None:
-            messages.success(request, "The window is in the calendar.")
+        if form.create(request, lambda now: windows.create_window(caller, given, now=now).public_id):
+            messages.success(request, "Maintenance scheduled.")
             return redirect("maintenance")
     return render(request, "dashboard/windows/new.html", {"section": SECTION, "form": form})
 
@@ -150,49 +144,46 @@ def edit(request: PageRequest, window_id: str) -> HttpResponse:
     if request.method == "POST" and form.is_valid():
         given = form.given()
         if form.attempt(lambda: windows.update_window(caller, window_id, given, now=now)) is not None:
-            messages.success(request, "The window is saved.")
+            messages.success(request, "Window saved.")
             return redirect("maintenance")
-    context = {"section": SECTION, "form": form, "shown": Shown(window), "next": _next(window, now=now)}
+    context = {"section": SECTION, "form": form, "shown": WindowView(window), "next": _next(window, now=now)}
     return render(request, "dashboard/windows/edit.html", context)
 
 
 @require_POST
 @page
 def end(request: PageRequest, window_id: str) -> HttpResponse:
-    """One that is on, and is not to recur, ends in a second: what was held back is told then, as at any end."""
+    """End an active window that does not recur. Held-back alerts are sent as after any end."""
     now = utc_now()
     window = selectors.get_window(request.caller, window_id)
     following = windows.occurrence_of(window, now=now)
     if window.rrule or following is None or following[0] > now:
         messages.error(
-            request, "Only a window that is on and does not recur can be ended; this one can be deleted."
+            request, "Only an active window that does not recur can be ended. Delete this one instead."
         )
         return redirect("maintenance")
-    try:
-        given = {"ends_at": now + timedelta(seconds=1)}
-        windows.update_window(request.caller, window_id, given, now=now)
-    except NotFound:
-        raise
-    except ApiError as error:
-        messages.error(request, error.reason or error.code)
-    else:
-        messages.success(request, f"{window.name} is over.")
-    return redirect("maintenance")
+    given = {"ends_at": now + timedelta(seconds=1)}
+    return act(
+        request,
+        lambda: windows.update_window(request.caller, window_id, given, now=now),
+        done=f"{window.name} has ended.",
+        to="maintenance",
+    )
 
 
 @require_POST
 @page
 def delete(request: PageRequest, window_id: str) -> HttpResponse:
     windows.delete_window(request.caller, window_id)
-    messages.success(request, "The window is deleted.")
+    messages.success(request, "Window deleted.")
     return redirect("maintenance")
 
 
-def _times(shown: Shown, *, now: datetime, until: datetime) -> Iterator[Occurring]:
+def _times(shown: WindowView, *, now: datetime, until: datetime) -> Iterator[Occurrence]:
     for starts_at, ends_at in windows.upcoming(shown.window, now=now, until=until):
-        yield Occurring(shown, starts_at, ends_at)
+        yield Occurrence(shown, starts_at, ends_at)
 
 
-def _next(window: MaintenanceWindow, *, now: datetime) -> Occurring | None:
+def _next(window: MaintenanceWindow, *, now: datetime) -> Occurrence | None:
     following = windows.occurrence_of(window, now=now)
-    return None if following is None else Occurring(Shown(window), *following)
+    return None if following is None else Occurrence(WindowView(window), *following)

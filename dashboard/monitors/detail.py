@@ -25,7 +25,7 @@ from checks.results.selectors import evidence_of, results_of
 from core.clock import from_ms, to_ms, utc_now
 from core.errors import ApiError, NotFound
 from dashboard import limits
-from dashboard.incidents import Shown
+from dashboard.incidents import IncidentView
 from dashboard.monitors import chart
 from dashboard.monitors.actions import MUTES
 from dashboard.monitors.listing import TYPES
@@ -219,7 +219,7 @@ def _moving(caller: Caller, monitor: Monitor, *, now: datetime) -> dict[str, Any
         "uptimes": _uptimes(row, history),
         "days": _days(history),
         "checks": checks,
-        "incidents": [Shown(incident) for incident in incidents],
+        "incidents": [IncidentView(incident) for incident in incidents],
         "maintenance_until": max((one.ends_at for one in on), default=None),
         "why": _why(row, checks),
         "next_at": _next_at(monitor),

@@ -100,7 +100,7 @@ def test_a_project_with_somebody_invited_and_a_token(app: Application, browse: B
     page.get_by_role("button", name="Add").click()
     page.get_by_label("Change new@example.com").click()
     page.get_by_role("button", name="Make admin").click()
-    expect(page.get_by_text("As admin")).to_be_visible()
+    expect(page.get_by_text("Admin; valid until")).to_be_visible()
     axe(page)
     assert fits(page)
     page.get_by_label("Change new@example.com").click()
@@ -110,7 +110,7 @@ def test_a_project_with_somebody_invited_and_a_token(app: Application, browse: B
 
     page.get_by_role("link", name="New token").click()
     page.get_by_label("Name").fill("Pipeline")
-    expect(page.get_by_label("After how long")).to_be_hidden()
+    expect(page.get_by_label("Lifetime")).to_be_hidden()
     axe(page)
     page.get_by_role("button", name="Create token").click()
     token = page.locator("#token").inner_text()
@@ -123,4 +123,4 @@ def test_a_project_with_somebody_invited_and_a_token(app: Application, browse: B
     axe(page)
     page.get_by_role("button", name="Revoke Pipeline").click()
     page.get_by_role("dialog").get_by_role("button", name="Revoke").click()
-    expect(page.get_by_role("heading", name="No token yet")).to_be_visible()
+    expect(page.get_by_role("heading", name="No API tokens")).to_be_visible()

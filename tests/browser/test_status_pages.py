@@ -23,19 +23,19 @@ def test_from_making_it_to_news_by_mail(page: Page, app: Application, browse: Br
     desk = browse(anna)
     desk.goto("/status-pages")
     axe(desk)
-    desk.get_by_role("link", name="Add a page").first.click()
+    desk.get_by_role("link", name="New status page").first.click()
     desk.get_by_label("Name", exact=True).fill("Shop status")
     desk.get_by_label("Address").fill(slug)
     desk.get_by_label("db7 of billing").check()
     axe(desk)
-    desk.get_by_role("button", name="Add the page").click()
-    expect(desk.get_by_text("The page is there.")).to_be_visible()
+    desk.get_by_role("button", name="Create status page").click()
+    expect(desk.get_by_text("Status page created.")).to_be_visible()
     axe(desk)
     desk.get_by_role("link", name="Edit").click()
     desk.get_by_label("Name of db7 of billing").fill("Payments")
     axe(desk)
     desk.get_by_role("button", name="Save").click()
-    expect(desk.get_by_text("The page is saved.")).to_be_visible()
+    expect(desk.get_by_text("Status page saved.")).to_be_visible()
 
     page.goto(f"/status/{slug}")
     expect(page.get_by_text("Payments")).to_be_visible()
@@ -52,9 +52,9 @@ def test_from_making_it_to_news_by_mail(page: Page, app: Application, browse: Br
     expect(page.get_by_role("heading", name="Subscribed")).to_be_visible()
 
     desk.get_by_label("Title").fill("Orders are late")
-    desk.get_by_label("What you tell").fill("We are looking.")
-    desk.get_by_role("button", name="Publish the note").click()
-    expect(desk.get_by_text("The note is on the page.")).to_be_visible()
+    desk.get_by_label("Text").fill("We are looking.")
+    desk.get_by_role("button", name="Publish note").click()
+    expect(desk.get_by_text("Note published.")).to_be_visible()
     assert (
         app.mail_to(reader, about="Orders are late")["Subject"]
         == "[Shop status] Investigating: Orders are late"

@@ -72,9 +72,9 @@ def test_the_list_is_limited_to_a_project_a_monitor_or_a_name(web: Client, user:
     assert named(web.get("/incidents", {"project": project.public_id})) == ["Till 1"]
     limited = web.get("/incidents", {"monitor": other.monitor_public_id})
     assert named(limited) == ["Shop 100%"]
-    assert "Of all monitors" in limited.content.decode()
+    assert "All monitors" in limited.content.decode()
     assert named(web.get("/incidents", {"q": "0%"})) == ["Shop 100%"]
-    assert "Nothing matches" in web.get("/incidents", {"q": "x" * 150}).content.decode()
+    assert "No matching incidents" in web.get("/incidents", {"q": "x" * 150}).content.decode()
 
 
 def test_pages_follow_each_other_over_the_end_of_the_open_ones(web: Client, user: User) -> None:
@@ -188,7 +188,7 @@ def test_somebody_takes_care_says_so_and_it_is_in_the_timeline(web: Client, user
     incident = outage(user)
     address = f"/incidents/{incident.public_id}"
     page = web.post(f"{address}/acknowledge", follow=True)
-    assert "Acknowledged: no further reminders are sent." in page.content.decode()
+    assert "Acknowledged. No more reminders are sent." in page.content.decode()
     assert 'id="acknowledge"' not in page.content.decode()
     web.post(f"{address}/comments", {"text": "One\r\nTwo"})
     assert list(incident.events.values_list("type", "text"))[1:] == [

@@ -258,7 +258,7 @@ def test_a_form_makes_one_monitor_however_often_it_is_sent(web: Client, user: Us
     assert Monitor.objects.count() == 1
     changed = web.post("/monitors/new", typed(form_key=key, name="Another"))
     page = changed.content.decode()
-    assert errors_in(page)[0].startswith("This form was sent before")
+    assert errors_in(page)[0].startswith("This form was already sent")
     assert web.post("/monitors/new", typed(form_key=key_in(page), name="Another")).status_code == 302
     assert Monitor.objects.count() == 2
 

@@ -52,7 +52,7 @@ def place_path(place: Membership) -> str:
 
 
 def test_the_list_counts_states_and_names_the_role(web: Client, user: User) -> None:
-    assert "No project yet" in text_of(web.get("/projects"))
+    assert "No projects" in text_of(web.get("/projects"))
     shop = ProjectFactory(owner=user, name=HOSTILE)
     MonitorFactory(owner=user, project=shop, up=True)
     MonitorFactory(owner=user, project=shop, down=True)
@@ -136,8 +136,8 @@ def test_members_come_and_strangers_are_invited(web: Client, user: User) -> None
     stranger = {"email": "new@example.com", "role": "admin"}
     assert web.post(path_of(shop, "/members"), stranger).status_code == 302
     page = text_of(web.get(path_of(shop)))
-    assert "An invitation is on its way to new@example.com." in page
-    assert "new@example.com As admin; holds until" in page
+    assert "Invitation sent to new@example.com." in page
+    assert "new@example.com Admin; valid until" in page
     for again in (sent, stranger):
         answer = web.post(path_of(shop, "/members"), again)
         assert answer.status_code == 200
@@ -189,7 +189,7 @@ def test_invitations_are_throttled_with_those_of_the_api(web: Client, user: User
 
 
 OFFERS = {
-    "Add somebody": ("owner", "admin"),
+    "Add a member": ("owner", "admin"),
     "Rename": ("owner", "admin"),
     "Make admin": ("owner", "admin"),
     "Withdraw invitation": ("owner", "admin"),

@@ -40,7 +40,7 @@ def add(web: Client, **fields: Any) -> Any:
 
 def test_without_a_page_it_leads_on(web: Client) -> None:
     text = text_of(web.get("/status-pages"))
-    assert "Tell people how it is" in text
+    assert "No status pages" in text
     assert "/status-pages/new" in text
 
 
@@ -66,9 +66,9 @@ def test_sent_twice_it_makes_one(web: Client) -> None:
     ("fields", "reason"),
     [
         ({"slug": "No Spaces"}, "must be 1 to 64 of a-z"),
-        ({"slug": "admin"}, "is kept for Pulsekeeper itself"),
+        ({"slug": "admin"}, "is reserved"),
         ({"accent": "#ffff00"}, "is hard to see on the light theme"),
-        ({"custom_domain": "status.example.com"}, "is none of the domains"),
+        ({"custom_domain": "status.example.com"}, "is not a domain that this deployment"),
         ({"password": "short"}, "at least 8 characters"),
     ],
 )
@@ -147,7 +147,7 @@ def test_a_logo_is_put_there_and_taken_away(web: Client, user: User) -> None:
     broken.name = "logo.svg"
     refused = web.post(path, {"logo": broken})
     assert refused.status_code == 422
-    assert "no picture that can be read" in text_of(refused)
+    assert "not a readable picture" in text_of(refused)
     web.post(f"{path}/remove")
     assert not hasattr(StatusPage.objects.get(), "logo")
 

@@ -61,7 +61,7 @@ def test_a_token_is_shown_once_and_works(web: Client, user: User) -> None:
 
     again = web.post(NEW, sent, follow=True)  # what a reload sends
     assert again.redirect_chain == [("/tokens", 302)]
-    assert "was created before" in text_of(again)
+    assert "was already created" in text_of(again)
     assert not plaintexts_in(again)
     assert HOSTILE not in again.content.decode()
     assert ProjectToken.objects.count() == 1
@@ -111,7 +111,7 @@ def test_how_long_a_token_lives(
         ({"project_id": ""}, "This field is required."),
         ({"project_id": "prj_of_nobody"}, "not one of the available choices"),
         ({"lifetime": "1d"}, "not one of the available choices"),
-        ({"lifetime": "custom"}, "Say how long"),
+        ({"lifetime": "custom"}, "Enter a lifetime"),
         ({"lifetime": "custom", "custom": "59s"}, "At least 1m."),
         ({"lifetime": "custom", "custom": "91d"}, "At most 90d."),
         ({"lifetime": "custom", "custom": "a while"}, "Say it as"),
@@ -135,7 +135,7 @@ def test_somebody_elses_project_takes_no_token(web: Client) -> None:
 
 
 def test_the_list_shows_whose_they_are_and_when_they_end(web: Client, user: User) -> None:
-    assert "No token yet" in text_of(web.get("/tokens"))
+    assert "No API tokens" in text_of(web.get("/tokens"))
     shop, alien = ProjectFactory(owner=user, name=HOSTILE), UserFactory()
     make_token(user, shop, name=HOSTILE)
     make_token(user, shop, name="Old", age=timedelta(days=1))
@@ -150,7 +150,7 @@ def test_the_list_shows_whose_they_are_and_when_they_end(web: Client, user: User
 
 def test_who_has_no_project_is_led_to_making_one(web: Client) -> None:
     assert "Create a project" in text_of(web.get("/tokens"))
-    assert "First a project" in text_of(web.get(NEW))
+    assert "No project yet" in text_of(web.get(NEW))
 
 
 def test_a_member_revokes_his_own_tokens_and_a_manager_all(web: Client, user: User) -> None:

@@ -75,7 +75,7 @@ def make(
         (
             {"repeats": "rule", "rrule": "FREQ=MONTHLY;BYDAY=3SA;COUNT=9"},
             "FREQ=MONTHLY;BYDAY=3SA;COUNT=9",
-            "by a rule",
+            "custom rule",
         ),
         ({"repeats": "rule", "rrule": "freq=daily;count=3"}, "freq=daily;count=3", "every day, 3 times"),
         # What belongs to another choice is not looked at.
@@ -112,7 +112,7 @@ def test_a_window_is_at_the_times_of_its_clock(
         ({"ends_at": "2026-05-21T02:30"}, "ends_at", "more than 30 days after"),
         ({"starts_at": "2026-03-01T00:00", "ends_at": "2026-03-01T01:00"}, "ends_at", "Is in the past."),
         ({"time_zone": "../../etc/passwd"}, "time_zone", "Select a valid choice."),
-        ({"repeats": "daily"}, "until", "Say when it ends."),
+        ({"repeats": "daily"}, "until", "Enter the last day."),
         ({"repeats": "daily", "until": "2026-03-20"}, "until", "The last day is before the start."),
         ({"repeats": "daily", "until": "2046-03-20"}, "until", "more than 10 years after the start"),
         (
@@ -121,8 +121,8 @@ def test_a_window_is_at_the_times_of_its_clock(
             "begins before the one before it ends",
         ),
         ({"repeats": "weekly", "until": "2026-04-20"}, "days", "Choose at least one day."),
-        ({"repeats": "weekly", "until": "2026-04-20", "days": ["MO"]}, "days", "It starts on a Saturday"),
-        ({"repeats": "rule"}, "rrule", "Write the rule."),
+        ({"repeats": "weekly", "until": "2026-04-20", "days": ["MO"]}, "days", "The window starts on a Saturday"),
+        ({"repeats": "rule"}, "rrule", "Enter a rule."),
         ({"repeats": "rule", "rrule": "FREQ=HOURLY;COUNT=3"}, "rrule", "is too often"),
         (
             {"repeats": "rule", "rrule": "FREQ=WEEKLY;BYDAY=MO;COUNT=3"},
@@ -186,7 +186,7 @@ def test_the_calendar_has_what_is_on_what_comes_and_what_is_over(web: Client, us
     make(user, name="night", starts=NOW + timedelta(days=1), rrule="FREQ=DAILY;COUNT=3", hours=13)
     make(user, name="later", starts=NOW + timedelta(days=31))
     calendar = web.get("/maintenance").context["calendar"]
-    assert [row.shown.window.name for row in calendar.on] == ["on"]
+    assert [row.shown.window.name for row in calendar.active] == ["on"]
     assert [(day, [row.span for row in rows]) for day, rows in calendar.days] == [
         (date(2026, 3, 21), ["12:00 to Sun 22 Mar, 01:00"]),
         (date(2026, 3, 22), ["12:00 to Mon 23 Mar, 01:00"]),
@@ -215,13 +215,13 @@ def test_the_calendar_is_cut_where_it_would_have_no_end(user: User) -> None:
     ]
     calendar = Calendar.of(windows, now=NOW)
     shown = [row for _, rows in calendar.days for row in rows]
-    assert (len(calendar.on) + len(shown), calendar.cut) == (MOST_SHOWN, True)
+    assert (len(calendar.active) + len(shown), calendar.cut) == (MOST_SHOWN, True)
 
 
 def test_one_that_is_on_is_ended_by_hand(web: Client, user: User) -> None:
     window = make(user, starts=NOW - timedelta(minutes=5))
     page = web.post(f"/maintenance/{window.public_id}/end", follow=True)
-    assert "Deploy is over." in page.content.decode()
+    assert "Deploy has ended." in page.content.decode()
     window.refresh_from_db()
     assert window.ends_at == window.current_ends_at == NOW + timedelta(seconds=1)
 
@@ -230,7 +230,7 @@ def test_one_that_is_on_is_ended_by_hand(web: Client, user: User) -> None:
 def test_what_recurs_or_has_not_begun_is_not_ended(web: Client, user: User, given: dict[str, Any]) -> None:
     window = make(user, **given)
     page = web.post(f"/maintenance/{window.public_id}/end", follow=True)
-    assert "Only a window that is on" in page.content.decode()
+    assert "Only an active window" in page.content.decode()
     assert MaintenanceWindow.objects.get().ends_at == window.ends_at
 
 
@@ -302,7 +302,7 @@ def test_a_deleted_window_is_gone_and_hostile_names_are_text(web: Client, user: 
     assert "<script>alert" not in text
     assert ESCAPED in text
     page = web.post(f"/maintenance/{window.public_id}/delete", follow=True)
-    assert "Nothing is planned" in page.content.decode()
+    assert "No maintenance scheduled" in page.content.decode()
 
 
 def test_forms_without_their_token_are_refused(user: User) -> None:
