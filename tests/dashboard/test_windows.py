@@ -121,7 +121,11 @@ def test_a_window_is_at_the_times_of_its_clock(
             "begins before the one before it ends",
         ),
         ({"repeats": "weekly", "until": "2026-04-20"}, "days", "Choose at least one day."),
-        ({"repeats": "weekly", "until": "2026-04-20", "days": ["MO"]}, "days", "The window starts on a Saturday"),
+        (
+            {"repeats": "weekly", "until": "2026-04-20", "days": ["MO"]},
+            "days",
+            "The window starts on a Saturday",
+        ),
         ({"repeats": "rule"}, "rrule", "Enter a rule."),
         ({"repeats": "rule", "rrule": "FREQ=HOURLY;COUNT=3"}, "rrule", "is too often"),
         (
