@@ -74,4 +74,5 @@ def act(
         messages.error(request, error.reason or error.code)
     else:
         messages.success(request, done)
-    return redirect(to, **kwargs)
+    response: HttpResponse = redirect(to, **kwargs)
+    return response

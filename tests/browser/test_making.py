@@ -106,7 +106,7 @@ def test_a_project_with_somebody_invited_and_a_token(app: Application, browse: B
     page.get_by_label("Change new@example.com").click()
     page.get_by_role("button", name="Withdraw invitation").click()
     page.get_by_role("dialog").get_by_role("button", name="Withdraw").click()
-    expect(page.get_by_role("status").filter(has_text="taken back")).to_be_visible()
+    expect(page.get_by_role("status").filter(has_text="Member removed")).to_be_visible()
 
     page.get_by_role("link", name="New token").click()
     page.get_by_label("Name").fill("Pipeline")
