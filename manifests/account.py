@@ -1,12 +1,11 @@
-"""What an account has: its projects as places, and all that is in them."""
+"""The current content of an account: its projects and everything in them."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from accounts.models import User
-from manifests.entries import Handle, Pace, Place, Present
+from manifests.entries import Existing, Intervals, MonitorRef, ProjectRef
 from projects import access
 from projects.access import Caller
 from projects.models import Membership, Role
@@ -14,49 +13,43 @@ from projects.models import Membership, Role
 
 @dataclass(slots=True)
 class Account:
-    """What its person may see and change, as over the API. `places` by the keys of projects."""
+    """What the user can access, as in the API. `project_refs` are by primary keys of projects."""
 
     caller: Caller
-    places: dict[int, Place]
+    project_refs: dict[int, ProjectRef]
     owners: dict[int, User]
-    present: dict[str, list[Present]] = field(default_factory=dict)
+    existing: dict[str, list[Existing]] = field(default_factory=dict)
 
-    def place(self, project_id: int | None) -> Place | None:
-        return None if project_id is None else self.places.get(project_id)
+    def project_ref(self, project_id: int | None) -> ProjectRef | None:
+        return None if project_id is None else self.project_refs.get(project_id)
 
     def knows(self, project_id: int | None) -> bool:
-        """Whether a file can say where this is: its person may have no role in the project any more."""
-        return project_id is None or project_id in self.places
+        """Return whether a file can name this project: the user may have lost the role in it."""
+        return project_id is None or project_id in self.project_refs
 
-    def handles(self) -> dict[int, Handle]:
-        """Of all monitors, by their keys."""
-        return {one.pk: Handle(one.id, one.name) for one in self.present["monitors"]}
+    def monitor_refs(self) -> dict[int, MonitorRef]:
+        """Return all monitors by primary key."""
+        return {one.pk: MonitorRef(one.id, one.name) for one in self.existing["monitors"]}
 
 
 def open_account(user: User) -> Account:
-    """With its projects, and nothing else yet: `manifests.resources` reads that."""
+    """Return the account with its projects. `manifests.resources` reads the rest."""
     caller = Caller(user)
     owners = {user.pk: user}
-    places = {}
+    project_refs = {}
     roles = Membership.objects.filter(
         project__in=access.accessible_projects(caller), role=Role.OWNER
     ).select_related("project", "user__plan")
     for role in roles.order_by("project"):
-        if role.user is None:  # an invitation is never an owner's
+        if role.user is None:  # an invitation is not accepted yet
             continue
         owners[role.user.pk] = role.user
-        places[role.project.pk] = Place(
-            role.project.name, role.user.pk, pace_of(role.user), id=role.project.public_id
+        project_refs[role.project.pk] = ProjectRef(
+            role.project.name, role.user.pk, intervals_of(role.user), id=role.project.public_id
         )
-    return Account(caller, places, owners)
+    return Account(caller, project_refs, owners)
 
 
-def pace_of(user: User) -> Pace:
+def intervals_of(user: User) -> Intervals:
     """Return the intervals of the user's plan."""
-    return Pace(user.plan.min_interval_sec, user.plan.default_interval_sec)
-
-
-def ambiguous(names: Iterable[str]) -> Collection[str]:
-    """Those that are there more than once."""
-    seen: set[str] = set()
-    return {name for name in names if name in seen or seen.add(name)}  # type: ignore[func-returns-value]
+    return Intervals(user.plan.min_interval_sec, user.plan.default_interval_sec)

@@ -1,6 +1,6 @@
-"""Making it so: one transaction for a whole file, and one file after the other for an account.
+"""Apply a manifest: one transaction for the whole file, and one apply at a time per account.
 
-A dry run is the same, rolled back: what it lets pass is what apply lets pass.
+A dry run does the same and rolls back, so that both accept the same files.
 """
 
 from __future__ import annotations
@@ -16,15 +16,14 @@ from accounts.models import User
 from core.db import hold
 from core.errors import ApiError, Forbidden, MonitorLimit, NotFound, ValidationFailed
 from manifests.account import open_account
-from manifests.changes import Change, Report, compared
-from manifests.entries import Entry, Handle, Place, Present
-from manifests.parsing import Declaration
-from manifests.planning import Plan, blamed, differing, plan
-from manifests.problems import Path, Refused
-from manifests.resources import all_kinds
-from manifests.resources.base import Kind, Making, Single
+from manifests.changes import Change, Report, compare_fields
+from manifests.entries import Entry, Existing, MonitorRef, ProjectRef
+from manifests.parsing import Manifest
+from manifests.planning import Plan, changed_fields, locate_error, plan
+from manifests.problems import InvalidManifest, Path
+from manifests.resources import all_resources
+from manifests.resources.base import ChosenScope, Resource, ServiceResource, WriteContext
 from manifests.resources.pages import Group
-from manifests.resources.scopes import Chosen
 from monitors import bulk, operations
 from monitors.configuration import MonitorType
 from monitors.models import Monitor
@@ -37,46 +36,50 @@ from projects.services import create_project, rename_project
 TRIES = 5
 
 
-class _GoneError(Exception):
-    """What was to be changed was deleted or moved after the plan was made: there has to be another plan."""
+class ConcurrentChangeError(Exception):
+    """An object was deleted or moved after planning, so the plan must be repeated."""
 
 
-def apply(declaration: Declaration, user: User, *, prune: bool, dry_run: bool, now: datetime) -> Report:
-    """What was done, or would be. Raises Refused, with every problem that was found, and then nothing was done."""
+def apply(manifest: Manifest, user: User, *, prune: bool, dry_run: bool, now: datetime) -> Report:
+    """Apply the manifest and return the changes. Raises InvalidManifest with all problems and changes nothing then."""
     for _ in range(TRIES):
         try:
             with transaction.atomic():
-                # Two applies of one account: the second plans on what the first has left.
+                # A concurrent apply of the same account plans after this one.
                 hold(f"declared {user.pk}")
-                kinds = all_kinds(user)
-                planned = plan(declaration, open_account(user), kinds, now=now)
-                report = _Applying(planned, kinds, prune=prune, now=now).run()
+                resources = all_resources(user)
+                planned = plan(manifest, open_account(user), resources, now=now)
+                report = _Applying(planned, resources, prune=prune, now=now).run()
                 transaction.set_rollback(dry_run)
                 return report
-        except _GoneError:
+        except ConcurrentChangeError:
             continue
-    raise Refused([declaration.document.problem((), "the account kept changing meanwhile; apply again.")])
+    raise InvalidManifest([manifest.document.problem((), "the account kept changing; apply again.")])
 
 
 class _Applying:
-    def __init__(self, planned: Plan, kinds: Sequence[Kind], *, prune: bool, now: datetime) -> None:
-        self.plan, self.kinds, self.now = planned, {kind.section: kind for kind in kinds}, now
+    def __init__(self, planned: Plan, resources: Sequence[Resource], *, prune: bool, now: datetime) -> None:
+        self.plan, self.resources, self.now = (
+            planned,
+            {resource.section: resource for resource in resources},
+            now,
+        )
         self.caller = planned.account.caller
-        wanted = [entry for entry in planned.entries if entry.shape is not None]
-        self.new = [entry for entry in wanted if entry.present is None]
-        self.changed = [(entry, names) for entry in wanted if (names := differing(entry))]
-        self.given_away = [entry for entry, _ in self.changed if self._leaves_its_owner(entry)]
+        desired = [entry for entry in planned.entries if entry.values is not None]
+        self.new = [entry for entry in desired if entry.existing is None]
+        self.changed = [(entry, names) for entry in desired if (names := changed_fields(entry))]
+        self.transferred = [entry for entry, _ in self.changed if self._changes_owner(entry)]
         self.gone = planned.unmentioned if prune else []
-        self.kept = 0 if prune else len(planned.unmentioned)
+        self.unmentioned = 0 if prune else len(planned.unmentioned)
         self.projects: dict[str, Project] = {}
         self.monitor_ids: dict[str, str] = {}
-        self.held: Mapping[int, Monitor] = {}
+        self.locked: Mapping[int, Monitor] = {}
 
     def run(self) -> Report:
-        """Locks in the order of everybody else: states of monitors, projects, owners, then all others."""
-        changes = self._changes()  # before anything is done, while everything has its old name
+        """Lock in the common order: monitor states, projects, owners, then the rest."""
+        changes = self._changes()  # first, while everything has its old name
         if changes:
-            self._hold()
+            self._lock()
             self._make_projects()
             if not self.plan.problems:
                 self._delete()
@@ -84,194 +87,225 @@ class _Applying:
             self._create_monitors()
             self._make_others()
         if self.plan.problems:
-            raise Refused(self.plan.problems)
+            raise InvalidManifest(self.plan.problems)
         polled = [
-            one for one in self.new if one.kind == "monitors" and one.config.type is not MonitorType.HEARTBEAT
+            one
+            for one in self.new
+            if one.section == "monitors" and one.config.type is not MonitorType.HEARTBEAT
         ]
-        return Report(changes, self.plan.notes, self.kept, sum(map(_is_enabled, polled)))
+        return Report(changes, self.plan.notes, self.unmentioned, sum(map(_is_enabled, polled)))
 
-    def _hold(self) -> None:
+    def _lock(self) -> None:
         named = [*self.new, *(entry for entry, _ in self.changed)]
         changed = {
-            one.present.pk: one.present for one, _ in self.changed if one.present and one.kind == "monitors"
+            one.existing.pk: one.existing
+            for one, _ in self.changed
+            if one.existing and one.section == "monitors"
         }
-        others = Monitor.objects.filter(public_id__in={one.key for entry in named for one in _handles(entry)})
-        gone = {one.pk for one in self.gone if one.kind == "monitors"}
-        self.held = bulk.lock_monitors({*changed, *gone, *others.values_list("pk", flat=True)})
-        if not changed.keys() <= self.held.keys():
-            raise _GoneError
-        if any(self._is_elsewhere(self.held[key], planned) for key, planned in changed.items()):
-            raise _GoneError
-        there = [place for _, place in self.plan.places]
-        there += [entry.present.place for entry in self.given_away if entry.present and entry.present.place]
-        named_places = {place.id: place for place in there if place.id is not None}
+        others = Monitor.objects.filter(
+            public_id__in={one.key for entry in named for one in _monitor_refs(entry)}
+        )
+        gone = {one.pk for one in self.gone if one.section == "monitors"}
+        self.locked = bulk.lock_monitors({*changed, *gone, *others.values_list("pk", flat=True)})
+        if not changed.keys() <= self.locked.keys():
+            raise ConcurrentChangeError
+        if any(self._was_moved(self.locked[key], planned) for key, planned in changed.items()):
+            raise ConcurrentChangeError
+        there = [project_ref for _, project_ref in self.plan.project_refs]
+        there += [
+            entry.existing.project_ref
+            for entry in self.transferred
+            if entry.existing and entry.existing.project_ref
+        ]
+        named_places = {project_ref.id: project_ref for project_ref in there if project_ref.id is not None}
         for public_id in sorted(named_places, key=self._project_key):
             try:
                 self.projects[public_id] = access.hold_project(self.caller, public_id)
             except NotFound:
-                raise _GoneError from None
-        owners = {place.owner for place in named_places.values()} | {self.caller.user.pk}
+                raise ConcurrentChangeError from None
+        owners = {project_ref.owner for project_ref in named_places.values()} | {self.caller.user.pk}
         list(User.objects.select_for_update(no_key=True, of=["self"]).filter(pk__in=owners).order_by("pk"))
 
-    def _leaves_its_owner(self, entry: Entry) -> bool:
-        if entry.kind != "monitors" or entry.present is None:
+    def _changes_owner(self, entry: Entry) -> bool:
+        if entry.section != "monitors" or entry.existing is None:
             return False
-        return self._owner_of(entry.present.place).pk != self._owner_of(entry.place).pk
+        return self._owner_of(entry.existing.project_ref).pk != self._owner_of(entry.project_ref).pk
 
-    def _is_elsewhere(self, monitor: Monitor, planned: Present) -> bool:
-        """Whether a monitor that is held now was moved after the plan was made."""
+    def _was_moved(self, monitor: Monitor, planned: Existing) -> bool:
+        """Return whether a locked monitor was moved after planning."""
         account = self.plan.account
-        return not account.knows(monitor.project_id) or account.place(monitor.project_id) is not planned.place
+        return (
+            not account.knows(monitor.project_id)
+            or account.project_ref(monitor.project_id) is not planned.project_ref
+        )
 
-    def _give_away(self) -> list[Move]:
-        """Require the right to give away what leaves its owner, and return those moves for the audit log."""
-        by_place: dict[Place | None, list[Entry]] = defaultdict(list)
-        for entry in self.given_away:
-            by_place[entry.present.place if entry.present else None].append(entry)
-        for place, entries in by_place.items():
-            project = None if place is None else self.projects[place.id or ""]
+    def _check_transfers(self) -> list[Move]:
+        """Check the right to transfer monitors to another owner. Return the moves for the audit log."""
+        by_place: dict[ProjectRef | None, list[Entry]] = defaultdict(list)
+        for entry in self.transferred:
+            by_place[entry.existing.project_ref if entry.existing else None].append(entry)
+        for project_ref, entries in by_place.items():
+            project = None if project_ref is None else self.projects[project_ref.id or ""]
             try:
-                places.require_giving(self.caller, project, self._owner_of(place))
+                places.require_giving(self.caller, project, self._owner_of(project_ref))
             except NotFound:
-                raise _GoneError from None
+                raise ConcurrentChangeError from None
             except Forbidden as error:
                 for entry in entries:
                     self.plan.problem(entry.path, error.reason or error.code)
         return [
-            move_of(self.held[entry.present.pk], self._project(entry), self._owner_of(entry.place))
-            for entry in self.given_away
-            if entry.present
+            move_of(self.locked[entry.existing.pk], self._project(entry), self._owner_of(entry.project_ref))
+            for entry in self.transferred
+            if entry.existing
         ]
 
     def _project_key(self, public_id: str) -> int:
-        return next(key for key, place in self.plan.account.places.items() if place.id == public_id)
+        return next(
+            key for key, project_ref in self.plan.account.project_refs.items() if project_ref.id == public_id
+        )
 
     def _make_projects(self) -> None:
-        for path, place in self.plan.places:
-            if place.id is None:
-                project = create_project(self.caller, name=place.name, now=self.now)
-                place.id, self.projects[project.public_id] = project.public_id, project
-            elif place.id in self.plan.renamed:
-                with self._blaming(path):
-                    rename_project(self.caller, place.id, name=place.name)
+        for path, project_ref in self.plan.project_refs:
+            if project_ref.id is None:
+                project = create_project(self.caller, name=project_ref.name, now=self.now)
+                project_ref.id, self.projects[project.public_id] = project.public_id, project
+            elif project_ref.id in self.plan.renamed:
+                with self._collect_errors(path):
+                    rename_project(self.caller, project_ref.id, name=project_ref.name)
 
     def _delete(self) -> None:
-        for section, kind in reversed(self.kinds.items()):
-            gone = [one for one in self.gone if one.kind == section]
-            if isinstance(kind, Single):
+        for section, resource in reversed(self.resources.items()):
+            gone = [one for one in self.gone if one.section == section]
+            if isinstance(resource, ServiceResource):
                 for one in gone:
-                    with suppress(NotFound):  # somebody else has deleted it meanwhile
-                        kind.delete(self._making(), one)
+                    with suppress(NotFound):  # already deleted by another request
+                        resource.delete(self._context(), one)
             else:
                 operations.delete([one.pk for one in gone])
 
     def _update_monitors(self) -> None:
-        moves = self._give_away()
-        changes = [self._change(entry) for entry, _ in self.changed if entry.kind == "monitors"]
-        with self._blaming(("monitors",)):
+        moves = self._check_transfers()
+        changes = [self._change(entry) for entry, _ in self.changed if entry.section == "monitors"]
+        with self._collect_errors(("monitors",)):
             bulk.update_monitors(changes, now=self.now)
             log.record_moves(self.caller, moves)
 
     def _make_others(self) -> None:
-        """Those that change first: one may give up the slug that a new one takes. Where monitors had no room, what
-        refers to them has nothing to say of its own."""
-        new = {entry.handle for entry in self.new if entry.kind == "monitors"}
-        unmade = {handle for handle in new if handle.key not in self.monitor_ids}
+        """Update before creating: an update may free the slug of a new page.
+
+        Skip entries that refer to monitors that could not be created.
+        """
+        new = {entry.monitor_ref for entry in self.new if entry.section == "monitors"}
+        failed = {monitor_ref for monitor_ref in new if monitor_ref.key not in self.monitor_ids}
         for entry, names in [*self.changed, *((entry, list[str]()) for entry in self.new)]:
-            kind, shape = self.kinds[entry.kind], entry.shape
-            if not isinstance(kind, Single) or shape is None or not unmade.isdisjoint(_handles(entry)):
+            resource, values = self.resources[entry.section], entry.values
+            if (
+                not isinstance(resource, ServiceResource)
+                or values is None
+                or not failed.isdisjoint(_monitor_refs(entry))
+            ):
                 continue
-            with self._blaming(entry.path, kind):
-                if entry.present is None:
-                    kind.create(self._making(), shape)
+            with self._collect_errors(entry.path, resource):
+                if entry.existing is None:
+                    resource.create(self._context(), values)
                 else:
-                    kind.update(self._making(), entry.present, shape, set(names))
+                    resource.update(self._context(), entry.existing, values, set(names))
 
     def _create_monitors(self) -> None:
-        entries = [entry for entry in self.new if entry.kind == "monitors"]
+        entries = [entry for entry in self.new if entry.section == "monitors"]
         news = [
             bulk.New(
-                self._owner_of(entry.place), self._project(entry), entry.config, enabled=_is_enabled(entry)
+                self._owner_of(entry.project_ref),
+                self._project(entry),
+                entry.config,
+                enabled=_is_enabled(entry),
             )
             for entry in entries
         ]
-        with self._blaming(("monitors",)):
+        with self._collect_errors(("monitors",)):
             for entry, monitor in zip(entries, bulk.create_monitors(news, now=self.now), strict=True):
-                self.monitor_ids[entry.handle.key] = monitor.public_id
+                self.monitor_ids[entry.monitor_ref.key] = monitor.public_id
 
     def _change(self, entry: Entry) -> bulk.Change:
-        assert entry.present is not None  # or it would be new
+        assert entry.existing is not None  # else it is new
         return bulk.Change(
-            entry.present.pk,
-            self._owner_of(entry.place),
+            entry.existing.pk,
+            self._owner_of(entry.project_ref),
             self._project(entry),
             entry.config,
             _is_enabled(entry),
         )
 
     def _project(self, entry: Entry) -> Project | None:
-        return None if entry.place is None else self.projects[entry.place.id or ""]
+        return None if entry.project_ref is None else self.projects[entry.project_ref.id or ""]
 
-    def _owner_of(self, place: Place | None) -> User:
+    def _owner_of(self, project_ref: ProjectRef | None) -> User:
         account = self.plan.account
-        return account.caller.user if place is None else account.owners[place.owner]
+        return account.caller.user if project_ref is None else account.owners[project_ref.owner]
 
-    def _making(self) -> Making:
-        return Making(self.plan.account, self.monitor_ids, self.now)
+    def _context(self) -> WriteContext:
+        return WriteContext(self.plan.account, self.monitor_ids, self.now)
 
     @contextmanager
-    def _blaming(self, path: Path, kind: Kind | None = None) -> Iterator[None]:
-        """What one objects to must not hide what the next has to say: it is kept, and what it did undone."""
+    def _collect_errors(self, path: Path, resource: Resource | None = None) -> Iterator[None]:
+        """Collect errors as problems and roll back this step, so that later steps can report theirs."""
         try:
             with transaction.atomic():
                 yield
         except NotFound:
-            raise _GoneError from None
+            raise ConcurrentChangeError from None
         except MonitorLimit as error:
-            self.plan.problem(path, f"are more than the plan's {error.limit} with what else there is.")
+            self.plan.problem(path, f"exceed the plan's limit of {error.limit} together with other monitors.")
         except ValidationFailed as error:
-            where, message = blamed(kind, path, error) if kind else (path, str(error))
+            where, message = locate_error(resource, path, error) if resource else (path, str(error))
             self.plan.problem(where, message)
         except ApiError as error:
             self.plan.problem(path, error.reason or error.code)
 
     def _changes(self) -> list[Change]:
-        document = self.plan.declaration.document
+        document = self.plan.manifest.document
         found = []
-        for path, place in self.plan.places:
+        for path, project_ref in self.plan.project_refs:
             line = document.mark(path).line
-            if place.id is None:
-                found.append(Change("create", "project", place.name, line=line))
-            elif place.id in self.plan.renamed:
-                fields = compared({"name": self.plan.renamed[place.id]}, {"name": place.name}, ["name"])
-                found.append(Change("update", "project", place.name, line=line, fields=fields))
+            if project_ref.id is None:
+                found.append(Change("create", "project", project_ref.name, line=line))
+            elif project_ref.id in self.plan.renamed:
+                fields = compare_fields(
+                    {"name": self.plan.renamed[project_ref.id]}, {"name": project_ref.name}, ["name"]
+                )
+                found.append(Change("update", "project", project_ref.name, line=line, fields=fields))
         changed = {id(entry): names for entry, names in self.changed}
         new = set(map(id, self.new))
         for entry in self.plan.entries:
-            noun, line = self.kinds[entry.kind].noun, document.mark(entry.path).line
-            project = entry.place.name if entry.place else None
+            noun, line = self.resources[entry.section].noun, document.mark(entry.path).line
+            project = entry.project_ref.name if entry.project_ref else None
             if id(entry) in new:
                 found.append(Change("create", noun, entry.name, project, line))
-            elif id(entry) in changed and entry.present and entry.shape:
-                fields = compared(entry.present.shape, entry.shape, changed[id(entry)])
+            elif id(entry) in changed and entry.existing and entry.values:
+                fields = compare_fields(entry.existing.values, entry.values, changed[id(entry)])
                 found.append(Change("update", noun, entry.name, project, line, fields))
         found += [
-            Change("delete", self.kinds[one.kind].noun, one.name, one.place.name if one.place else None)
+            Change(
+                "delete",
+                self.resources[one.section].noun,
+                one.name,
+                one.project_ref.name if one.project_ref else None,
+            )
             for one in self.gone
         ]
         return found
 
 
 def _is_enabled(entry: Entry) -> bool:
-    return bool(entry.shape and entry.shape["enabled"])
+    return bool(entry.values and entry.values["enabled"])
 
 
-def _handles(entry: Entry) -> list[Handle]:
-    """The monitors that it refers to."""
-    shape = entry.shape or {}
-    scope = shape.get("monitors")
-    found = list(scope.handles) if isinstance(scope, Chosen) else []
-    for group in shape.get("groups", []):
+def _monitor_refs(entry: Entry) -> list[MonitorRef]:
+    """Return the monitors that the entry refers to."""
+    values = entry.values or {}
+    scope = values.get("monitors")
+    found = list(scope.monitor_refs) if isinstance(scope, ChosenScope) else []
+    for group in values.get("groups", []):
         if isinstance(group, Group):
-            found += [handle for handle, _ in group.monitors]
+            found += [monitor_ref for monitor_ref, _ in group.monitors]
     return found

@@ -1,4 +1,4 @@
-"""What an apply does, told field by field, with no secret in it. Pure."""
+"""The changes of an apply, field by field, without secrets. Pure."""
 
 from __future__ import annotations
 
@@ -7,38 +7,38 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol, runtime_checkable
 
-from manifests.entries import Shape
+from manifests.entries import Values
 from manifests.problems import Problem, printable
 from manifests.secrets import Secret
 
 _SIGNS = {"create": "+", "update": "~", "delete": "-"}
-LONGEST = 100
+MAX_LENGTH = 100
 
 
 @runtime_checkable
 class HasParts(Protocol):
-    """A value that is many: what each of its parts is, by a name to tell it by."""
+    """A value with several parts, each with a name."""
 
     def parts(self) -> dict[str, str]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class FieldChange:
-    """`before` and `after` are words for people; None where there is nothing."""
+    """`before` and `after` are texts for people, or None."""
 
     field: str
     before: str | None
     after: str | None
 
     def __str__(self) -> str:
-        if self.before == self.after:  # secrets look alike
-            return f"{self.field}: {self.after}, another than before"
+        if self.before == self.after:  # two secrets
+            return f"{self.field}: {self.after}, changed"
         return f"{self.field}: {_or_none(self.before)} → {_or_none(self.after)}"
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """`line` is that of the file, of what it names; `fields` those that differ."""
+    """`line` is the line of the entry in the file, `fields` are those that differ."""
 
     action: str
     noun: str
@@ -68,7 +68,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What was done, or would be. `unmentioned` is what the file is in charge of and does not name, where it stays."""
+    """What was changed, or would be. `unmentioned` counts what --prune would delete."""
 
     changes: Sequence[Change]
     notes: Sequence[Problem] = field(default_factory=list)
@@ -79,26 +79,24 @@ class Report:
         return sum(change.action == action for change in self.changes)
 
 
-def compared(before: Shape, after: Shape, names: Sequence[str]) -> tuple[FieldChange, ...]:
-    """What differs in these fields; of a field that is many, only those of its parts that differ."""
+def compare_fields(before: Values, after: Values, names: Sequence[str]) -> tuple[FieldChange, ...]:
+    """Return the differences in these fields; of values with parts, only the parts that differ."""
     found: list[FieldChange] = []
     for name in names:
-        same = type(before[name]) is type(
-            after[name]
-        )  # some monitors and all monitors have no parts in common
-        old, new = (_parts(shape[name]) if same else {} for shape in (before, after))
+        same = type(before[name]) is type(after[name])  # "all" and a list of monitors have no parts in common
+        old, new = (_parts(values[name]) if same else {} for values in (before, after))
         parts = [
             FieldChange(f"{name}[{part}]", old.get(part, (None, None))[0], new.get(part, (None, None))[0])
             for part in dict.fromkeys([*old, *new])
             if old.get(part) != new.get(part)
         ]
-        # Without parts, or with the same ones in another order.
+        # No parts, or the same ones in another order.
         found += parts or [FieldChange(name, word(before[name]), word(after[name]))]
     return tuple(found)
 
 
 def _parts(value: Any) -> dict[str, tuple[str | None, Any]]:
-    """Of each part its words, and what is compared: secrets look alike, and which one changes has to be seen."""
+    """Return the text and the compared value of each part. Texts of secrets are equal, but their values may differ."""
     if isinstance(value, list):
         found: dict[str, tuple[str | None, Any]] = {}
         for one in value:
@@ -111,12 +109,12 @@ def _parts(value: Any) -> dict[str, tuple[str | None, Any]]:
     return {}
 
 
-def _header(header: Shape) -> str:
+def _header(header: Values) -> str:
     return " ".join(filter(None, [header.get("type"), str(header["value"])]))
 
 
 def word(value: Any) -> str | None:
-    """A value of a shape in words."""
+    """Return a value as text."""
     if value is None or value == "" or value == []:
         return None
     if isinstance(value, Secret):
@@ -129,7 +127,7 @@ def word(value: Any) -> str | None:
         return " ".join(str(part) for part in value.values())
     text = "; ".join(word(one) or "" for one in value) if isinstance(value, list) else str(value)
     text = " ".join(text.split())
-    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+    return text if len(text) <= MAX_LENGTH else text[: MAX_LENGTH - 1] + "…"
 
 
 def _or_none(text: str | None) -> str:

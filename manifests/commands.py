@@ -1,4 +1,4 @@
-"""What the commands of this app share: exit codes, and how they end."""
+"""Exit codes and helpers of the commands of this app."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ EXIT_REFUSED, EXIT_CHANGES = 2, 3
 
 
 class PipelineCommand(OurCommand):
-    """Wrong use ends with EXIT_REFUSED, which is argparse's own code."""
+    """A command for pipelines. Wrong usage exits with EXIT_REFUSED, the exit code of argparse."""
 
-    requires_system_checks = ()  # of the whole site, which a file is not about
+    requires_system_checks = ()  # they check the whole site, not the file
 
 
 def account_of(email: str) -> User:
     user = User.objects.select_related("plan").filter(email=email.strip().lower()).first()
     if user is None:
-        raise CommandError(f"there is no account {email}", returncode=EXIT_REFUSED)
+        raise CommandError(f"no account {email}", returncode=EXIT_REFUSED)
     return user

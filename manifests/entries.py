@@ -1,7 +1,7 @@
-"""What a file names and what an account has, in one shape, so that the two can be compared. Pure.
+"""Entries of a manifest and existing objects of an account, in one form that can be compared. Pure.
 
-The shape of a thing is a dict of its fields as files name them, every default filled in. Projects and monitors in it
-are objects that are the same on both sides: a Place, a Handle.
+The values of both are a dict of their fields as files name them, including defaults. Projects and monitors in it are
+ProjectRef and MonitorRef objects, which are the same on both sides.
 """
 
 from __future__ import annotations
@@ -11,27 +11,27 @@ from typing import Any
 
 from manifests.problems import Path
 
-Shape = dict[str, Any]
+Values = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
-    """A plan's intervals in seconds: the shortest, and the one of a monitor that names none (None: the shortest)."""
+class Intervals:
+    """Intervals of a plan in seconds: the shortest, and the default (None: the shortest)."""
 
     floor_sec: int
     default_sec: int | None
 
 
 @dataclass(eq=False, slots=True)
-class Place:
-    """A project: of the file, of the account, or both. `id` is None for one that is still to be made.
+class ProjectRef:
+    """A project of the file, of the account, or of both. `id` is None before it is created.
 
-    `pace` is by the plan of its owner, whose key is `owner`.
+    `owner` is the primary key of its owner, and `intervals` are those of the owner's plan.
     """
 
     name: str
     owner: int
-    pace: Pace
+    intervals: Intervals
     id: str | None = None
 
     def __str__(self) -> str:
@@ -39,8 +39,8 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Handle:
-    """A monitor that something refers to. `key` is its id, or stands for one that is still to be made."""
+class MonitorRef:
+    """A monitor that something refers to. `key` is its id, or a placeholder before it is created."""
 
     key: str
     label: str = field(compare=False)
@@ -51,44 +51,44 @@ class Handle:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """How a file refers to a monitor: by id, or by its name, in the place of what refers to it or in another."""
+    """A reference to a monitor in a file: by id or by name, in the project of the referring entry or in another."""
 
     name: str | None = None
     id: str | None = None
     project: str | None = None
-    elsewhere: bool = False  # whether `project` is said
+    elsewhere: bool = False  # whether `project` is given
 
 
 @dataclass(eq=False, slots=True)
-class Present:
-    """Something that the account has. `pk` is its key in the database, `name` what files know it by."""
+class Existing:
+    """An object that the account has. `name` identifies it in files."""
 
-    kind: str
+    section: str
     id: str
     pk: int
     name: str
-    place: Place | None
-    shape: Shape
-    config: Any = None  # of a monitor: what its shape was made of
-    is_over: bool = False  # a maintenance window without a further occurrence, which no file has to name
+    project_ref: ProjectRef | None
+    values: Values
+    config: Any = None  # of monitors: the source of `values`
+    is_over: bool = False  # of maintenance windows: no further occurrence
 
 
 @dataclass(eq=False, slots=True)
 class Entry:
-    """Something that the file names. Fields of `given` are those of its serializer."""
+    """An entry of the file. `given` has the fields of its serializer."""
 
-    kind: str
+    section: str
     path: Path
     name: str
-    place: Place | None
+    project_ref: ProjectRef | None
     given: dict[str, Any]
     id: str | None = None
-    present: Present | None = None
-    shape: Shape | None = None  # None where something about it is wrong, which has been said
-    config: Any = None  # of a monitor: what its shape was made of
+    existing: Existing | None = None
+    values: Values | None = None  # None if the entry is invalid
+    config: Any = None  # of monitors: the source of `values`
 
     @property
-    def handle(self) -> Handle:
-        """Of a monitor."""
-        key = self.present.id if self.present else f"new:{self.path}"
-        return Handle(key, self.name)
+    def monitor_ref(self) -> MonitorRef:
+        """Return the reference to a monitor."""
+        key = self.existing.id if self.existing else f"new:{self.path}"
+        return MonitorRef(key, self.name)

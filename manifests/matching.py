@@ -1,81 +1,81 @@
-"""Which entry of a file is which thing of the account: by its id, else by its name in its place."""
+"""Match entries of a file with existing objects: by id, else by name within the project."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 
-from manifests.entries import Entry, Present
-from manifests.naming import Broken, Spot, Tell
+from manifests.entries import Entry, Existing
+from manifests.naming import InvalidEntries, Key, Report_
 from manifests.parsing import Item
 from manifests.problems import Path
-from manifests.resources.base import Kind
+from manifests.resources.base import Resource
 
 Pair = tuple[Item, Entry]
 
 
 class Matching:
-    """Gives each entry of one section what is there of it, if anything; those that it cannot tell are `broken`."""
+    """Set `existing` of the entries of one section. Ambiguous entries become `invalid`."""
 
     def __init__(
         self,
-        kind: Kind,
-        present: Sequence[Present],
-        broken: Broken,
+        resource: Resource,
+        existing: Sequence[Existing],
+        invalid: InvalidEntries,
         *,
-        tell: Tell,
+        report: Report_,
         line: Callable[[Path], int],
     ) -> None:
-        self.kind, self.present, self.broken = kind, present, broken
-        self.tell, self.line = tell, line
-        self.there = {one.id: one for one in present}
+        self.resource, self.existing, self.invalid = resource, existing, invalid
+        self.report, self.line = report, line
+        self.there = {one.id: one for one in existing}
         self.claimed: dict[str, Path] = {}
 
     def match(self, pairs: Sequence[Pair]) -> list[Pair]:
-        """Those about which nothing is wrong. Ids first: who has an id is not to be found by a name too."""
+        """Return the valid pairs. Ids match first, so that a name does not match the same object."""
         for item, entry in pairs:
             if entry.id is not None:
                 self._by_id(item, entry)
         self._by_name([pair for pair in pairs if pair[1].id is None])
-        return [(item, entry) for item, entry in pairs if not self.broken.has(item.path)]
+        return [(item, entry) for item, entry in pairs if not self.invalid.has(item.path)]
 
     def _by_id(self, item: Item, entry: Entry) -> None:
-        entry.present = self.there.get(entry.id or "")
-        if entry.present is None:
-            said = f"you have no such {self.kind.noun}; without id it is found by name, or made."
+        entry.existing = self.there.get(entry.id or "")
+        if entry.existing is None:
+            said = f"you have no such {self.resource.noun}; without an id it is found by name, or created."
             self._refuse(item, "id", said)
-        elif entry.present.id in self.claimed:
-            line = self.line(self.claimed[entry.present.id])
-            self._refuse(item, "id", f"is there already, in line {line}.")
+        elif entry.existing.id in self.claimed:
+            line = self.line(self.claimed[entry.existing.id])
+            self._refuse(item, "id", f"is already in line {line}.")
         else:
-            self.claimed[entry.present.id] = item.path
+            self.claimed[entry.existing.id] = item.path
 
     def _by_name(self, pairs: Sequence[Pair]) -> None:
-        there: dict[Spot, list[Present]] = defaultdict(list)
-        for one in self.present:
+        there: dict[Key, list[Existing]] = defaultdict(list)
+        for one in self.existing:
             if one.id not in self.claimed:
-                there[self._spot(one)].append(one)
-        seen: dict[Spot, Path] = {}
+                there[self._key(one)].append(one)
+        seen: dict[Key, Path] = {}
         for item, entry in pairs:
-            spot = self._spot(entry)
-            found = there.get(spot, [])
-            if spot in seen:
+            key = self._key(entry)
+            found = there.get(key, [])
+            if key in seen:
                 said = (
-                    f"{entry.name!r} is there already, in line {self.line(seen[spot])}; "
-                    f"give each {self.kind.noun} of a project its own {self.kind.identity}, or say the id."
+                    f"{entry.name!r} is already in line {self.line(seen[key])}; "
+                    f"give each {self.resource.noun} of a project its own {self.resource.identity}, or set id."
                 )
-                self._refuse(item, self.kind.identity, said)
+                self._refuse(item, self.resource.identity, said)
             elif len(found) > 1:
-                said = f"you have {len(found)} of this name here; say by id which is meant."
-                self._refuse(item, self.kind.identity, said)
+                said = f"you have {len(found)} with this name here; set id."
+                self._refuse(item, self.resource.identity, said)
             elif found:
-                entry.present = found[0]
-            seen.setdefault(spot, item.path)
+                entry.existing = found[0]
+            seen.setdefault(key, item.path)
 
-    def _spot(self, one: Entry | Present) -> Spot:
-        """A slug is one of all there are, wherever its page is."""
-        return (None if self.kind.identity == "slug" else one.place, one.name)
+    def _key(self, one: Entry | Existing) -> Key:
+        """Return what identifies it. Slugs are unique across projects."""
+        return (None if self.resource.identity == "slug" else one.project_ref, one.name)
 
     def _refuse(self, item: Item, field: str, message: str) -> None:
-        self.tell((*item.path, field), message)
-        self.broken.add(item.path, *item.words(self.kind.identity))
+        self.report((*item.path, field), message)
+        self.invalid.add(item.path, *item.words(self.resource.identity))

@@ -1,6 +1,6 @@
-"""A document becomes entries: every field looked at, every placeholder filled, every problem kept with its line.
+"""Parse a document into items: validate fields and fill placeholders. Every problem has its line.
 
-No database: who has what already is for `manifests.planning`.
+This uses no database. `manifests.planning` compares the items with the account.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from rest_framework import serializers
 from rest_framework.exceptions import ValidationError
 
 from manifests.problems import Path, Problem, did_you_mean
-from manifests.reading import Document
 from manifests.secrets import Keep, Secret, fill
 from manifests.serializers import SECTIONS, secret_fields
+from manifests.yaml_reader import Document
 
 VERSION = 1
 TOP = ("version", "ungrouped", *SECTIONS)
@@ -23,7 +23,7 @@ TOP = ("version", "ungrouped", *SECTIONS)
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One thing of one section, as its serializer takes it. `keeps` are secrets that stay as they are stored."""
+    """A valid entry of one section, as its serializer returned it. `keeps` are secrets that keep their stored value."""
 
     section: str
     path: Path
@@ -34,42 +34,42 @@ class Item:
         return self.given.get(name)
 
     def words(self, identity: str) -> list[str]:
-        """By which others may refer to it."""
+        """Return the names by which others may refer to it."""
         return [self.given[name] for name in (identity, "id") if name in self.given]
 
 
 @dataclass(slots=True)
-class Declaration:
-    """What a file says. `sections` are those that it has, be they empty; `broken` the paths of items left out."""
+class Manifest:
+    """The content of a file. `sections` are those in the file. `invalid` are invalid items, by path."""
 
     document: Document
     ungrouped: bool = False
     sections: dict[str, list[Item]] = field(default_factory=dict)
-    broken: list[tuple[Path, Any]] = field(default_factory=list)
+    invalid: list[tuple[Path, Any]] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
 
 
-def parse(document: Document, environment: Mapping[str, str]) -> Declaration:
-    """What is wrong is in `problems`; the items are those about which nothing is."""
+def parse(document: Document, environment: Mapping[str, str]) -> Manifest:
+    """Return the valid items; `problems` says what is wrong with the others."""
     return _Parser(document, environment).parse()
 
 
 class _Parser:
     def __init__(self, document: Document, environment: Mapping[str, str]) -> None:
         self.document, self.environment = document, environment
-        self.found = Declaration(document)
+        self.found = Manifest(document)
 
-    def parse(self) -> Declaration:
+    def parse(self) -> Manifest:
         root = self.document.root
         if not isinstance(root, dict):
-            self._problem((), f"the file has to be a map of {', '.join(TOP)}.")
+            self._problem((), f"the file must be a map of {', '.join(TOP)}.")
             return self.found
         for name in root:
             if name not in TOP:
-                self._problem((name,), f"there is no such section.{did_you_mean(name, TOP)}", at_key=True)
+                self._problem((name,), f"unknown section.{did_you_mean(name, TOP)}", at_key=True)
         version = root.get("version")
         if "version" not in root or type(version) is not int or version != VERSION:
-            self._problem(("version",), f"has to be {VERSION}: the version of the format.")
+            self._problem(("version",), f"must be {VERSION}, the version of the format.")
         ungrouped = root.get("ungrouped", False)
         if not isinstance(ungrouped, bool):
             self._problem(("ungrouped",), "must be true or false.")
@@ -80,10 +80,10 @@ class _Parser:
         return self.found
 
     def _section(self, section: str, serializer: serializers.Serializer[Any], value: Any) -> list[Item]:
-        if value is None:  # a key with nothing below it
+        if value is None:  # a key without value
             return []
         if not isinstance(value, list):
-            self._problem((section,), "has to be a list.")
+            self._problem((section,), "must be a list.")
             return []
         items = []
         for index, data in enumerate(value):
@@ -91,7 +91,7 @@ class _Parser:
             before = len(self.found.problems)
             item = self._item(section, serializer, data, path)
             if item is None or len(self.found.problems) > before:
-                self.found.broken.append((path, data))
+                self.found.invalid.append((path, data))
             else:
                 items.append(item)
         return items
@@ -100,7 +100,7 @@ class _Parser:
         self, section: str, serializer: serializers.Serializer[Any], data: Any, path: Path
     ) -> Item | None:
         if not isinstance(data, dict):
-            self._problem(path, "has to be a map.")
+            self._problem(path, "must be a map.")
             return None
         known = self._known(serializer, data, path)
         keeps: dict[Path, Keep] = {}
@@ -108,18 +108,18 @@ class _Parser:
         try:
             given = dict(serializer.run_validation(filled))
         except ValidationError as error:
-            self._tell(error.detail, path)
+            self._report(error.detail, path)
             return None
         return Item(section, path, given, keeps)
 
     def _known(self, serializer: serializers.Serializer[Any], data: dict[str, Any], path: Path) -> Any:
-        """Without the keys that are no fields, each of which is said."""
+        """Return the data without unknown keys, and report these."""
         there: dict[str, Any] = {}
         for name, value in data.items():
             here = (*path, name)
             field_ = serializer.fields.get(name)
             if field_ is None:
-                said = f"there is no such field.{did_you_mean(name, serializer.fields)}"
+                said = f"unknown field.{did_you_mean(name, serializer.fields)}"
                 self._problem(here, said, at_key=True)
                 continue
             child = getattr(field_, "child", None)
@@ -134,7 +134,7 @@ class _Parser:
     def _filled(
         self, section: str, data: dict[str, Any], path: Path, keeps: dict[Path, Keep]
     ) -> dict[str, Any]:
-        """With its placeholders filled; those that keep what is stored are noted in `keeps`."""
+        """Fill the placeholders. Those that keep the stored value go to `keeps`."""
         if section != "monitors":
             return self._without_keeps(data, secret_fields(section), path, keeps)
         headers = data.get("request_headers")
@@ -168,16 +168,16 @@ class _Parser:
                 del found[name]
         return found
 
-    def _tell(self, detail: Any, path: Path) -> None:
-        """Every leaf of DRF's nested detail."""
+    def _report(self, detail: Any, path: Path) -> None:
+        """Report every message of DRF's nested detail."""
         if isinstance(detail, dict):
             for name, inner in detail.items():
                 step = int(name) if isinstance(name, str) and name.isdigit() else name
-                self._tell(inner, path if name == "non_field_errors" else (*path, step))
+                self._report(inner, path if name == "non_field_errors" else (*path, step))
         elif isinstance(detail, list):
             for index, inner in enumerate(detail):
                 if isinstance(inner, dict | list):
-                    self._tell(inner, (*path, index))
+                    self._report(inner, (*path, index))
                 else:
                     self._problem(path, str(inner))
         else:

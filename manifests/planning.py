@@ -1,4 +1,4 @@
-"""What a file asks for, held against what there is: which is which, what is new, what differs, what is left over."""
+"""Compare a manifest with the account: what is new, what differs and what is not in the file."""
 
 from __future__ import annotations
 
@@ -8,126 +8,136 @@ from datetime import datetime
 
 from core.errors import ValidationFailed
 from manifests.account import Account
-from manifests.entries import Entry, Place, Present, Shape
+from manifests.entries import Entry, Existing, ProjectRef, Values
 from manifests.matching import Matching, Pair
-from manifests.naming import Broken, Monitors, Projects
-from manifests.parsing import Declaration, Item
-from manifests.problems import Path, Problem, parsed
-from manifests.resources.base import BrokenError, Kind, Names, WrongError
+from manifests.naming import InvalidEntries, Monitors, Projects
+from manifests.parsing import Item, Manifest
+from manifests.problems import Path, Problem, parse_path
+from manifests.resources.base import EntryError, InvalidReferenceError, Resolver, Resource
 
 
 @dataclass(slots=True)
 class Plan:
-    """`places` are those of the file, in its order, those to be made without an id. `entries` are all that the file
-    names, `unmentioned` what is in the file's charge and not in it."""
+    """The comparison. `project_refs` and `entries` are those of the file, in its order.
+
+    `unmentioned` are existing objects that --prune deletes.
+    """
 
     account: Account
-    declaration: Declaration
-    places: list[tuple[Path, Place]] = field(default_factory=list)
-    renamed: dict[str, str] = field(default_factory=dict)  # the id of a project, and its name until now
+    manifest: Manifest
+    project_refs: list[tuple[Path, ProjectRef]] = field(default_factory=list)
+    renamed: dict[str, str] = field(default_factory=dict)  # previous names of projects, by id
     entries: list[Entry] = field(default_factory=list)
-    unmentioned: list[Present] = field(default_factory=list)
+    unmentioned: list[Existing] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     notes: list[Problem] = field(default_factory=list)
 
     def problem(self, path: Path, message: str) -> None:
-        self.problems.append(self.declaration.document.problem(path, message))
+        self.problems.append(self.manifest.document.problem(path, message))
 
 
-def differing(entry: Entry) -> list[str]:
-    """The fields in which something there is not as the file says."""
-    if entry.present is None or entry.shape is None:
+def changed_fields(entry: Entry) -> list[str]:
+    """Return the fields that differ between the existing object and the file."""
+    if entry.existing is None or entry.values is None:
         return []
-    before, after = entry.present.shape, entry.shape
+    before, after = entry.existing.values, entry.values
     return [name for name in after if before[name] != after[name]]
 
 
-def plan(declaration: Declaration, account: Account, kinds: Sequence[Kind], *, now: datetime) -> Plan:
-    """Reads what the account has of the sections of the file, and of monitors. Writes nothing."""
-    return _Planner(declaration, account, kinds, now=now).plan()
+def plan(manifest: Manifest, account: Account, resources: Sequence[Resource], *, now: datetime) -> Plan:
+    """Read the account's monitors and the sections of the file, and compare. Writes nothing."""
+    return _Planner(manifest, account, resources, now=now).plan()
 
 
 class _Planner:
     def __init__(
-        self, declaration: Declaration, account: Account, kinds: Sequence[Kind], *, now: datetime
+        self, manifest: Manifest, account: Account, resources: Sequence[Resource], *, now: datetime
     ) -> None:
-        self.declaration, self.account, self.kinds, self.now = declaration, account, kinds, now
-        self.found = Plan(account, declaration, problems=list(declaration.problems))
-        self.broken = Broken(declaration)
-        self.projects = Projects(account, self.broken, tell=self.found.problem)
+        self.manifest, self.account, self.resources, self.now = manifest, account, resources, now
+        self.found = Plan(account, manifest, problems=list(manifest.problems))
+        self.invalid = InvalidEntries(manifest)
+        self.projects = Projects(account, self.invalid, report=self.found.problem)
 
     def plan(self) -> Plan:
-        self.projects.add(self.declaration.sections.get("projects", []), self._line)
-        self.found.places, self.found.renamed = self.projects.places, self.projects.renamed
-        matched = [(kind, self._match(kind)) for kind in self.kinds]
-        entries = {kind.section: [entry for _, entry in pairs] for kind, pairs in matched}
-        monitors = Monitors(entries["monitors"], self.account.present["monitors"], self.projects, self.broken)
-        names = Names(self.projects.find, monitors.find)
-        for kind, pairs in matched:
+        self.projects.add(self.manifest.sections.get("projects", []), self._line)
+        self.found.project_refs, self.found.renamed = self.projects.project_refs, self.projects.renamed
+        matched = [(resource, self._match(resource)) for resource in self.resources]
+        entries = {resource.section: [entry for _, entry in pairs] for resource, pairs in matched}
+        monitors = Monitors(
+            entries["monitors"], self.account.existing["monitors"], self.projects, self.invalid
+        )
+        names = Resolver(self.projects.find, monitors.find)
+        for resource, pairs in matched:
             for item, entry in pairs:
-                self._want(kind, item, entry, names)
+                self._resolve(resource, item, entry, names)
             self.found.entries += [entry for _, entry in pairs]
-        self._leave_over()
+        self._find_unmentioned()
         return self.found
 
-    def _match(self, kind: Kind) -> list[Pair]:
-        """Monitors are read for what refers to them too, the others where the file has a section of them."""
-        if kind.section in self.declaration.sections or kind.section == "monitors":
-            self.account.present[kind.section] = kind.read(self.account, now=self.now)
+    def _match(self, resource: Resource) -> list[Pair]:
+        """Match the entries of a section. Monitors are always read, as other entries refer to them."""
+        if resource.section in self.manifest.sections or resource.section == "monitors":
+            self.account.existing[resource.section] = resource.read(self.account, now=self.now)
         pairs = []
-        for item in self.declaration.sections.get(kind.section, []):
+        for item in self.manifest.sections.get(resource.section, []):
             try:
-                place = self.projects.find(item.take("project"), (*item.path, "project"))
-            except (WrongError, BrokenError) as error:
-                self._break(kind, item, error)
+                project_ref = self.projects.find(item.take("project"), (*item.path, "project"))
+            except (EntryError, InvalidReferenceError) as error:
+                self._reject(resource, item, error)
                 continue
-            name = item.given[kind.identity]
-            entry = Entry(kind.section, item.path, name, place, item.given, item.take("id"))
+            name = item.given[resource.identity]
+            entry = Entry(resource.section, item.path, name, project_ref, item.given, item.take("id"))
             pairs.append((item, entry))
-        present = self.account.present.get(kind.section, [])
-        return Matching(kind, present, self.broken, tell=self.found.problem, line=self._line).match(pairs)
+        existing = self.account.existing.get(resource.section, [])
+        return Matching(resource, existing, self.invalid, report=self.found.problem, line=self._line).match(
+            pairs
+        )
 
-    def _want(self, kind: Kind, item: Item, entry: Entry, names: Names) -> None:
+    def _resolve(self, resource: Resource, item: Item, entry: Entry, names: Resolver) -> None:
         try:
-            entry.shape = kind.want(item, entry, names)
-        except (WrongError, BrokenError) as error:
-            self._break(kind, item, error)
+            entry.values = resource.desired(item, entry, names)
+        except (EntryError, InvalidReferenceError) as error:
+            self._reject(resource, item, error)
         except ValidationFailed as error:
-            self._break(kind, item, WrongError(*blamed(kind, item.path, error)))
+            self._reject(resource, item, EntryError(*locate_error(resource, item.path, error)))
         else:
-            self._note_raised(item, entry.shape)
+            self._note_raised(item, entry.values)
 
-    def _break(self, kind: Kind, item: Item, error: WrongError | BrokenError) -> None:
-        """What is wrong is said here, unless it has been said already, of what this refers to."""
-        if isinstance(error, WrongError):
+    def _reject(self, resource: Resource, item: Item, error: EntryError | InvalidReferenceError) -> None:
+        """Report the error, unless it is about an invalid reference, which is already reported."""
+        if isinstance(error, EntryError):
             self.found.problem(error.path, error.message)
-        self.broken.add(item.path, *item.words(kind.identity))
+        self.invalid.add(item.path, *item.words(resource.identity))
 
     def _line(self, path: Path) -> int:
-        return self.declaration.document.mark(path).line
+        return self.manifest.document.mark(path).line
 
-    def _note_raised(self, item: Item, shape: Shape) -> None:
+    def _note_raised(self, item: Item, values: Values) -> None:
         asked = item.given.get("interval_sec") if item.section == "monitors" else None
-        if asked is not None and asked < shape["interval_sec"]:
-            said = f"{asked} is raised to {shape['interval_sec']}, the shortest of the plan."
-            self.found.notes.append(self.declaration.document.problem((*item.path, "interval_sec"), said))
+        if asked is not None and asked < values["interval_sec"]:
+            said = f"{asked} is raised to {values['interval_sec']}, the shortest interval of the plan."
+            self.found.notes.append(self.manifest.document.problem((*item.path, "interval_sec"), said))
 
-    def _leave_over(self) -> None:
-        """What the file is in charge of: things of a section that it has, in projects that it lists, or in none where
-        it says `ungrouped: true`."""
-        charge: set[Place | None] = {place for _, place in self.found.places}
-        if self.declaration.ungrouped:
-            charge.add(None)
-        named = {entry.present for entry in self.found.entries if entry.present is not None}
-        for section in self.declaration.sections:
-            for one in self.account.present.get(section, []):
-                if one.place in charge and one not in named and not one.is_over:
+    def _find_unmentioned(self) -> None:
+        """Find the objects that the file manages but does not list.
+
+        It manages its sections in its projects, and with `ungrouped: true` also outside of projects.
+        """
+        managed: set[ProjectRef | None] = {project_ref for _, project_ref in self.found.project_refs}
+        if self.manifest.ungrouped:
+            managed.add(None)
+        named = {entry.existing for entry in self.found.entries if entry.existing is not None}
+        for section in self.manifest.sections:
+            for one in self.account.existing.get(section, []):
+                if one.project_ref in managed and one not in named and not one.is_over:
                     self.found.unmentioned.append(one)
 
 
-def blamed(kind: Kind, path: Path, error: ValidationFailed) -> tuple[Path, str]:
-    """Where a file says what a service objects to, and the objection."""
+def locate_error(resource: Resource, path: Path, error: ValidationFailed) -> tuple[Path, str]:
+    """Return the path in the file and the message for an error of a service."""
     if error.field is None:
         return path, str(error)
-    steps = [kind.fields.get(step, step) if isinstance(step, str) else step for step in parsed(error.field)]
+    steps = [
+        resource.fields.get(step, step) if isinstance(step, str) else step for step in parse_path(error.field)
+    ]
     return (*path, *steps), str(error).removeprefix(f"{error.field}: ")

@@ -1,4 +1,4 @@
-"""What is wrong with a file, and where: every problem of a run, each with its line. Pure."""
+"""Problems of a file, each with its line. Pure."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from difflib import get_close_matches
 from typing import Any
 
 Path = tuple[str | int, ...]
-"""Of a value in a file: `("monitors", 12, "interval_sec")`."""
+"""The path of a value in a file: `("monitors", 12, "interval_sec")`."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Mark:
-    """A place in a text; both count from 1."""
+    """A position in the text, counted from 1."""
 
     line: int
     column: int
@@ -25,8 +25,8 @@ class Problem:
     path: str
     message: str
 
-    def told(self, file: str) -> str:
-        """For a person, in the form that editors and pipelines make a link of."""
+    def format(self, file: str) -> str:
+        """Return a line in the format that editors and pipelines turn into a link."""
         where = f"{self.path}: " if self.path else ""
         return printable(f"{file}:{self.mark.line}:{self.mark.column}: {where}{self.message}")
 
@@ -39,8 +39,8 @@ class Problem:
         }
 
 
-class Refused(Exception):
-    """The file cannot be applied: everything that is wrong with it, in the order of its lines."""
+class InvalidManifest(Exception):
+    """The file cannot be applied. Has all problems in the order of lines."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = sorted(problems, key=lambda one: (one.mark, one.path, one.message))
@@ -48,20 +48,20 @@ class Refused(Exception):
 
 
 def printable(text: str) -> str:
-    """One line without what would move a terminal's cursor: a file may come from anybody."""
+    """Return the text in one line without control characters, as a file may come from anyone."""
     return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
 
 
-def spelled(path: Path) -> str:
-    """`monitors[12].interval_sec`"""
+def format_path(path: Path) -> str:
+    """Return a path like `monitors[12].interval_sec`."""
     text = ""
     for step in path:
         text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else str(step)
     return text
 
 
-def parsed(text: str) -> Path:
-    """What `spelled` made, as services name a field: `content_rules[0].path`."""
+def parse_path(text: str) -> Path:
+    """Parse the path of a field as services name it, like `content_rules[0].path`."""
     steps: list[str | int] = []
     for part in text.replace("[", ".[").split("."):
         if part.startswith("["):
@@ -72,6 +72,6 @@ def parsed(text: str) -> Path:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """A sentence to add to a message, or nothing."""
+    """Return a sentence to append to a message, or an empty text."""
     near = get_close_matches(word, list(known), n=1, cutoff=0.6)
     return f" Did you mean {near[0]!r}?" if near else ""

@@ -1,4 +1,4 @@
-"""The JSON Schema of a file, for editors: made of the serializers that read it, so that the two say the same."""
+"""The JSON Schema of a manifest for editors, derived from its serializers."""
 
 from __future__ import annotations
 
@@ -49,16 +49,16 @@ _REFERENCE: Schema = {
 def schema() -> Schema:
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "Pulsekeeper: what an account has",
+        "title": "Pulsekeeper manifest",
         "type": "object",
         "required": ["version"],
         "additionalProperties": False,
         "properties": {
-            "version": {"const": VERSION, "description": "Of this format."},
+            "version": {"const": VERSION, "description": "Version of the format."},
             "ungrouped": {
                 "type": "boolean",
                 "default": False,
-                "description": "Whether --prune may delete what is in no project and not in this file.",
+                "description": "Whether --prune may delete what belongs to no project and is not in this file.",
             },
             **{
                 name: {"type": ["array", "null"], "items": _object(serializer())}
@@ -72,14 +72,14 @@ def _object(serializer: serializers.Serializer[Any]) -> Schema:
     fields = serializer.fields
     found: Schema = {
         "type": "object",
-        "properties": {name: _described(field) for name, field in fields.items()},
+        "properties": {name: _describe(field) for name, field in fields.items()},
         "additionalProperties": False,
     }
     required = [name for name, field in fields.items() if field.required]
     return found | ({"required": required} if required else {})
 
 
-def _described(field: Field) -> Schema:
+def _describe(field: Field) -> Schema:
     found = _value(field)
     if field.help_text:
         found = {**found, "description": str(field.help_text)}
@@ -92,7 +92,7 @@ def _value(field: Field) -> Schema:
     for kind, make in _VALUES:
         if isinstance(field, kind):
             return make(field)
-    raise TypeError(f"{type(field).__name__} is not known here")
+    raise TypeError(f"{type(field).__name__} has no JSON Schema")
 
 
 def _scope(field: Any) -> Schema:
@@ -118,7 +118,7 @@ def _integer(field: Any) -> Schema:
 
 
 def _text(field: Any) -> Schema:
-    """Without the length of what may be a placeholder: that is judged when it is filled."""
+    """Omit the minimum length of secrets, which may be placeholders."""
     bounds = {"maxLength": field.max_length}
     if not field.allow_blank and not field.write_only:
         bounds["minLength"] = 1
@@ -127,7 +127,7 @@ def _text(field: Any) -> Schema:
 
 def _list(field: Any) -> Schema:
     child = field.child
-    items = _object(child) if isinstance(child, serializers.Serializer) else _described(child)
+    items = _object(child) if isinstance(child, serializers.Serializer) else _describe(child)
     bounds = {} if field.max_length is None else {"maxItems": field.max_length}
     return {"type": "array", "items": items, **bounds}
 

@@ -1,11 +1,10 @@
-"""What stands in a file in place of a secret. Pure.
+"""Secrets and placeholders in manifests. Pure.
 
-`${PK_NAME}` is filled from the environment of `apply`, also within a text: `Bearer ${PK_TOKEN}`. `$${` is `${`.
-`${keep:PK_NAME}`, which has to be the whole value, is what the environment says, and without that what is stored
-already. `export` writes it, so that its file changes nothing where it came from, and asks for the value elsewhere.
+`${PK_NAME}` is replaced by an environment variable. `${keep:PK_NAME}`, which must be the whole value, is also replaced
+if that variable is set, and else keeps the stored value. `$${` is a literal `${`.
 
-Names begin with PK_. A file often comes from more people than those who run `apply`, and must not be able to send
-Pulsekeeper's own keys, or whatever else a pipeline has in its environment, to a receiver that it names.
+Names begin with PK_, so that a file from somewhere else cannot send other variables of the environment, such as keys,
+to a receiver that it names.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _KEEP = "keep:"
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """A value that is compared, stored and never shown."""
+    """A value that is compared and stored, but never shown."""
 
     value: str = field(repr=False)
 
@@ -31,55 +30,55 @@ class Secret:
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """What is stored stays. `variable` would give it another value."""
+    """Keep the stored value. `variable` is the name for another value."""
 
     variable: str
 
 
 def fill(text: str, environment: Mapping[str, str]) -> Secret | Keep:
-    """Raises ValueError, saying why, for a placeholder that cannot be filled."""
+    """Replace placeholders. Raises ValueError with the reason if one cannot be replaced."""
     whole = _HOLE.fullmatch(text)
     if whole is not None and (whole.group(1) or "").startswith(_KEEP) and text.endswith("}"):
-        variable = _checked(whole.group(1).removeprefix(_KEEP))
+        variable = _variable_name(whole.group(1).removeprefix(_KEEP))
         return Secret(environment[variable]) if variable in environment else Keep(variable)
 
-    def filled(hole: re.Match[str]) -> str:
+    def replacement(hole: re.Match[str]) -> str:
         if hole.group(1) is None:
             return "${"
         if not hole.group().endswith("}"):
-            raise ValueError("has a ${ without its }; write $${ for the two characters themselves.")
+            raise ValueError("has ${ without }; write $${ for a literal ${.")
         if hole.group(1).startswith(_KEEP):
-            raise ValueError("${keep:…} has to be the whole value.")
-        variable = _checked(hole.group(1))
+            raise ValueError("${keep:…} must be the whole value.")
+        variable = _variable_name(hole.group(1))
         if variable not in environment:
             raise ValueError(f"{variable} is not in the environment.")
         return environment[variable]
 
-    return Secret(_HOLE.sub(filled, text))
+    return Secret(_HOLE.sub(replacement, text))
 
 
-def _checked(name: str) -> str:
+def _variable_name(name: str) -> str:
     if not _NAME.fullmatch(name):
         raise ValueError(
-            f"${{{name[:60]}}} is no placeholder: names are PK_ and capital letters, digits and _, "
-            "as in ${PK_TOKEN}; write $${ for the two characters themselves."
+            f"${{{name[:60]}}} is not a placeholder: names are PK_ and capital letters, digits and _, "
+            "as in ${PK_TOKEN}; write $${ for a literal ${."
         )
     return name
 
 
 class Variables:
-    """Names for the placeholders of one export: readable, each given once, the same every time."""
+    """Resolver for the placeholders of one export: readable, each given once, the same every time."""
 
     def __init__(self) -> None:
-        self._given: set[str] = set()
+        self._used: set[str] = set()
 
     def keep(self, *words: str) -> str:
-        """`${keep:PK_CHANNEL_ON_CALL_URL}` of the words channel, On call and url."""
+        """Return a placeholder, like `${keep:PK_CHANNEL_ON_CALL_URL}` for channel, On call and url."""
         parts = [re.sub(r"[^A-Z0-9]+", "_", word.upper()).strip("_")[:50] for word in words]
         name = stem = "PK_" + "_".join(filter(None, parts))
         number = 1
-        while name in self._given:
+        while name in self._used:
             number += 1
             name = f"{stem}_{number}"
-        self._given.add(name)
+        self._used.add(name)
         return f"${{{_KEEP}{name}}}"

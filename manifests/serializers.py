@@ -1,7 +1,7 @@
-"""What a file may say: the bodies of the API, in the words of a file.
+"""Serializers of a manifest, derived from those of the API.
 
-A file names projects and monitors by their names where the API names ids, times as people write them, and the whole
-of each thing. Everything else is the API's own: its fields, its ranges, its messages.
+Files use names of projects and monitors instead of ids, and ISO 8601 times. Fields, ranges and messages are those of
+the API.
 """
 
 from __future__ import annotations
@@ -26,16 +26,14 @@ MAX_ID = 64
 Fields = dict[str, serializers.Field[Any, Any, Any, Any]]
 
 _IDS = ("project_id", "scope_project_id", "monitor_ids")
-ID_HELP = "Which one of the account it is. Only needed to rename or move it, or where two have the same name."
-PROJECT_HELP = "The name, or the id, of a project of this file. Default: in no project."
-SECRET_HELP = (
-    "${PK_NAME} is filled from the environment; ${keep:PK_NAME} is what is stored, unless that is set."  # noqa: S105
-)
-REFERENCE_HELP = "A monitor: its name, in the same project; or {project, name}; or {id}."
+ID_HELP = "Id of an existing object. Only needed to rename or move it, or if two have the same name."
+PROJECT_HELP = "Name or id of a project of this file. Default: no project."
+SECRET_HELP = "${PK_NAME} is replaced from the environment; ${keep:PK_NAME} keeps the stored value."  # noqa: S105
+REFERENCE_HELP = "A monitor: its name in the same project, {project, name}, or {id}."
 
 
 class TimeField(TextField):
-    """A moment as people and other tools write it, with its offset from UTC."""
+    """An ISO 8601 time with its offset from UTC."""
 
     def to_internal_value(self, data: Any) -> Any:
         try:
@@ -71,7 +69,7 @@ class ReferenceField(serializers.Field[Any, Any, Any, Any]):
 
 
 class ScopeField(serializers.Field[Any, Any, Any, Any]):
-    """Which monitors: all, or a list of them; of a channel also those of a project."""
+    """The monitors of a channel or window: all, or a list; for channels also those of a project."""
 
     def __init__(self, *, of_project: bool, **kwargs: Any) -> None:
         self.of_project = of_project
@@ -120,11 +118,11 @@ class ChannelEntrySerializer(ChannelInputSerializer):
             fields[name].help_text = f"{fields[name].help_text} {SECRET_HELP}"
         return _entry(
             fields,
-            enabled=BoolField(required=False, help_text="false: nothing is sent. Default: true."),
+            enabled=BoolField(required=False, help_text="false: send nothing. Default: true."),
             monitors=ScopeField(
                 of_project=True,
                 required=False,
-                help_text="Which it tells of: all, {project: …}, or a list of monitors. Default: all.",
+                help_text="Monitors to alert about: all, {project: …}, or a list of monitors. Default: all.",
             ),
         )
 
@@ -141,7 +139,7 @@ class WindowEntrySerializer(WindowInputSerializer):
 
 class ShownMonitorSerializer(StrictSerializer):
     monitor = ReferenceField()
-    name = TextField(max_length=200, help_text="On the page; the monitor's own name is not shown there.")
+    name = TextField(max_length=200, help_text="Name on the page, shown instead of the monitor's own name.")
 
 
 class GroupEntrySerializer(StrictSerializer):
@@ -157,18 +155,18 @@ class PageEntrySerializer(PageInputSerializer):
             child=GroupEntrySerializer(),
             required=False,
             max_length=MAX_GROUPS,
-            help_text="In the order in which they are shown.",
+            help_text="In the order on the page.",
         )
         return _entry(fields, groups=groups)
 
 
 def _entry(fields: Fields, **changed: serializers.Field[Any, Any, Any, Any]) -> Fields:
-    """The fields of the API's body as those of a file, which names what the API has ids of."""
-    kept = {name: field for name, field in fields.items() if name not in _IDS}
-    kept["name"] = TextField(max_length=200, help_text=fields["name"].help_text)
+    """Return the fields of the API with names instead of ids."""
+    shared = {name: field for name, field in fields.items() if name not in _IDS}
+    shared["name"] = TextField(max_length=200, help_text=fields["name"].help_text)
     project = TextField(required=False, allow_null=True, max_length=200, help_text=PROJECT_HELP)
     own_id = TextField(required=False, max_length=MAX_ID, help_text=ID_HELP)
-    return {"id": own_id, "name": kept["name"], "project": project, **kept, **changed}
+    return {"id": own_id, "name": shared["name"], "project": project, **shared, **changed}
 
 
 SECTIONS: dict[str, type[StrictSerializer]] = {
@@ -178,7 +176,7 @@ SECTIONS: dict[str, type[StrictSerializer]] = {
     "maintenance_windows": WindowEntrySerializer,
     "status_pages": PageEntrySerializer,
 }
-"""In the order in which a file has them, and in which they are made."""
+"""In the order of a file, and of creation."""
 
 
 def secret_fields(section: str) -> tuple[str, ...]:

@@ -1,17 +1,17 @@
-"""The kinds of things that a file has sections of, beside projects."""
+"""The resources that a manifest describes, besides projects: one module each."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from accounts.models import User
-from manifests.resources.base import Kind
+from manifests.resources.base import Resource
 from manifests.resources.channels import Channels
 from manifests.resources.monitors import Monitors
 from manifests.resources.pages import Pages
 from manifests.resources.windows import Windows
 
 
-def all_kinds(user: User) -> Sequence[Kind]:
-    """In the order in which they are made: monitors first, which the others refer to."""
+def all_resources(user: User) -> Sequence[Resource]:
+    """Return the resources in order of creation: monitors first, as the others refer to them."""
     return Monitors(user), Channels(), Windows(), Pages()

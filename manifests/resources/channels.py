@@ -1,22 +1,36 @@
-"""Alert channels in files. Where they send to is a secret, as over the API."""
+"""Alert channels in manifests. Their addresses are secrets, as in the API."""
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from typing import Any
+
+from django.db.models import QuerySet
 
 from alerts import selectors, services
 from alerts.models import DEFAULT_TOPICS, AlertChannel, Topic
 from alerts.transports import KINDS, secret_settings, settings_by_name
 from alerts.transports.base import Setting
 from manifests.account import Account
-from manifests.entries import Entry, Present, Shape
+from manifests.entries import Entry, Existing, MonitorRef, Values
 from manifests.parsing import Item
 from manifests.problems import Path
-from manifests.resources import scopes
-from manifests.resources.base import Making, Names, Single, Writing, WrongError, secret_of, without
-from manifests.resources.scopes import Chosen, OfProject, Scope
+from manifests.resources.base import (
+    ChosenScope,
+    EntryError,
+    ExportContext,
+    ProjectScope,
+    Resolver,
+    Scope,
+    ServiceResource,
+    WriteContext,
+    export_scope,
+    non_defaults,
+    resolve_scope,
+    resolve_secret,
+)
 from manifests.secrets import Secret
+from projects.access import Caller
 
 _DEFAULTS = {
     "enabled": True,
@@ -26,136 +40,109 @@ _DEFAULTS = {
 }
 
 
-class Channels(Single):
+class Channels(ServiceResource):
     section, noun = "channels", "alert channel"
-    fields: ClassVar = {
-        "project_id": "project",
-        "monitor_ids": "monitors",
-        "scope_project_id": "monitors",
-    }
 
-    def read(self, account: Account, *, now: datetime) -> list[Present]:
-        handles = account.handles()
-        found = []
-        for row in selectors.list_channels(account.caller).order_by("pk"):
-            if not account.knows(row.project_id):
-                continue
-            place = account.place(row.project_id)
-            scope: Scope = "all"
-            if row.scope == AlertChannel.Scope.PROJECT:
-                scope = OfProject(account.place(row.scope_project_id))
-            elif row.scope == AlertChannel.Scope.CHOSEN:
-                there = [one for one in row.monitors.all() if row.project_id in (None, one.project_id)]
-                scope = Chosen(frozenset(handles[one.pk] for one in there if one.pk in handles))
-            config = row.config
-            shape = {
-                "name": row.name,
-                "project": place,
-                "kind": row.kind,
-                "enabled": row.enabled,
-                "topics": list(row.topics),
-                "monitors": scope,
-                "remind_every_hours": row.remind_every_hours,
-                **dict.fromkeys(settings_by_name()),
-                **{
-                    setting.name: Secret(config[setting.name]) if setting.secret else config[setting.name]
-                    for setting in KINDS[row.kind].settings
-                    if setting.name in config
-                },
-            }
-            found.append(Present(self.section, row.public_id, row.pk, row.name, place, shape))
-        return found
+    def rows(self, caller: Caller) -> QuerySet[AlertChannel]:
+        return selectors.list_channels(caller)
 
-    def want(self, item: Item, entry: Entry, names: Names) -> Shape:
-        given, there = item.given, entry.present.shape if entry.present else {}
+    def stored_values(
+        self, row: AlertChannel, account: Account, monitor_refs: Mapping[int, MonitorRef]
+    ) -> Values:
+        scope: Scope = "all"
+        if row.scope == AlertChannel.Scope.PROJECT:
+            scope = ProjectScope(account.project_ref(row.scope_project_id))
+        elif row.scope == AlertChannel.Scope.CHOSEN:
+            chosen = [one.pk for one in row.monitors.all() if row.project_id in (None, one.project_id)]
+            scope = ChosenScope(frozenset(monitor_refs[pk] for pk in chosen if pk in monitor_refs))
+        config = row.config
+        return {
+            "name": row.name,
+            "project": account.project_ref(row.project_id),
+            "kind": row.kind,
+            "enabled": row.enabled,
+            "topics": list(row.topics),
+            "monitors": scope,
+            "remind_every_hours": row.remind_every_hours,
+            **dict.fromkeys(settings_by_name()),
+            **{
+                setting.name: Secret(config[setting.name]) if setting.secret else config[setting.name]
+                for setting in KINDS[row.kind].settings
+                if setting.name in config
+            },
+        }
+
+    def desired(self, item: Item, entry: Entry, names: Resolver) -> Values:
+        given, stored = item.given, entry.existing.values if entry.existing else {}
         settings = KINDS[given["kind"]].settings
         for setting in settings:
             needed = setting.name
             if setting.required and needed not in given and (*item.path, needed) not in item.keeps:
                 said = f"{needed} is required for a channel of kind {given['kind']}"
-                raise WrongError(
+                raise EntryError(
                     item.path,
-                    f"{said}; ${{keep:PK_NAME}} is what is stored." if setting.secret else f"{said}.",
+                    f"{said}; ${{keep:PK_NAME}} keeps the stored value." if setting.secret else f"{said}.",
                 )
         secrets = secret_settings()
-        shape = {
+        values = {
             "name": entry.name,
-            "project": entry.place,
+            "project": entry.project_ref,
             "kind": given["kind"],
             "enabled": given.get("enabled", True),
             "topics": [topic.value for topic in Topic if topic in given.get("topics", _DEFAULTS["topics"])],
-            "monitors": scopes.wanted(
-                given.get("monitors", "all"), entry.place, (*item.path, "monitors"), names
+            "monitors": resolve_scope(
+                given.get("monitors", "all"), entry.project_ref, (*item.path, "monitors"), names
             ),
             "remind_every_hours": given.get("remind_every_hours", _DEFAULTS["remind_every_hours"]),
-            **{name: secret_of(item, name, there.get(name)) for name in secrets},
+            **{name: resolve_secret(item, name, stored.get(name)) for name in secrets},
             **{name: given.get(name) for name in settings_by_name() if name not in secrets},
         }
         for setting in settings:
             name = setting.name
             if name in given:
-                value = _checked(setting, given[name], (*item.path, name))
-                shape[name] = Secret(value) if setting.secret else value
+                value = _normalize(setting, given[name], (*item.path, name))
+                values[name] = Secret(value) if setting.secret else value
             elif not setting.secret:
-                shape[name] = setting.default() if setting.default else None
-            elif shape[name] is None and given["kind"] == there.get("kind"):
-                shape[name] = there[name]  # left out: what is stored stays, also a generated secret
-        return shape
+                values[name] = setting.default() if setting.default else None
+            elif values[name] is None and given["kind"] == stored.get("kind"):
+                values[name] = stored[name]  # omitted: keep the stored value, also of a generated secret
+        return values
 
-    def write(self, present: Present, writing: Writing) -> dict[str, Any]:
-        shape = present.shape
-        found: dict[str, Any] = {"name": present.name}
-        if present.place is not None:
-            found["project"] = writing.place(present.place)
-        found["kind"] = shape["kind"]
-        for setting in KINDS[shape["kind"]].settings:
+    def write(self, existing: Existing, context: ExportContext) -> dict[str, Any]:
+        values = existing.values
+        found: dict[str, Any] = {"name": existing.name}
+        if existing.project_ref is not None:
+            found["project"] = context.project_ref(existing.project_ref)
+        found["kind"] = values["kind"]
+        for setting in KINDS[values["kind"]].settings:
             name = setting.name
-            if setting.secret and shape[name] is not None:
-                found[name] = writing.variables.keep("channel", present.name, name)
-            elif not setting.secret and (setting.default is None or shape[name] != setting.default()):
-                found[name] = shape[name]
-        for name, value in without(shape, _DEFAULTS).items():
-            found[name] = scopes.written(value, present.place, writing) if name == "monitors" else value
+            if setting.secret and values[name] is not None:
+                found[name] = context.variables.keep("channel", existing.name, name)
+            elif not setting.secret and (setting.default is None or values[name] != setting.default()):
+                found[name] = values[name]
+        for name, value in non_defaults(values, _DEFAULTS).items():
+            found[name] = export_scope(value, existing.project_ref, context) if name == "monitors" else value
         return found
 
-    def create(self, making: Making, shape: Shape) -> None:
-        given = self._given(making, shape, set(shape) - {"enabled"})
-        given = {name: value for name, value in given.items() if value is not None}
-        channel, _ = services.create_channel(making.account.caller, given, now=making.now)
-        if not shape["enabled"]:
-            services.update_channel(
-                making.account.caller, channel.public_id, {"enabled": False}, now=making.now
-            )
+    def create(self, context: WriteContext, values: Values) -> None:
+        caller = context.account.caller
+        body = self.body(context, values, set(values) - {"enabled"})
+        body = {name: value for name, value in body.items() if value is not None}
+        channel, _ = services.create_channel(caller, body, now=context.now)
+        if not values["enabled"]:
+            services.update_channel(caller, channel.public_id, {"enabled": False}, now=context.now)
 
-    def update(self, making: Making, present: Present, shape: Shape, changed: set[str]) -> None:
-        given = self._given(making, shape, changed)
-        services.update_channel(making.account.caller, present.id, given, now=making.now)
+    def update(self, context: WriteContext, existing: Existing, values: Values, changed: set[str]) -> None:
+        body = self.body(context, values, changed)
+        services.update_channel(context.account.caller, existing.id, body, now=context.now)
 
-    def delete(self, making: Making, present: Present) -> None:
-        services.delete_channel(making.account.caller, present.id)
-
-    def _given(self, making: Making, shape: Shape, names: set[str]) -> dict[str, Any]:
-        """The body of the API that sets these fields."""
-        given: dict[str, Any] = {}
-        for name in names:
-            value = shape[name]
-            if name == "project":
-                given["project_id"] = making.project_id(value)
-            elif name != "monitors":
-                given[name] = value.value if isinstance(value, Secret) else value
-            elif isinstance(value, OfProject):
-                given |= {"monitors": "project", "scope_project_id": making.project_id(value.place)}
-            elif isinstance(value, Chosen):
-                ids = [making.monitor_id(handle) for handle in value.handles]
-                given |= {"monitors": "chosen", "monitor_ids": sorted(ids)}
-            else:
-                given["monitors"] = value
-        return given
+    def delete(self, context: WriteContext, existing: Existing) -> None:
+        services.delete_channel(context.account.caller, existing.id)
 
 
-def _checked(setting: Setting, value: str, path: Path) -> str:
-    """Return the value as it would be stored, so that a file that spells it otherwise changes nothing."""
+def _normalize(setting: Setting, value: str, path: Path) -> str:
+    """Return the value as stored, so that another spelling in the file is no change."""
     try:
         return setting.check(value)
     except ValueError as error:
-        raise WrongError(path, str(error)) from None
+        raise EntryError(path, str(error)) from None

@@ -1,4 +1,4 @@
-"""Monitors in files. They are made and changed many at once, by `monitors.bulk`."""
+"""Monitors in manifests. `monitors.bulk` creates and updates them in bulk."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from datetime import datetime
 from typing import Any
 
 from accounts.models import User
-from manifests.account import Account, pace_of
-from manifests.entries import Entry, Place, Present, Shape
+from manifests.account import Account, intervals_of
+from manifests.entries import Entry, Existing, ProjectRef, Values
 from manifests.parsing import Item
-from manifests.resources.base import Kind, Names, Writing, WrongError, kept, without
+from manifests.resources.base import EntryError, ExportContext, Resolver, Resource, keep_secret, non_defaults
 from manifests.secrets import Secret
 from monitors import configuration
 from monitors.configuration import DEFAULT_METHODS, Header, MonitorConfig, MonitorType
@@ -48,35 +48,35 @@ _DEFAULTS: dict[str, Any] = {
 }
 
 
-class Monitors(Kind):
+class Monitors(Resource):
     section, noun = "monitors", "monitor"
 
     def __init__(self, user: User) -> None:
         """What is in no project is the user's own."""
         self.user = user
 
-    def read(self, account: Account, *, now: datetime) -> list[Present]:
+    def read(self, account: Account, *, now: datetime) -> list[Existing]:
         rows = access.accessible(account.caller, Monitor.objects.all()).order_by("pk")
-        return [self._present(row, account) for row in rows if account.knows(row.project_id)]
+        return [self._existing(row, account) for row in rows if account.knows(row.project_id)]
 
-    def _present(self, row: Monitor, account: Account) -> Present:
-        place = account.place(row.project_id)
+    def _existing(self, row: Monitor, account: Account) -> Existing:
+        project_ref = account.project_ref(row.project_id)
         config = row.full_config
-        shape = shape_of(config, place=place, enabled=row.enabled)
-        return Present("monitors", row.public_id, row.pk, row.name, place, shape, config)
+        values = values_of(config, project_ref=project_ref, enabled=row.enabled)
+        return Existing("monitors", row.public_id, row.pk, row.name, project_ref, values, config)
 
-    def want(self, item: Item, entry: Entry, names: Names) -> Shape:
-        pace = entry.place.pace if entry.place else pace_of(self.user)
+    def desired(self, item: Item, entry: Entry, names: Resolver) -> Values:
+        intervals = entry.project_ref.intervals if entry.project_ref else intervals_of(self.user)
         given = {**item.given, "request_headers": self._headers(item, entry)}
         if not given["request_headers"]:
             del given["request_headers"]
         config = configuration.complete(
-            given, floor_sec=pace.floor_sec, default_sec=pace.default_sec, permits_host=permits_host
+            given, floor_sec=intervals.floor_sec, default_sec=intervals.default_sec, permits_host=permits_host
         )
-        if entry.present is not None:
-            configuration.check_type(MonitorType(entry.present.shape["type"]), config.type)
+        if entry.existing is not None:
+            configuration.check_type(MonitorType(entry.existing.values["type"]), config.type)
         entry.config = config
-        return shape_of(config, place=entry.place, enabled=item.given.get("enabled", True))
+        return values_of(config, project_ref=entry.project_ref, enabled=item.given.get("enabled", True))
 
     def _headers(self, item: Item, entry: Entry) -> list[dict[str, Any]]:
         stored = self._stored_headers(item, entry)
@@ -87,50 +87,52 @@ class Monitors(Kind):
                 there = stored.get(header["name"].lower())
                 if there is not None and there.dropped:
                     variable = item.keeps[path].variable
-                    said = f"the stored value was for another server or owner; set {variable} in the environment."
-                    raise WrongError(path, said)
-                header = {**header, "value": kept(item.keeps[path], there and there.value, path)}
+                    said = (
+                        f"the stored value is for another server or owner; set {variable} in the environment."
+                    )
+                    raise EntryError(path, said)
+                header = {**header, "value": keep_secret(item.keeps[path], there and there.value, path)}
             headers.append(header)
         return headers
 
-    def _owner(self, place: Place | None) -> int:
-        return self.user.pk if place is None else place.owner
+    def _owner(self, project_ref: ProjectRef | None) -> int:
+        return self.user.pk if project_ref is None else project_ref.owner
 
     def _stored_headers(self, item: Item, entry: Entry) -> dict[str, Header]:
         """Return the stored headers by their names in lower case, as the rules of a PATCH leave them."""
-        if entry.present is None:
+        if entry.existing is None:
             return {}
-        stored = configuration.keepable(entry.present.config, item.given)
-        if self._owner(entry.place) != self._owner(entry.present.place):
+        stored = configuration.keepable(entry.existing.config, item.given)
+        if self._owner(entry.project_ref) != self._owner(entry.existing.project_ref):
             stored = configuration.without_secrets(stored)
         return {header.name.lower(): header for header in stored.request_headers}
 
-    def write(self, present: Present, writing: Writing) -> dict[str, Any]:
-        shape = present.shape
-        method = DEFAULT_METHODS.get(MonitorType(shape["type"]), "HEAD")
-        if shape["content_rules"] and method == "HEAD":
+    def write(self, existing: Existing, context: ExportContext) -> dict[str, Any]:
+        values = existing.values
+        method = DEFAULT_METHODS.get(MonitorType(values["type"]), "HEAD")
+        if values["content_rules"] and method == "HEAD":
             method = "GET"
         found = {
-            "name": present.name,
-            "project": writing.place(present.place),
-            **without(shape, {**_DEFAULTS, "method": method}),
+            "name": existing.name,
+            "project": context.project_ref(existing.project_ref),
+            **non_defaults(values, {**_DEFAULTS, "method": method}),
         }
         if "request_headers" in found:
             found["request_headers"] = [
                 {
                     **{name: value for name, value in header.items() if name != "value"},
-                    "value": writing.variables.keep("monitor", present.name, header["name"]),
+                    "value": context.variables.keep("monitor", existing.name, header["name"]),
                 }
-                for header in shape["request_headers"]
+                for header in values["request_headers"]
             ]
         return {name: value for name, value in found.items() if name != "project" or value is not None}
 
 
-def shape_of(config: MonitorConfig, *, place: Place | None, enabled: bool) -> Shape:
+def values_of(config: MonitorConfig, *, project_ref: ProjectRef | None, enabled: bool) -> Values:
     """Of a settled config."""
     return {
         "name": config.name,
-        "project": place,
+        "project": project_ref,
         "enabled": enabled,
         "type": config.type.value,
         **{name: getattr(config, name) for name in _PLAIN},

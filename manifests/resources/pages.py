@@ -1,29 +1,31 @@
-"""Status pages in files, known by their slugs. Their logos stay out: a file holds no pictures."""
+"""Status pages in manifests, identified by their slugs. Logos are not part of a manifest."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Any, ClassVar
+from typing import Any
 
 from django.contrib.auth.hashers import check_password
+from django.db.models import QuerySet
 
 from manifests.account import Account
-from manifests.entries import Entry, Handle, Present, Shape
+from manifests.entries import Entry, Existing, MonitorRef, Values
 from manifests.parsing import Item
 from manifests.resources.base import (
-    BrokenError,
-    Making,
-    Names,
-    Single,
-    Writing,
-    WrongError,
-    secret_of,
-    without,
+    EntryError,
+    ExportContext,
+    InvalidReferenceError,
+    Resolver,
+    ServiceResource,
+    WriteContext,
+    non_defaults,
+    resolve_secret,
 )
 from manifests.secrets import Secret
+from projects.access import Caller
 from statuspages import colours, selectors, services
+from statuspages.models import StatusPage
 from statuspages.names import check_domain
 
 _DEFAULTS: dict[str, Any] = {
@@ -38,8 +40,8 @@ _DEFAULTS: dict[str, Any] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Hashed:
-    """A password of which only a hash is known."""
+class HashedPassword:
+    """A stored password, of which only the hash is known."""
 
     hash: str = field(repr=False)
 
@@ -52,146 +54,133 @@ class Group:
     """`monitors`: each with its name on the page."""
 
     name: str
-    monitors: tuple[tuple[Handle, str], ...]
+    monitors: tuple[tuple[MonitorRef, str], ...]
 
     def parts(self) -> dict[str, str]:
         heading = f"{self.name}: " if self.name else ""
-        return {heading + handle.label: name for handle, name in self.monitors}
+        return {heading + monitor_ref.label: name for monitor_ref, name in self.monitors}
 
     def __str__(self) -> str:
-        shown = ", ".join(f"{handle.label} as {name!r}" for handle, name in self.monitors)
-        return f"{self.name or 'without a heading'} ({shown})"
+        monitors = ", ".join(f"{monitor_ref.label} as {name!r}" for monitor_ref, name in self.monitors)
+        return f"{self.name or 'no heading'} ({monitors})"
 
 
-class Pages(Single):
+class Pages(ServiceResource):
     section, noun, identity = "status_pages", "status page", "slug"
-    fields: ClassVar = {"project_id": "project", "monitor_id": "monitor"}
 
-    def read(self, account: Account, *, now: datetime) -> list[Present]:
-        handles = account.handles()
-        found = []
-        for row in selectors.list_pages(account.caller).order_by("pk"):
-            if not account.knows(row.project_id):
-                continue
-            place = account.place(row.project_id)
-            shape = {
-                "slug": row.slug,
-                "project": place,
-                "name": row.name,
-                "password": Hashed(row.password_hash) if row.password_hash else None,
-                **{name: getattr(row, name) for name in _DEFAULTS if name != "groups"},
-                "groups": [
-                    Group(
-                        group.name,
-                        tuple(
-                            (handles[one.monitor_id], one.name)
-                            for one in group.monitors.all()
-                            if one.monitor_id in handles
-                        ),
-                    )
-                    for group in row.groups.all()
-                ],
-            }
-            found.append(Present(self.section, row.public_id, row.pk, row.slug, place, shape))
-        return found
+    def rows(self, caller: Caller) -> QuerySet[StatusPage]:
+        return selectors.list_pages(caller)
 
-    def want(self, item: Item, entry: Entry, names: Names) -> Shape:
+    def stored_values(
+        self, row: StatusPage, account: Account, monitor_refs: Mapping[int, MonitorRef]
+    ) -> Values:
+        groups = []
+        for group in row.groups.all():
+            shown = [one for one in group.monitors.all() if one.monitor_id in monitor_refs]
+            groups.append(Group(group.name, tuple((monitor_refs[one.monitor_id], one.name) for one in shown)))
+        return {
+            "slug": row.slug,
+            "project": account.project_ref(row.project_id),
+            "name": row.name,
+            "password": HashedPassword(row.password_hash) if row.password_hash else None,
+            **{name: getattr(row, name) for name in _DEFAULTS if name != "groups"},
+            "groups": groups,
+        }
+
+    def desired(self, item: Item, entry: Entry, names: Resolver) -> Values:
         given = item.given
-        there = entry.present.shape["password"] if entry.present else None
-        password = secret_of(item, "password", there)
-        if isinstance(password, Secret) and there is not None and check_password(password.value, there.hash):
-            password = there
+        stored = entry.existing.values["password"] if entry.existing else None
+        password = resolve_secret(item, "password", stored)
+        if (
+            isinstance(password, Secret)
+            and stored is not None
+            and check_password(password.value, stored.hash)
+        ):
+            password = stored
         return {
             "slug": entry.name,
-            "project": entry.place,
+            "project": entry.project_ref,
             "name": given["name"],
             "password": password,
             **{name: given.get(name, default) for name, default in _DEFAULTS.items() if name != "groups"},
-            "accent": _as_kept(given.get("accent"), colours.check_accent),
-            "custom_domain": _as_kept(given.get("custom_domain"), _domain),
+            "accent": _normalize(given.get("accent"), colours.check_accent),
+            "custom_domain": _normalize(given.get("custom_domain"), lambda text: check_domain(text, own=())),
             "groups": self._groups(item, entry, names),
         }
 
-    def _groups(self, item: Item, entry: Entry, names: Names) -> list[Group]:
+    def _groups(self, item: Item, entry: Entry, names: Resolver) -> list[Group]:
         groups = []
-        broken: BrokenError | None = None
-        seen: set[Handle] = set()
+        invalid: InvalidReferenceError | None = None
+        seen: set[MonitorRef] = set()
         for i, group in enumerate(item.given.get("groups", [])):
             shown = []
             for j, one in enumerate(group["monitors"]):
                 path = (*item.path, "groups", i, "monitors", j, "monitor")
                 try:
-                    handle = names.monitor(one["monitor"], entry.place, path)
-                except BrokenError as error:
-                    broken = error
+                    monitor_ref = names.monitor(one["monitor"], entry.project_ref, path)
+                except InvalidReferenceError as error:
+                    invalid = error
                     continue
-                if handle in seen:
-                    raise WrongError(path, "is on the page already.")
-                seen.add(handle)
-                shown.append((handle, one["name"]))
+                if monitor_ref in seen:
+                    raise EntryError(path, "is already on the page.")
+                seen.add(monitor_ref)
+                shown.append((monitor_ref, one["name"]))
             groups.append(Group(group.get("name", ""), tuple(shown)))
-        if broken is not None:
-            raise broken
+        if invalid is not None:
+            raise invalid
         return groups
 
-    def write(self, present: Present, writing: Writing) -> dict[str, Any]:
-        shape = present.shape
-        found: dict[str, Any] = {"slug": shape["slug"], "name": shape["name"]}
-        if present.place is not None:
-            found["project"] = writing.place(present.place)
-        if shape["password"] is not None:
-            found["password"] = writing.variables.keep("status_page", shape["slug"], "password")
-        found |= without(shape, _DEFAULTS)
+    def write(self, existing: Existing, context: ExportContext) -> dict[str, Any]:
+        values = existing.values
+        found: dict[str, Any] = {"slug": values["slug"], "name": values["name"]}
+        if existing.project_ref is not None:
+            found["project"] = context.project_ref(existing.project_ref)
+        if values["password"] is not None:
+            found["password"] = context.variables.keep("status_page", values["slug"], "password")
+        found |= non_defaults(values, _DEFAULTS)
         if "groups" in found:
             found["groups"] = [
                 {
                     **({"name": group.name} if group.name else {}),
                     "monitors": [
-                        {"monitor": writing.monitor(handle, present.place), "name": name}
-                        for handle, name in group.monitors
+                        {"monitor": context.monitor(monitor_ref, existing.project_ref), "name": name}
+                        for monitor_ref, name in group.monitors
                     ],
                 }
-                for group in shape["groups"]
+                for group in values["groups"]
             ]
         return found
 
-    def create(self, making: Making, shape: Shape) -> None:
-        services.create_page(making.account.caller, self._given(making, shape, set(shape)), now=making.now)
+    def create(self, context: WriteContext, values: Values) -> None:
+        services.create_page(
+            context.account.caller, self._body(context, values, set(values)), now=context.now
+        )
 
-    def update(self, making: Making, present: Present, shape: Shape, changed: set[str]) -> None:
-        services.update_page(making.account.caller, present.id, self._given(making, shape, changed))
+    def update(self, context: WriteContext, existing: Existing, values: Values, changed: set[str]) -> None:
+        services.update_page(context.account.caller, existing.id, self._body(context, values, changed))
 
-    def delete(self, making: Making, present: Present) -> None:
-        services.delete_page(making.account.caller, present.id)
+    def delete(self, context: WriteContext, existing: Existing) -> None:
+        services.delete_page(context.account.caller, existing.id)
 
-    def _given(self, making: Making, shape: Shape, names: set[str]) -> dict[str, Any]:
-        """The body of the API that sets these fields."""
-        given: dict[str, Any] = {name: shape[name] for name in names}
-        if "project" in given:
-            given["project_id"] = making.project_id(given.pop("project"))
-        if isinstance(given.get("password"), Secret):
-            given["password"] = given["password"].value
-        if "groups" in given:
-            given["groups"] = [
+    def _body(self, context: WriteContext, values: Values, names: set[str]) -> dict[str, Any]:
+        body = self.body(context, values, names)
+        if "groups" in body:
+            body["groups"] = [
                 {
                     "name": group.name,
                     "monitors": [
-                        {"monitor_id": making.monitor_id(handle), "name": name}
-                        for handle, name in group.monitors
+                        {"monitor_id": context.monitor_id(monitor_ref), "name": name}
+                        for monitor_ref, name in group.monitors
                     ],
                 }
-                for group in given["groups"]
+                for group in body["groups"]
             ]
-        return given
+        return body
 
 
-def _as_kept(value: str | None, check: Callable[[str], str]) -> str | None:
-    """As the service would keep it; what it would refuse is left for it to say so."""
+def _normalize(value: str | None, check: Callable[[str], str]) -> str | None:
+    """Return the value as the service stores it, or unchanged if the service will refuse it."""
     try:
         return None if value is None else check(value)
     except ValueError:
         return value
-
-
-def _domain(text: str) -> str:
-    return check_domain(text, own=())

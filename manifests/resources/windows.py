@@ -1,98 +1,95 @@
-"""Maintenance windows in files."""
+"""Maintenance windows in manifests."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from django.db.models import QuerySet
+
 from incidents import selectors, windows
+from incidents.models import MaintenanceWindow
 from manifests.account import Account
-from manifests.entries import Entry, Present, Shape
+from manifests.entries import Entry, Existing, MonitorRef, Values
 from manifests.parsing import Item
-from manifests.resources import scopes
-from manifests.resources.base import Making, Names, Single, Writing, without
-from manifests.resources.scopes import Chosen, Scope
+from manifests.resources.base import (
+    ChosenScope,
+    ExportContext,
+    Resolver,
+    Scope,
+    ServiceResource,
+    WriteContext,
+    export_scope,
+    non_defaults,
+    resolve_scope,
+)
+from projects.access import Caller
 
 _DEFAULTS = {"time_zone": "UTC", "rrule": ""}
 
 
-class Windows(Single):
+class Windows(ServiceResource):
     section, noun = "maintenance_windows", "maintenance window"
-    fields: ClassVar = {"project_id": "project", "monitor_ids": "monitors"}
 
-    def read(self, account: Account, *, now: datetime) -> list[Present]:
-        handles = account.handles()
-        found = []
-        for row in selectors.list_windows(account.caller).order_by("pk"):
-            if not account.knows(row.project_id):
-                continue
-            place = account.place(row.project_id)
-            scope: Scope = "all"
-            if not row.all_monitors:
-                chosen = windows.chosen_of(row)
-                scope = Chosen(frozenset(handles[one.pk] for one in chosen if one.pk in handles))
-            shape = {
-                "name": row.name,
-                "project": place,
-                "starts_at": row.starts_at,
-                "ends_at": row.ends_at,
-                "time_zone": row.time_zone,
-                "rrule": row.rrule,
-                "monitors": scope,
-            }
-            is_over = windows.occurrence_of(row, now=now) is None
-            found.append(
-                Present(self.section, row.public_id, row.pk, row.name, place, shape, is_over=is_over)
-            )
-        return found
+    def rows(self, caller: Caller) -> QuerySet[MaintenanceWindow]:
+        return selectors.list_windows(caller)
 
-    def want(self, item: Item, entry: Entry, names: Names) -> Shape:
+    def is_over(self, row: MaintenanceWindow, *, now: datetime) -> bool:
+        return windows.occurrence_of(row, now=now) is None
+
+    def stored_values(
+        self, row: MaintenanceWindow, account: Account, monitor_refs: Mapping[int, MonitorRef]
+    ) -> Values:
+        scope: Scope = "all"
+        if not row.all_monitors:
+            chosen = [one.pk for one in windows.chosen_of(row) if one.pk in monitor_refs]
+            scope = ChosenScope(frozenset(monitor_refs[pk] for pk in chosen))
+        return {
+            "name": row.name,
+            "project": account.project_ref(row.project_id),
+            "starts_at": row.starts_at,
+            "ends_at": row.ends_at,
+            "time_zone": row.time_zone,
+            "rrule": row.rrule,
+            "monitors": scope,
+        }
+
+    def desired(self, item: Item, entry: Entry, names: Resolver) -> Values:
         given = item.given
+        path = (*item.path, "monitors")
         return {
             "name": entry.name,
-            "project": entry.place,
+            "project": entry.project_ref,
             "starts_at": given["starts_at"],
             "ends_at": given["ends_at"],
             "time_zone": given.get("time_zone", _DEFAULTS["time_zone"]),
             "rrule": given.get("rrule") or "",
-            "monitors": scopes.wanted(given["monitors"], entry.place, (*item.path, "monitors"), names),
+            "monitors": resolve_scope(given["monitors"], entry.project_ref, path, names),
         }
 
-    def write(self, present: Present, writing: Writing) -> dict[str, Any]:
-        shape = present.shape
-        found: dict[str, Any] = {"name": present.name}
-        if present.place is not None:
-            found["project"] = writing.place(present.place)
+    def write(self, existing: Existing, context: ExportContext) -> dict[str, Any]:
+        values = existing.values
+        found: dict[str, Any] = {"name": existing.name}
+        if existing.project_ref is not None:
+            found["project"] = context.project_ref(existing.project_ref)
         try:
-            zone = ZoneInfo(shape["time_zone"])
-        except ZoneInfoNotFoundError:  # stored under other time zones than today's
+            zone = ZoneInfo(values["time_zone"])
+        except ZoneInfoNotFoundError:  # removed from the time zone database since it was stored
             zone = ZoneInfo("UTC")
         for name in ("starts_at", "ends_at"):
-            found[name] = shape[name].astimezone(zone).isoformat()
-        return {
-            **found,
-            **without(shape, _DEFAULTS),
-            "monitors": scopes.written(shape["monitors"], present.place, writing),
-        }
+            found[name] = values[name].astimezone(zone).isoformat()
+        monitors = export_scope(values["monitors"], existing.project_ref, context)
+        return {**found, **non_defaults(values, _DEFAULTS), "monitors": monitors}
 
-    def create(self, making: Making, shape: Shape) -> None:
-        windows.create_window(making.account.caller, self._given(making, shape, set(shape)), now=making.now)
+    def create(self, context: WriteContext, values: Values) -> None:
+        body = self.body(context, values, values)
+        windows.create_window(context.account.caller, body, now=context.now)
 
-    def update(self, making: Making, present: Present, shape: Shape, changed: set[str]) -> None:
-        given = self._given(making, shape, changed)
-        windows.update_window(making.account.caller, present.id, given, now=making.now)
+    def update(self, context: WriteContext, existing: Existing, values: Values, changed: set[str]) -> None:
+        body = self.body(context, values, changed)
+        windows.update_window(context.account.caller, existing.id, body, now=context.now)
 
-    def delete(self, making: Making, present: Present) -> None:
-        windows.delete_window(making.account.caller, present.id)
-
-    def _given(self, making: Making, shape: Shape, names: set[str]) -> dict[str, Any]:
-        """The body of the API that sets these fields."""
-        given: dict[str, Any] = {name: shape[name] for name in names}
-        if "project" in given:
-            given["project_id"] = making.project_id(given.pop("project"))
-        scope = given.get("monitors")
-        if isinstance(scope, Chosen):
-            given["monitors"] = "chosen"
-            given["monitor_ids"] = sorted(making.monitor_id(handle) for handle in scope.handles)
-        return given
+    def delete(self, context: WriteContext, existing: Existing) -> None:
+        windows.delete_window(context.account.caller, existing.id)

@@ -113,7 +113,7 @@ def test_a_member_s_file_gives_nothing_away(project: str | None) -> None:
     """Also not to no project, which in a file is the account's own place."""
     scene = Scene()
     (kept,) = refusal(scene.mover, scene.file(project=project))
-    assert "was for another server or owner; set PK_TOKEN in the environment" in kept
+    assert "is for another server or owner; set PK_TOKEN in the environment" in kept
     (refused,) = refusal(scene.mover, scene.file(project=project), environment={"PK_TOKEN": "mine"})
     assert refused.endswith(REFUSED)
     assert Monitor.objects.get().owner == scene.owner

@@ -14,9 +14,9 @@ from manifests.applying import apply
 from manifests.changes import Report
 from manifests.exporting import export
 from manifests.parsing import parse
-from manifests.problems import Refused
-from manifests.reading import read
-from manifests.writing import write
+from manifests.problems import InvalidManifest
+from manifests.yaml_reader import read
+from manifests.yaml_writer import write
 
 
 def apply_text(
@@ -33,9 +33,9 @@ def apply_text(
 
 
 def refusal(user: User, text: str, *, environment: Mapping[str, str] | None = None) -> list[str]:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(InvalidManifest) as refused:
         apply_text(user, text, environment=environment)
-    return [problem.told("f.yaml").removeprefix("f.yaml:") for problem in refused.value.problems]
+    return [problem.format("f.yaml").removeprefix("f.yaml:") for problem in refused.value.problems]
 
 
 def exported(user: User, *, project_id: str | None = None, with_ids: bool = False) -> str:

@@ -107,10 +107,10 @@ def test_changes_are_told_field_by_field_and_secrets_masked() -> None:
         "~ monitor 'Checkout' in Shop",
         "    url: https://shop.example.com/ → https://shop.example.com/v2",
         "    slow_ms: 1500 → 300",
-        "    request_headers[X-Key]: (secret), another than before",
+        "    request_headers[X-Key]: (secret), changed",
         "~ alert channel 'On call'",
         "    monitors[Checkout]: chosen → none",
-        "    url: (secret), another than before",
+        "    url: (secret), changed",
         "~ status page 'shop' in Shop",
         "    groups[Checkout]: Buying → Buy",
     ]
@@ -243,7 +243,7 @@ def test_pruning_makes_room() -> None:
     text = "version: 1\nungrouped: true\nmonitors: [{name: New, url: 'https://example.com/'}]\n"
     channel = "channels: [{name: C, kind: webhook, url: 'https://example.com/', monitors: [New]}]\n"
     assert refusal(user, text + channel) == [
-        "3:11: monitors: are more than the plan's 1 with what else there is."
+        "3:11: monitors: exceed the plan's limit of 1 together with other monitors."
     ]
     apply_text(user, text, prune=True)
     assert Monitor.objects.get().name == "New"
@@ -253,8 +253,8 @@ def test_the_plans_shortest_interval_holds_and_is_said() -> None:
     user = UserFactory(plan__name="free")
     text = "version: 1\nmonitors: [{name: M, url: 'https://example.com/', interval_sec: 60}]\n"
     report = apply_text(user, text)
-    assert [note.told("f") for note in report.notes] == [
-        "f:2:65: monitors[0].interval_sec: 60 is raised to 300, the shortest of the plan."
+    assert [note.format("f") for note in report.notes] == [
+        "f:2:65: monitors[0].interval_sec: 60 is raised to 300, the shortest interval of the plan."
     ]
     assert Monitor.objects.get().interval_sec == 300
     assert apply_text(user, text).changes == []
@@ -328,19 +328,19 @@ status_pages:
   - {slug: Bad_Slug, name: P}
 """
     assert [line[:70] for line in refusal(user, text)] == [
-        "2:1: monitor: there is no such section. Did you mean 'monitors'?",
-        "5:5: projects[1]: is there already, in line 4.",
+        "2:1: monitor: unknown section. Did you mean 'monitors'?",
+        "5:5: projects[1]: is already in line 4.",
         "8:14: monitors[0].project: the file has no project 'Shpo'; list it und",
-        "11:5: monitors[1].intervall_sec: there is no such field. Did you mean ",
+        "11:5: monitors[1].intervall_sec: unknown field. Did you mean 'interval",
         "15:11: monitors[2].type: dns monitors are planned, and cannot be creat",
         "17:10: monitors[3].url: must begin with http:// or https://.",
         "19:10: monitors[4].url: is a private or reserved address, which Pulsek",
-        "23:40: monitors[5].request_headers[0].value: ${SECRET_KEY} is no place",
+        "23:40: monitors[5].request_headers[0].value: ${SECRET_KEY} is not a pl",
         "26:5: monitors[7].name: This field is required.",
-        "27:11: monitors[8].name: you have 2 of this name here; say by id which",
-        "29:9: monitors[9].id: you have no such monitor; without id it is found",
-        "32:5: monitors[10]: has to be a map.",
-        "41:16: channels[1].monitors[0]: there is no monitor 'Bb' outside of pr",
+        "27:11: monitors[8].name: you have 2 with this name here; set id.",
+        "29:9: monitors[9].id: you have no such monitor; without an id it is fo",
+        "32:5: monitors[10]: must be a map.",
+        "41:16: channels[1].monitors[0]: no monitor 'Bb' outside of projects.",
         "44:10: channels[2].url: is a private or reserved address, to which Pul",
         "48:13: channels[3].secret: is no field of a channel of kind email.",
         "50:26: maintenance_windows[0].starts_at: must be a date and time with ",

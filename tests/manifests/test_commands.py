@@ -54,7 +54,7 @@ def test_apply_and_export(email: str, tmp_path: Path) -> None:
     code, out, err = run(*arguments)
     assert (code, err) == (0, "")
     assert out.endswith(
-        "1 created, 0 changed, 0 deleted.\n1 first check comes with the scheduler's next tick.\n"
+        "1 created, 0 changed, 0 deleted.\n1 first check runs with the next tick of the scheduler.\n"
     )
     assert run(*arguments, "--detailed-exitcode") == (0, "Nothing to change.\n", "")
     code, text, err = run("export", "--account", email)
@@ -104,7 +104,7 @@ def test_what_is_refused(email: str, tmp_path: Path) -> None:
     assert (code, out) == (2, "")
     assert err.splitlines() == [
         f"{file}:2:60: monitors[0].slow_ms: must be an integer.",
-        "1 problem; nothing is changed.",
+        "1 problem; nothing was changed.",
     ]
     assert run("apply", "-", "--account", email, stdin="a: [")[0] == 2
     assert run("apply", str(tmp_path / "none.yaml"), "--account", email)[0] == 2
@@ -168,5 +168,5 @@ def test_without_a_broker_all_is_done_and_checks_come_with_the_next_tick(email: 
     ran = process(text, "apply", "-", "--account", email, DATABASE_URL=url, REDIS_URL="redis://127.0.0.1:1")
     assert ran.returncode == 0, ran.stderr
     assert "2 created" in ran.stdout
-    assert "1 first check comes with the scheduler's next tick" in ran.stdout
+    assert "1 first check runs with the next tick of the scheduler" in ran.stdout
     assert MonitorState.objects.filter(next_due_at__lte=utc_now()).count() == 1

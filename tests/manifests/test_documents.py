@@ -8,8 +8,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from manifests.reading import read
 from manifests.schema import schema
+from manifests.yaml_reader import read
 from tests.factories import UserFactory
 from tests.manifests.helpers import apply_text, exported
 from tests.manifests.rich import make_rich

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from manifests.parsing import parse
-from manifests.reading import Document
 from manifests.serializers import SECTIONS
+from manifests.yaml_reader import Document
 
 VALUES = st.recursive(
     st.none()
@@ -37,7 +37,7 @@ def test_any_values_in_any_fields(section: str, data: st.DataObject) -> None:
     item: dict[str, Any] = data.draw(st.dictionaries(st.sampled_from(fields), VALUES))
     document = Document({"version": 1, section: [item, data.draw(VALUES)]})
     declaration = parse(document, {"PK_X": "a value"})
-    found = len(declaration.sections[section]) + len(declaration.broken)
+    found = len(declaration.sections[section]) + len(declaration.invalid)
     assert found == 2
-    assert bool(declaration.problems) == bool(declaration.broken)
+    assert bool(declaration.problems) == bool(declaration.invalid)
     assert all(problem.message for problem in declaration.problems)

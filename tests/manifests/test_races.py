@@ -79,11 +79,11 @@ def test_beside_changes_and_deletions_of_the_same_monitors(user: User) -> None:
 
 
 def apply_or_refused(user: User, text: str) -> Report | None:
-    from manifests.problems import Refused
+    from manifests.problems import InvalidManifest
 
     try:
         return apply_text(user, text, prune=True)
-    except Refused:  # of a channel whose monitor has just gone
+    except InvalidManifest:  # of a channel whose monitor has just gone
         return None
 
 

@@ -32,8 +32,8 @@ def test_kept_where_the_environment_says_nothing() -> None:
         ("${SECRET_KEY}", "names are PK_"),  # nor anything else that is not for files
         ("${keep:SECRET_KEY}", "names are PK_"),
         ("${pk_token}", "names are PK_"),
-        ("a ${keep:PK_TOKEN}", "has to be the whole value"),
-        ("${PK_TOKEN", "without its }"),
+        ("a ${keep:PK_TOKEN}", "must be the whole value"),
+        ("${PK_TOKEN", "without }"),
         ("${}", "names are PK_"),
     ],
 )

@@ -1,4 +1,4 @@
-"""`manage.py apply FILE --account EMAIL`: have an account be as a file says."""
+"""`manage.py apply FILE --account EMAIL`: make an account match a YAML file."""
 
 from __future__ import annotations
 
@@ -15,41 +15,39 @@ from manifests.applying import apply
 from manifests.changes import Report
 from manifests.commands import EXIT_CHANGES, EXIT_REFUSED, PipelineCommand, account_of
 from manifests.parsing import parse
-from manifests.problems import Refused
-from manifests.reading import MAX_BYTES, read
+from manifests.problems import InvalidManifest
+from manifests.yaml_reader import MAX_BYTES, read
 
 
 class Command(PipelineCommand):
-    help = "Makes an account what a YAML file says: projects, monitors, channels, windows, status pages."
+    help = "Make an account match a YAML file: projects, monitors, channels, windows, status pages."
     epilog = """\
 examples:
   manage.py apply pulsekeeper.yaml --account me@example.com --dry-run
   manage.py apply pulsekeeper.yaml --account me@example.com --prune
   manage.py export --account me@example.com | manage.py apply - --account me@example.com --dry-run
 
-Everything is done, or nothing. What is in the file is made, or changed to be as it says; what is not in it stays,
-unless --prune is given: then what the file is in charge of goes (docs/use/configuration-as-code.md).
+All changes are one transaction. Entries of the file are created or updated; everything else stays.
+With --prune, what the file manages but does not list is deleted (docs/use/configuration-as-code.md).
 
 exit codes:
-  0  done, or nothing to do
-  2  nothing is changed: the file is refused, with every reason and its line, or no such option, account or file
-  3  with --detailed-exitcode: done, and there were changes (with --dry-run: there would be)
-  4  nothing is changed: the database cannot be reached
+  0  applied, or nothing to change
+  2  nothing changed: the file has problems, which are listed with lines, or wrong usage
+  3  with --detailed-exitcode: there were changes (with --dry-run: there would be)
+  4  nothing changed: the database cannot be reached
 """
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("file", metavar="FILE", help="YAML; - is standard input")
-        parser.add_argument("--account", required=True, metavar="EMAIL", help="whose, and who does it")
+        parser.add_argument("--account", required=True, metavar="EMAIL", help="the account to change")
         parser.add_argument(
-            "--dry-run", action="store_true", help="show what would change, and change nothing"
+            "--dry-run", action="store_true", help="show what would change without changing it"
         )
         parser.add_argument(
-            "--prune", action="store_true", help="delete what the file is in charge of and not in it"
+            "--prune", action="store_true", help="delete what the file manages but does not list"
         )
         parser.add_argument(
-            "--detailed-exitcode",
-            action="store_true",
-            help=f"exit with {EXIT_CHANGES} where there are changes",
+            "--detailed-exitcode", action="store_true", help=f"exit with {EXIT_CHANGES} if there are changes"
         )
         parser.add_argument("--json", action="store_true", dest="as_json", help="print one JSON object")
 
@@ -57,27 +55,29 @@ exit codes:
         user = account_of(account)
         try:
             report = apply(
-                parse(read(_bytes_of(file)), os.environ),
+                parse(read(_read_file(file)), os.environ),
                 user,
                 prune=options["prune"],
                 dry_run=options["dry_run"],
                 now=utc_now(),
             )
-        except Refused as error:
-            self._refuse(error, "standard input" if file == "-" else file, as_json=options["as_json"])
+        except InvalidManifest as error:
+            self._report_problems(
+                error, "standard input" if file == "-" else file, as_json=options["as_json"]
+            )
         show = self._show_json if options["as_json"] else self._show
         show(report, dry_run=options["dry_run"])
         if options["detailed_exitcode"] and report.changes:
             sys.exit(EXIT_CHANGES)
 
-    def _refuse(self, error: Refused, file: str, *, as_json: bool) -> None:
+    def _report_problems(self, error: InvalidManifest, file: str, *, as_json: bool) -> None:
         if as_json:
             problems = [problem.as_json() for problem in error.problems]
             self.stdout.write(json.dumps({"applied": False, "problems": problems}, ensure_ascii=False))
         else:
-            self.stderr.write("\n".join(problem.told(file) for problem in error.problems))
+            self.stderr.write("\n".join(problem.format(file) for problem in error.problems))
             count = len(error.problems)
-            self.stderr.write(f"{count} {'problem' if count == 1 else 'problems'}; nothing is changed.")
+            self.stderr.write(f"{count} {'problem' if count == 1 else 'problems'}; nothing was changed.")
         sys.exit(EXIT_REFUSED)
 
     def _show(self, report: Report, *, dry_run: bool) -> None:
@@ -91,8 +91,8 @@ exit codes:
         counts = [report.count(action) for action in ("create", "update", "delete")]
         self.stdout.write(("{} " + verb + ".").format(*counts) if report.changes else "Nothing to change.")
         if report.first_checks and not dry_run:
-            come = "first check comes" if report.first_checks == 1 else "first checks come"
-            self.stdout.write(f"{report.first_checks} {come} with the scheduler's next tick.")
+            come = "first check runs" if report.first_checks == 1 else "first checks run"
+            self.stdout.write(f"{report.first_checks} {come} with the next tick of the scheduler.")
 
     def _show_json(self, report: Report, *, dry_run: bool) -> None:
         found = {
@@ -108,8 +108,8 @@ exit codes:
         self.stdout.write(json.dumps(found, ensure_ascii=False))
 
 
-def _bytes_of(file: str) -> bytes:
-    """At most one more than is taken: what is larger is refused for that."""
+def _read_file(file: str) -> bytes:
+    """Read at most one byte more than allowed, so that `read` refuses a larger file."""
     if file == "-":
         return sys.stdin.buffer.read(MAX_BYTES + 1)
     try:

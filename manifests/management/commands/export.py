@@ -1,4 +1,4 @@
-"""`manage.py export --account EMAIL`: what an account has, as the file that `manage.py apply` takes."""
+"""`manage.py export --account EMAIL`: write an account as a file for `manage.py apply`."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from core.errors import NotFound
 from core.files import replaced
 from manifests.commands import EXIT_REFUSED, PipelineCommand, account_of
 from manifests.exporting import export
-from manifests.writing import write
+from manifests.yaml_writer import write
 
 
 class Command(PipelineCommand):
-    help = "Writes what an account has as YAML, for `manage.py apply` and for git. Secrets stay here."
+    help = "Export an account as YAML for `manage.py apply`, without secrets."
     epilog = """\
 examples:
   manage.py export --account me@example.com > pulsekeeper.yaml
@@ -24,18 +24,18 @@ examples:
 
 exit codes:
   0  written
-  2  wrong use: no such option, account or project, or a file that cannot be written
+  2  wrong usage, unknown account or project, or the file cannot be written
   4  the database cannot be reached
 """
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--account", required=True, metavar="EMAIL", help="whose")
-        parser.add_argument("--project", metavar="ID", help="only this project, and what is in it")
+        parser.add_argument("--account", required=True, metavar="EMAIL", help="the account to export")
+        parser.add_argument("--project", metavar="ID", help="export only this project")
+        parser.add_argument("--ids", action="store_true", help="include all ids, to rename or move objects")
+        parser.add_argument("--output", metavar="FILE", help="file to write (default: standard output)")
         parser.add_argument(
-            "--ids", action="store_true", help="with the id of everything, to rename or move it"
+            "--json", action="store_true", dest="as_json", help="write JSON, which is YAML too"
         )
-        parser.add_argument("--output", metavar="FILE", help="default: to standard output")
-        parser.add_argument("--json", action="store_true", dest="as_json", help="as JSON, which is YAML too")
 
     def handle(self, *, account: str, **options: Any) -> None:
         try:

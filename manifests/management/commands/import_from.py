@@ -108,7 +108,7 @@ def _text_of(path: Path) -> str:
 def _caller(email: str) -> Caller:
     user = User.objects.filter(email=email.strip().lower()).first()
     if user is None:
-        raise CommandError(f"there is no account {email}", returncode=EXIT_USAGE)
+        raise CommandError(f"no account {email}", returncode=EXIT_USAGE)
     return Caller(user)
 
 

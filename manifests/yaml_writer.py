@@ -1,7 +1,4 @@
-"""Plain values to YAML that people read and git compares. Pure.
-
-What is written is read back as it was: text that is more than plain words is quoted, with escapes where it needs them.
-"""
+"""Write plain values as YAML that is readable and diffs well. Reading it returns the same values. Pure."""
 
 from __future__ import annotations
 
@@ -14,11 +11,11 @@ from ruamel.yaml import YAML
 from ruamel.yaml.scalarstring import DoubleQuotedScalarString, LiteralScalarString, SingleQuotedScalarString
 
 _LINES = re.compile(r"(?:[!-~][ -~]*[!-~]|[!-~])?(?:\n(?:[ -~]*[!-~])?)*\n?")
-# No booleans of YAML 1.2, but of the 1.1 that other tools still read.
+# YAML 1.1, which other tools still read, has these booleans.
 _OLD_BOOLEANS = frozenset({"y", "yes", "n", "no", "on", "off"})
 _HEADER = """\
-# Written by `manage.py export`; docs/use/configuration-as-code.md says what may stand here.
-# ${keep:PK_…} stands for a secret: what is stored stays, unless the environment has another value.
+# Written by `manage.py export`. docs/use/configuration-as-code.md documents the format.
+# ${keep:PK_…} keeps the stored secret, unless the environment sets that variable.
 """
 
 
@@ -27,22 +24,22 @@ def write(document: dict[str, Any], *, as_json: bool = False) -> str:
         return json.dumps(document, ensure_ascii=False, indent=2) + "\n"
     yaml = YAML()
     yaml.indent(mapping=2, sequence=4, offset=2)
-    yaml.width = 2**16  # lines that are folded do not compare well
+    yaml.width = 2**16  # folded lines make poor diffs
     yaml.allow_unicode = True
     out = io.StringIO()
     out.write(_HEADER)
     for name, value in document.items():
         if isinstance(value, list):
             out.write("\n")
-        yaml.dump({name: _prepared(value)}, out)
+        yaml.dump({name: _prepare(value)}, out)
     return out.getvalue()
 
 
-def _prepared(value: Any) -> Any:
+def _prepare(value: Any) -> Any:
     if isinstance(value, dict):
-        return {_text(name): _prepared(inner) for name, inner in value.items()}
+        return {_text(name): _prepare(inner) for name, inner in value.items()}
     if isinstance(value, list):
-        return [_prepared(inner) for inner in value]
+        return [_prepare(inner) for inner in value]
     return _text(value) if isinstance(value, str) else value
 
 

@@ -1,8 +1,8 @@
-"""YAML text to plain values that know their lines. Pure, and bounded in every direction.
+"""Read YAML into plain values with line numbers. Pure.
 
-Only what JSON could hold too comes out: maps with text keys, lists, text, numbers, booleans, null. Dates stay text.
-Tags are refused, so nothing in a file makes an object. Anchors and merge keys (`<<`) are taken; how much they may
-unfold to is bounded, as are the size and the depth of the whole.
+The result has only what JSON can hold: maps with text keys, lists, text, numbers, booleans and null. Dates stay text.
+Tags are refused, so no file can create objects. Anchors and merge keys (`<<`) are supported. Size, depth and the number
+of expanded values are limited.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from manifests.problems import Mark, Path, Problem, Refused, spelled
+from manifests.problems import InvalidManifest, Mark, Path, Problem, format_path
 
 MAX_BYTES = 4 * 1024 * 1024
 MAX_VALUES = 200_000
@@ -29,54 +29,56 @@ _START = Mark(1, 1)
 
 @dataclass(slots=True)
 class Document:
-    """`root` is what the file says; `marks` says where each value of it begins, `keys` where its key does."""
+    """The values of a file. `marks` and `keys` have the positions of values and of their keys."""
 
     root: Any
     marks: dict[Path, Mark] = field(default_factory=dict)
     keys: dict[Path, Mark] = field(default_factory=dict)
 
     def mark(self, path: Path) -> Mark:
-        """Of the value, or of the nearest one around it that is in the file."""
+        """Return the position of a value, or of its nearest parent in the file."""
         while path not in self.marks and path:
             path = path[:-1]
         return self.marks.get(path, _START)
 
     def problem(self, path: Path, message: str, *, at_key: bool = False) -> Problem:
         mark = self.keys.get(path) if at_key else None
-        return Problem(mark or self.mark(path), spelled(path), message)
+        return Problem(mark or self.mark(path), format_path(path), message)
 
 
 def read(data: bytes) -> Document:
-    """Raises Refused: with the one error of a text that is no YAML, or all of what is in it and must not be."""
+    """Parse YAML. Raises InvalidManifest with the syntax error, or with all values that are not allowed."""
     if len(data) > MAX_BYTES:
-        raise Refused([Problem(_START, "", f"the file is larger than {MAX_BYTES // 1024 // 1024} MiB.")])
+        raise InvalidManifest(
+            [Problem(_START, "", f"the file is larger than {MAX_BYTES // 1024 // 1024} MiB.")]
+        )
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise Refused([Problem(Mark(line, 1), "", "is not UTF-8.")]) from None
+        raise InvalidManifest([Problem(Mark(line, 1), "", "is not UTF-8.")]) from None
     try:
         node = YAML(typ="safe", pure=True).compose(text)
     except MarkedYAMLError as error:
-        raise Refused([_syntax_error(error)]) from None
-    except YAMLError as error:  # such as a character that YAML does not take
-        raise Refused([Problem(_START, "", " ".join(str(error).split()) or "is no YAML.")]) from None
+        raise InvalidManifest([_syntax_error(error)]) from None
+    except YAMLError as error:  # e.g. a character that YAML does not allow
+        raise InvalidManifest([Problem(_START, "", " ".join(str(error).split()) or "is not YAML.")]) from None
     except (RecursionError, ValueError) as error:
-        reason = "is nested too deeply." if isinstance(error, RecursionError) else f"is no YAML: {error}"
-        raise Refused([Problem(_START, "", reason)]) from None
+        reason = "is nested too deeply." if isinstance(error, RecursionError) else f"is not YAML: {error}"
+        raise InvalidManifest([Problem(_START, "", reason)]) from None
     if node is None:
-        raise Refused([Problem(_START, "", "the file is empty.")])
+        raise InvalidManifest([Problem(_START, "", "the file is empty.")])
     builder = _Builder()
     document = builder.document
     document.root = builder.value(node, ())
     if builder.problems:
-        raise Refused(builder.problems)
+        raise InvalidManifest(builder.problems)
     return document
 
 
 def _syntax_error(error: MarkedYAMLError) -> Problem:
     mark = error.problem_mark or error.context_mark
-    said = ", ".join(filter(None, [error.context, error.problem])) or "is no YAML."
+    said = ", ".join(filter(None, [error.context, error.problem])) or "is not YAML."
     return Problem(_START if mark is None else Mark(mark.line + 1, mark.column + 1), "", said)
 
 
@@ -89,14 +91,14 @@ class _Builder:
         self.document = Document(None)
         self.problems: list[Problem] = []
         self._values = 0
-        self._open: set[int] = set()  # nodes that are being built: one inside itself never ends
+        self._open: set[int] = set()  # nodes in progress, to detect cycles
 
     def value(self, node: Node, path: Path) -> Any:
         try:
             return self._value(node, path)
         except _TooMuchError:
             self.problems.append(
-                Problem(_START, "", f"the file holds more than {MAX_VALUES} values, its aliases unfolded.")
+                Problem(_START, "", f"the file has more than {MAX_VALUES} values, with aliases expanded.")
             )
             return None
 
@@ -104,13 +106,13 @@ class _Builder:
         self._count()
         self.document.marks[path] = _mark(node)
         if id(node) in self._open:
-            return self._wrong(path, "is an alias of what it is in.")
+            return self._reject(path, "is an alias of its own parent.")
         if len(path) > MAX_DEPTH:
-            return self._wrong(path, "is nested too deeply.")
+            return self._reject(path, "is nested too deeply.")
         if isinstance(node, ScalarNode):
             return self._scalar(node, path)
         if str(node.tag) not in {_CORE + "map", _CORE + "seq"}:
-            return self._wrong(path, f"has the tag {node.tag}, and tags are not taken.")
+            return self._reject(path, f"has the tag {node.tag}, and tags are not accepted.")
         self._open.add(id(node))
         try:
             if isinstance(node, MappingNode):
@@ -128,7 +130,7 @@ class _Builder:
         return found
 
     def _pairs(self, node: MappingNode, path: Path) -> Iterator[tuple[ScalarNode, Node]]:
-        """Its own, then those merged into it that it lacks; of several merged maps the first that has a key wins."""
+        """Yield its own pairs, then merged ones with other keys. The first merged map with a key wins."""
         own: dict[str, Node] = {}
         merged: list[Node] = []
         for key, child in node.value:
@@ -136,10 +138,10 @@ class _Builder:
                 merged += child.value if isinstance(child, SequenceNode) else [child]
             elif not isinstance(key, ScalarNode) or str(key.tag) != _CORE + "str":
                 mark = _mark(key)
-                self.problems.append(Problem(mark, spelled(path), "a key has to be text; put it in quotes."))
+                self.problems.append(Problem(mark, format_path(path), "a key must be text; quote it."))
             elif key.value in own:
-                said = f"is there already, in line {_mark(own[key.value]).line}."
-                self.problems.append(Problem(_mark(key), spelled((*path, key.value)), said))
+                said = f"is already in line {_mark(own[key.value]).line}."
+                self.problems.append(Problem(_mark(key), format_path((*path, key.value)), said))
             else:
                 own[key.value] = key
                 yield key, child
@@ -153,9 +155,9 @@ class _Builder:
     def _merged(self, node: Node, path: Path) -> Iterator[tuple[ScalarNode, Node]]:
         self._count()
         if not isinstance(node, MappingNode):
-            self.problems.append(Problem(_mark(node), spelled(path), "<< takes a map, or a list of maps."))
+            self.problems.append(Problem(_mark(node), format_path(path), "<< takes a map or a list of maps."))
         elif id(node) in self._open:
-            self._wrong(path, "is an alias of what it is in.")
+            self._reject(path, "is an alias of its own parent.")
         else:
             self._open.add(id(node))
             yield from self._pairs(node, path)
@@ -173,22 +175,22 @@ class _Builder:
         if tag == "null":
             return None
         if tag == "bool":
-            if text.lower() not in {"true", "false"}:  # under %YAML 1.1
-                return self._wrong(path, "write true or false, or quote a text.")
+            if text.lower() not in {"true", "false"}:  # with %YAML 1.1
+                return self._reject(path, "write true or false, or quote the text.")
             return text.lower() == "true"
         if tag == "int":
             if not _INT.fullmatch(text):
-                return self._wrong(path, "is no plain whole number; write it in decimal, or quote a text.")
+                return self._reject(path, "is not a decimal whole number; quote it if it is text.")
             return int(text)
         if tag == "float":
             try:
                 return float(text)
             except ValueError:
-                return self._wrong(path, "is no plain number; quote it if it is a text.")
-        return self._wrong(path, f"has the tag {node.tag}, and tags are not taken.")
+                return self._reject(path, "is not a number; quote it if it is text.")
+        return self._reject(path, f"has the tag {node.tag}, and tags are not accepted.")
 
-    def _wrong(self, path: Path, message: str) -> None:
-        self.problems.append(Problem(self.document.mark(path), spelled(path), message))
+    def _reject(self, path: Path, message: str) -> None:
+        self.problems.append(Problem(self.document.mark(path), format_path(path), message))
 
 
 def _mark(node: Node) -> Mark:
