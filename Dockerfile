@@ -1,10 +1,10 @@
 # One image for all processes: `docker run … pulsekeeper web`, `worker`, `interactive`, `dispatcher`, `beat`, or a
-# command such as `python manage.py migrate`. The root may be read-only; /tmp is written to.
+# command such as `python manage.py migrate`. The root file system may be read-only, except /tmp.
 ARG PYTHON=python:3.11-slim-bookworm
 
 FROM ${PYTHON} AS packages
 COPY requirements/production.txt /build/
-# Wheels only, each with its hash: nothing is compiled, and nothing runs while it is installed.
+# Wheels only, each with its hash: nothing is compiled, and no code runs during the installation.
 RUN python -m venv /opt/venv \
     && /opt/venv/bin/pip install --no-cache-dir --require-hashes --only-binary=:all: -r /build/production.txt \
     && /opt/venv/bin/pip uninstall --yes pip setuptools
@@ -15,7 +15,7 @@ RUN groupadd --system --gid 10001 pulsekeeper \
 COPY --from=packages /opt/venv /opt/venv
 COPY . /srv/pulsekeeper
 WORKDIR /srv/pulsekeeper
-# Compiled now: the user that runs it cannot write there.
+# Compile now, because the user that runs it cannot write there.
 RUN ["/opt/venv/bin/python", "-m", "compileall", "-q", "."]
 ENV PATH=/opt/venv/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
@@ -26,7 +26,7 @@ ENV PATH=/opt/venv/bin:$PATH \
     DATA_DIR=/tmp
 USER 10001:10001
 EXPOSE 8000
-# Of the web process; docker-compose.yml has those of the others.
+# For the web process; docker-compose.yml has the checks of the others.
 HEALTHCHECK --interval=10s --timeout=5s --start-period=30s CMD ["/srv/pulsekeeper/deploy/healthy", "web"]
 ENTRYPOINT ["/srv/pulsekeeper/deploy/process"]
 CMD ["web"]

@@ -1,1 +1,1 @@
-"""Measurements that people start by hand: each module says how."""
+"""Measurements that are started by hand. Each module describes how."""

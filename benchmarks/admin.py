@@ -1,14 +1,13 @@
-"""Does the admin answer quickly with a million results stored? Every list, search, filter and row, and its health page.
+"""Measure the admin with a million results: every list, search, filter and row, and the health page.
 
     python benchmarks/admin.py [--monitors 5000] [--requests 5]
 
-Private servers, filled by `manage.py seed_history` with 200 checks for each of 5,000 monitors, one million, and with
-rows of all that the admin shows besides (`benchmarks/admin_rows.py`): 5,000 accounts, 100,000 messages, 20,000
-incidents, 50,000 lines of each log. Pages are asked for in a process of its own (`benchmarks/admin_pages.py`), by
-somebody who may see all of them; times are medians in ms, queries those of one request.
+Private servers, filled by `manage.py seed_history` with 200 checks for each of 5,000 monitors, and with rows of
+every other table that the admin shows (`benchmarks/admin_rows.py`): 5,000 accounts, 100,000 messages, 20,000
+incidents, 50,000 entries of each log. A separate process requests the pages as a superuser
+(`benchmarks/admin_pages.py`). Times are medians in ms, queries those of one request.
 
-The last line printed is one JSON object. Exits 1 where a page is not answered, takes over 20 queries, or over a second
-in the median.
+The last line is one JSON object. Exits 1 if a page fails, takes over 20 queries, or over a second in the median.
 """
 
 from __future__ import annotations

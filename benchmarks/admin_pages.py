@@ -1,6 +1,6 @@
-"""Asks for every page of the admin, for benchmarks/admin.py: whose account and how often are its arguments.
+"""Request every page of the admin, for benchmarks/admin.py. The arguments are the account and the number of requests.
 
-Prints how many results and pages there are, and for each address the median in ms and the number of queries.
+Prints the number of results and pages, and for each URL the median in ms and the number of queries.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from accounts.models import User  # noqa: E402
 from checks.results.models import CheckResult  # noqa: E402
 from tests.admin.addresses import pages_of  # noqa: E402
 
-_LAST_PAGE = 1_000  # rows from which on a list has one of the last it leafs to
+_LAST_PAGE = 1_000  # rows from which a list has its last page
 
 
 def addresses() -> list[str]:
@@ -60,7 +60,7 @@ def main(email: str, times: int) -> None:
         get(address)
         with CaptureQueriesContext(connection) as queries:
             get(address)
-        count = len(queries)  # before the next request, which begins to count anew
+        count = len(queries)  # before the next request resets the count
         found[address] = (round(statistics.median(get(address) for _ in range(times)), 1), count)
     print(json.dumps(found))
 

@@ -1,6 +1,6 @@
-"""Rows of all that the admin shows, for benchmarks/admin.py: made by the database, in a statement for each table.
+"""Rows of everything that the admin shows, for benchmarks/admin.py, created with one statement for each table.
 
-Encrypted columns are empty, and nobody is told of anything: no mail waits, and nothing is due.
+Encrypted columns are empty. No mail waits and nothing is due, so nothing is sent.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ STATEMENTS = (
     (
         """
         INSERT INTO incidents_incidentevent (public_id, incident_id, type, at, text, data)
-        SELECT 'evt_' || id || type, id, type, now(), 'It is so.', '{}'
+        SELECT 'evt_' || id || type, id, type, now(), 'Confirmed.', '{}'
           FROM incidents_incident, unnest(ARRAY['first_failure', 'confirmed', 'resolved']) AS type
         """,
         1,

@@ -1,10 +1,10 @@
-"""How long the API takes: the list of 1,000 monitors, creating one, a heartbeat's ping, the project list (issue 3).
+"""Measure API response times: the list of 1,000 monitors, creating one, a heartbeat's ping, the list of projects.
 
     python benchmarks/api.py [--requests N]
 
-Over loopback http against granian as the Procfile starts it, on private servers in a temporary folder. No worker
-runs: a heartbeat is created, which has no first check to wait for. Every answer is looked at. The last line
-printed is one JSON object, times in ms. Exits 1 where an answer was wrong or the list takes longer than its goal.
+Over loopback http with granian as in the Procfile, on private servers in a temporary folder. No worker runs: the
+created monitor is a heartbeat, which has no first check. Every response is verified. The last line is one JSON
+object, times in ms. Exits 1 if a response is wrong or the list misses its goal.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from benchmarks.serving import serving
 MONITORS = 1_000
 PROJECTS = 20
 CHECKS = 24 * 60  # of each monitor: a day at the pro plan's shortest interval
-LIST_GOAL_MS = 1_000  # median; no promise of the contract, but a page that people wait for
+LIST_GOAL_MS = 1_000  # median; not part of the contract, but people wait for this page
 EMAIL, PASSWORD = "bench@example.com", "a fine long password"
 
-# Runs in a process with Django's settings: a tenant of 1,000 monitors with a day of changes and checks.
+# Run in a process with Django's settings: a tenant of 1,000 monitors with a day of changes and checks.
 FILL = """
 import django; django.setup()
 from datetime import timedelta
@@ -73,7 +73,7 @@ with connection.cursor() as cursor:
 def measure(
     name: str, times: int, ask: Callable[[], requests.Response], good: Callable[[Any], bool]
 ) -> dict[str, float]:
-    """Median and p99 in ms of `times` requests, one after the other."""
+    """Return median and p99 in ms of `times` sequential requests."""
     taken = []
     for number in range(times + 3):
         start = time.perf_counter()

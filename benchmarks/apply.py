@@ -1,14 +1,13 @@
-"""How long `manage.py apply` takes for a file of 1,000 monitors (issue 9): to make them, to find nothing to do, to
-change one field of all, to delete half.
+"""Measure `manage.py apply` with 1,000 monitors: create all, change nothing, change a field of all, delete half.
 
     python benchmarks/apply.py [--monitors N]
 
-Each step is a process of its own on private servers in a temporary folder, from its start to its end: the start of
-Python and Django, and record the YAML, are part of it. What each did is looked at. Every other monitor has a header
-with a secret, a rule and a watched domain. No worker and no web server run.
+Each step is a process on private servers in a temporary folder, measured from its start to its end, including the
+start of Python and Django and reading the YAML. The effects are verified. Every other monitor has a secret header, a
+rule and a watched domain. No worker and no web server run.
 
-The last line printed is one JSON object: seconds on the clock, and of CPU by the command and by PostgreSQL, and the
-most memory that a command held. Exits 1 where a step did something else than it should, or took longer than its goal.
+The last line is one JSON object: seconds on the clock, CPU seconds of the command and of PostgreSQL, and the largest
+memory of a command. Exits 1 if a step has the wrong effect or misses its goal.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from devserver.data_folder import load_or_create_secrets
 from devserver.session import embedded_servers, server_pids
 
 ROOT = Path(__file__).resolve().parent.parent
-GOAL_SEC = 30.0  # of one step, on a machine that has other things to do too
+GOAL_SEC = 30.0  # for one step, on a machine with other load
 EMAIL = "bench@example.com"
 
 ACCOUNT = f"""
@@ -48,7 +47,7 @@ create_account(email={EMAIL!r}, password="a fine long password", plan="pro")
 
 @contextmanager
 def servers() -> Iterator[tuple[Path, dict[str, str]]]:
-    """A folder, and the environment of processes that use the servers in it, migrated and with an account."""
+    """Yield a folder and the environment of processes that use its servers, migrated and with an account."""
     with (
         tempfile.TemporaryDirectory(prefix="pulsekeeper-bench-") as name,
         embedded_servers(Path(name)) as run,
@@ -90,7 +89,7 @@ def file_of(monitors: int, *, slow_ms: int) -> str:
 
 
 def postgres_cpu(folder: Path) -> float:
-    """Seconds used so far, by the server and all its backends, those that are gone too."""
+    """Return the CPU seconds of the server and all its backends, including ended ones."""
     pid = (server_pids(folder) or {})["postgres"]
     server = psutil.Process(int(str(pid)))
     found = 0.0
@@ -103,7 +102,7 @@ def postgres_cpu(folder: Path) -> float:
 def step(
     name: str, file: Path, arguments: list[str], want: dict[str, int], *, folder: Path, env: dict[str, str]
 ) -> dict[str, Any]:
-    """Figures of one run, whose counts are what is wanted."""
+    """Run the command, verify its counts, and return its figures."""
     before, postgres = resource.getrusage(resource.RUSAGE_CHILDREN), postgres_cpu(folder)
     start = time.perf_counter()
     done = subprocess.run(
@@ -149,7 +148,7 @@ def main() -> int:
         run("change_all", created=0, changed=count, deleted=0)
         file.write_text(file_of(half, slow_ms=2000))
         run("prune_half", "--prune", created=0, changed=0, deleted=count - half)
-    # Of the largest process that was waited for, migrations and the making of the account among them.
+    # Of the largest child process, which includes migrations and the creation of the account.
     found["max_mib"] = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024
     good = max(value for key, value in found.items() if key.endswith("_sec")) <= GOAL_SEC
     print(json.dumps(found | {"goal_met": good}))

@@ -1,14 +1,14 @@
-"""How the cost of each step grows with the number of monitors stored (issue 5, show 4).
+"""Measure how the cost of each step grows with the number of stored monitors.
 
     python benchmarks/growth.py [--markdown]
 
-On private servers in a temporary folder, at 1,000, 10,000, 60,000 and 200,000 monitors that are due once a minute:
-claiming what one second brings, loading and recording it in the batches that workers use, and the list of one
-tenant's 100 monitors. The last line printed is one JSON object: microseconds for each monitor of the batch (the list:
-milliseconds). Exits 1 where a step grows faster than its own batch: costs more for each monitor at 200,000 stored
-than WORST_GROWTH times what it costs at 10,000.
+On private servers in a temporary folder, with 1,000, 10,000, 60,000 and 200,000 monitors that are due once a minute:
+claim the batch of one second, load and record it in the batches that workers use, and list one tenant's 100
+monitors. The last line is one JSON object: microseconds for each monitor of the batch (for the list: milliseconds).
+Exits 1 if a step grows faster than its batch: if a monitor costs more than WORST_GROWTH times as much at 200,000 as
+at 10,000.
 
-`--markdown` prints the table of docs/operate/scaling.md besides.
+`--markdown` also prints the table of docs/operate/scaling.md.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ STEPS = ("claim_us", "load_us", "record_us", "list_ms")
 INTERVAL_SEC = 60
 LISTED = 100
 ROUNDS = 5
-WORST_GROWTH = 2.0  # a cache that no longer holds everything is no fault of a statement
+WORST_GROWTH = 2.0  # at the larger size not everything fits into the cache
 
 
 def store(total: int) -> None:
-    """Bring the number of monitors to `total`, spread over the interval, each having been checked once."""
+    """Add monitors up to `total`, spread over the interval, each checked once."""
     from django.db import connection
 
     from monitors.configuration import MonitorConfig
@@ -77,7 +77,7 @@ def store(total: int) -> None:
 
 
 def timed(action: Callable[[], Any], rows: int) -> tuple[float, Any]:
-    """Microseconds for each of `rows`, and what came of it."""
+    """Run a step. Return the microseconds for each of `rows`, and its result."""
     start = time.perf_counter()
     found = action()
     return (time.perf_counter() - start) / max(rows, 1) * 1e6, found
@@ -92,7 +92,7 @@ def each(action: Callable[[Any], Any], parts: Sequence[Any]) -> Callable[[], lis
 
 
 def measure(total: int, caller: Any) -> dict[str, float]:
-    """The medians of some rounds, each of which takes one second's worth of monitors through all steps."""
+    """Return medians of several rounds. Each takes the monitors of one second through all steps."""
     from django.db.models import F
 
     from checks.spec import CheckOutcome, Verdict
@@ -119,7 +119,7 @@ def measure(total: int, caller: Any) -> dict[str, float]:
     found: dict[str, list[float]] = {step: [] for step in STEPS}
     due = total // INTERVAL_SEC
     for number in range(ROUNDS):
-        # One second's share is due, as if its time had come.
+        # Make the monitors of one second due.
         share = MonitorState.objects.annotate(second=F("monitor_id") % INTERVAL_SEC).filter(second=number)
         share.update(next_due_at=utc_now() - timedelta(seconds=1))
         cost, claims = timed(lambda: claim_due(utc_now(), limit=due + INTERVAL_SEC), due)

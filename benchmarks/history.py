@@ -1,14 +1,14 @@
-"""Does the API answer as fast with 30 days of results as with one? Lists, uptime and history (issue 5).
+"""Compare API response times with 30 days of results and with one: lists, uptime and history.
 
     python benchmarks/history.py [--monitors 200] [--days 30] [--requests 100]
 
-Two sets of private servers, each with granian as the Procfile starts it, filled by `manage.py seed_history`: one
-with a day, one with as many as asked for, which are kept (RESULTS_KEPT_DAYS) for this. Requests go over loopback http
-to the one and the other in turn, so that whatever else the machine does falls on both. 200 monitors at 60 s for 30
-days are 8.6 million results: about 1 GB, and a minute or two.
+Two sets of private servers, each with granian as in the Procfile, filled by `manage.py seed_history`: one with a
+day, one with the given days, which are kept (RESULTS_KEPT_DAYS). Requests go to both in turn over loopback http, so
+that other load of the machine affects both. 200 monitors at 60 s for 30 days are 8.6 million results: about 1 GB,
+and a minute or two.
 
-The last line printed is one JSON object: medians in ms, the ratio of each pair, and the bytes of table and indexes
-that a check takes. Exits 1 where an answer was wrong, a ratio is over 1.2, or a check takes over 120 bytes.
+The last line is one JSON object: medians in ms, the ratio of each pair, and the bytes of table and indexes for each
+result. Exits 1 if a response is wrong, a ratio is over 1.2, or a result takes over 120 bytes.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Deployment:
     bytes_per_check: float
 
     def get(self, path: str) -> tuple[Any, float]:
-        """The answer, and how long it took in ms."""
+        """Return the response and the time in ms."""
         start = time.perf_counter()
         answer = self.session.get(f"{self.address}{path}", timeout=60)
         taken = (time.perf_counter() - start) * 1000
@@ -97,7 +97,7 @@ def _signed_in(address: str) -> requests.Session:
 
 
 def compare(one: Deployment, many: Deployment, *, monitors: int, times: int) -> dict[str, float]:
-    """Medians of both for each kind of request, the two asked in turn; a monitor's past is another one's each time."""
+    """Return medians of both for each kind of request, alternating, with another monitor each time."""
     listed = {each: [monitor["id"] for monitor in each.get("/v1/monitors")[0]] for each in (one, many)}
     paths = {
         "list": ("/v1/monitors", monitors),

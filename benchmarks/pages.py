@@ -1,16 +1,15 @@
-"""How long pages take, in how many queries, and what they weigh: overview, monitor and status page (issue 8).
+"""Measure pages: time, queries and size of the overview, a monitor and a status page.
 
     python benchmarks/pages.py [--monitors 1000] [--days 30] [--interval 300] [--requests 30]
 
-Private servers with granian as the Procfile starts it, filled by `manage.py seed_history`: 1,000 monitors with a check
-every five minutes for 30 days are 8.6 million results, about 0.8 GB and a minute or two; `--interval 60` is five times
-that. Times are medians in ms: `_median_ms` of whole requests over loopback http, one after the other; `_drawn_ms` of
-the same in a process of its own with nothing in any cache, and `_cpu_ms` what that process worked for it. The queries
-are counted there. `_bytes` is a page in gzip as it goes over the wire, `_weight_bytes` that with all static files that
-it asks for.
+Private servers with granian as in the Procfile, filled by `manage.py seed_history`: 1,000 monitors with a check every
+five minutes for 30 days are 8.6 million results, about 0.8 GB and a minute or two; `--interval 60` is five times that.
+Times are medians in ms: `_median_ms` of whole requests over loopback http, one after the other; `_drawn_ms` of the same
+in a separate process without any cache, and `_cpu_ms` the CPU time of that process. Queries are counted there. `_bytes`
+is the page in gzip as sent, `_weight_bytes` includes all static files that it loads.
 
-The last line printed is one JSON object. Exits 1 where an answer was wrong, or a page misses a goal: 200 ms,
-20 queries, 150,000 bytes.
+The last line is one JSON object. Exits 1 if a response is wrong, or a page misses a goal: 200 ms, 20 queries,
+150,000 bytes.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks.serving import Serving, serving
 
 MOST_MS, MOST_QUERIES, MOST_BYTES = 200, 20, 150_000
-# What tells each page from an error.
+# A text on each page that error pages lack.
 SIGNS = {"overview": 'name="monitor"', "monitor": 'id="checks"', "status": "Shop", "chart": '"p95"'}
 EMAIL, PASSWORD = "bench@example.com", "a fine long password"
 
@@ -43,7 +42,7 @@ from accounts.services import create_account
 Plan.objects.update(monitor_limit=1_000_000)
 create_account(email={EMAIL!r}, password={PASSWORD!r}, plan="pro")
 """
-# Names, projects and an outage that goes on, a status page of all, and a session; prints the cookie and a monitor's id.
+# Names, projects, an open outage, a status page of all, and a session; prints the cookie and a monitor's id.
 FURNISH = f"""
 import django; django.setup()
 from django.test import Client
@@ -67,9 +66,9 @@ client = Client()
 client.force_login(user, backend="django.contrib.auth.backends.ModelBackend")
 print(client.cookies["sessionid"].value, monitors[0].public_id)
 """
-# Queries of each page, and the time of a status page that no cache has.
+# Queries of each page, and the time of an uncached status page.
 INSIDE = """
-import config.rsgi  # what the web server loads, and does first
+import config.rsgi  # what the web server loads and runs first
 import json, statistics, sys, time
 from django.conf import settings
 from django.core.cache import cache
@@ -101,7 +100,7 @@ print(json.dumps(found))
 
 
 class Reader:
-    """A browser, as far as it asks for files: gzip, and the static files that pages and modules name."""
+    """A minimal browser: it requests gzip, and the static files that pages and modules load."""
 
     def __init__(self, address: str, cookie: str) -> None:
         self._address = address
@@ -111,7 +110,7 @@ class Reader:
         self._session.cookies.set("sessionid", cookie)
 
     def get(self, path: str) -> tuple[str, int, float]:
-        """The text, its bytes over the wire, and how long it took in ms."""
+        """Return the text, its bytes as sent, and the time in ms."""
         start = time.perf_counter()
         answer = self._session.get(f"{self._address}{path}", timeout=60, stream=True, allow_redirects=False)
         raw = answer.raw.read(decode_content=False)
@@ -123,7 +122,7 @@ class Reader:
         return text.decode(), len(raw), taken
 
     def weight(self, html: str) -> int:
-        """Of all static files that the page asks for, and those that its modules import."""
+        """Return the bytes of all static files that the page loads, including imports of modules."""
         wanted, total = set(re.findall(r'(?:src|href)="(/static/[^"#]+)', html)), 0
         seen: set[str] = set()
         while wanted - seen:
@@ -156,7 +155,7 @@ def measure(reader: Reader, path: str, *, times: int, sign: str) -> dict[str, fl
 
 
 def all_rows(reader: Reader, monitors: int) -> int:
-    """The bytes of the whole list, page by page as it is scrolled through."""
+    """Return the bytes of the whole list, page by page as the user scrolls."""
     total = rows = 0
     for number in range(1, monitors // 50 + 2):
         html, size, _ = reader.get(f"/monitors?page={number}")

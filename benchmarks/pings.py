@@ -1,12 +1,12 @@
-"""How many heartbeat pings a second are taken in, and what one costs (issue 5, show 3).
+"""Measure heartbeat pings: how many a second, and the cost of one.
 
     python benchmarks/pings.py [--connections N] [--fresh] [--web COMMAND]
 
-Over loopback http against the web server of the Procfile, on private servers whose PostgreSQL is durable. MONITORS
-(5,000) heartbeats that are up are pinged at random for SECONDS_TO_RUN (10) over so many connections, kept alive, or
-with --fresh a new one for each ping. Throttles count as always, with a limit that is never met. Then PostgreSQL is
-killed (-9), and every ping that was acknowledged is looked for. The last line printed is one JSON object; CPU is that
-of web, PostgreSQL and Valkey. Exits 1 where a ping was lost or refused, or the goal is missed.
+Over loopback http with the web server of the Procfile, on private servers whose PostgreSQL is durable. MONITORS
+(5,000) heartbeats that are up are pinged at random for SECONDS_TO_RUN (10) over N connections, which are kept alive,
+or with --fresh opened for each ping. Throttles count, with a limit that is never reached. Then PostgreSQL is killed
+(-9), and every acknowledged ping is looked up. The last line is one JSON object; CPU is that of web, PostgreSQL and
+Valkey. Exits 1 if a ping was lost or refused, or the goal is missed.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Tally:
 
 
 class Connection:
-    """One client: sends a ping, reads its answer, sends the next."""
+    """A client that sends a ping, reads its response, and sends the next."""
 
     def __init__(self, where: tuple[str, int], *, fresh: bool) -> None:
         self._where, self._fresh = where, fresh
@@ -88,7 +88,7 @@ class Connection:
         )
 
     def is_answered(self, tally: Tally) -> bool:
-        """Read what came; whether the answer is whole, which is then counted."""
+        """Read available bytes. Return whether the response is complete; if so, count it."""
         part = self.socket.recv(65536)
         self._buffer += part
         head, ended, body = self._buffer.partition(b"\r\n\r\n")
@@ -117,7 +117,7 @@ def _length(head: bytes) -> int:
 def drive(
     address: str, names: list[str], tally: Tally, *, connections: int, seconds: float, fresh: bool
 ) -> None:
-    """Ping for so long, and until the last of those pings is answered."""
+    """Ping for `seconds`, and until the last ping is answered."""
     parts = urlsplit(address)
     assert parts.hostname is not None
     assert parts.port is not None
@@ -148,7 +148,7 @@ def drive(
 
 
 def lost(served: Serving, acknowledged: Counter[str]) -> int:
-    """Acknowledged pings without their result, or later than the state's last one, after PostgreSQL was killed."""
+    """Return acknowledged pings that are missing, or later than the stored state, after PostgreSQL was killed."""
     before = served.server_pid("postgres")
     os.kill(before, signal.SIGKILL)
     deadline = time.monotonic() + RECOVERY_SEC

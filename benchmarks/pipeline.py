@@ -1,16 +1,14 @@
-"""What one machine carries (issue 5, show 2): monitors checked on time, and what each check costs.
+"""Measure what one machine can carry: monitors checked on time, and the cost of a check.
 
     python benchmarks/pipeline.py       (or `make bench`; MONITORS, HEARTBEATS, WORKERS and SECONDS_TO_RUN set the size)
 
 The processes of the Procfile on private servers in a temporary folder, a target that answers at once, and monitors
-at 60 s spread over it. First 60,000 of them (1,000 checks/s), whose recorded latency is compared with what a quiet
-probe finds; then all, pinged and tested meanwhile; then more and more, as long as their lag stays under 5 s, or
-fewer and fewer, until it does.
-Everything shares this machine's cores, the target and the callers too; `cpu_ms_per_check` leaves these two out, and
-`others_cpu` says how many cores they and whatever else runs here have used meanwhile.
-`checks_per_second` is the highest rate that was held with that lag; all other figures are of MONITORS of them, whose
-own rate, which cannot be more than what is due, is `checks_per_second_due`.
-The last line printed is one JSON object. Exits 1 where a check, a ping or a test run came out wrong.
+at 60 s spread over it. First 60,000 of them (1,000 checks/s), whose recorded latency is compared with that of a
+probe on the idle machine; then all, with pings and test runs; then more and more while their lag stays under 5 s, or
+fewer and fewer until it does. Everything shares the cores of this machine, including the target and the callers;
+`cpu_ms_per_check` excludes these two, and `others_cpu` says how many cores they and other processes used.
+`checks_per_second` is the highest rate with that lag. All other figures are for MONITORS monitors; their rate cannot
+exceed `checks_per_second_due`. The last line is one JSON object. Exits 1 if a check, a ping or a test run was wrong.
 """
 
 from __future__ import annotations
@@ -54,7 +52,7 @@ SECONDS_TO_RUN = float(os.environ.get("SECONDS_TO_RUN") or 60)
 CALM_MONITORS = 60_000
 START_SECONDS, SETTLE_SECONDS = 60, 20
 MOST_LAG_S = 5.0
-LEAST_DONE = 0.97  # the edges of a stretch cut a few off
+LEAST_DONE = 0.97  # the edges of a period cut off a few
 GROWTH, SHRINKING, MOST_STEPS = 0.1, 0.2, 12
 SERVERS = ("postgres", "valkey")
 GOALS = {
@@ -73,7 +71,7 @@ def say(text: str) -> None:
 
 @contextmanager
 def servers(folder: Path) -> Iterator[None]:
-    """Private servers, with their addresses and all other settings in os.environ."""
+    """Start private servers, with their addresses and all other settings in os.environ."""
     with embedded_servers(folder) as found:
         os.environ.update(
             load_or_create_secrets(folder),
@@ -91,7 +89,7 @@ def servers(folder: Path) -> Iterator[None]:
 
 
 def quiet_latency_ms(target: Target) -> float:
-    """The median of probes made one after the other on an idle machine."""
+    """Return the median of sequential probes on an idle machine."""
     from checks.probes.http.spec import HttpSpec
     from monitors.probing.prober import probe_engine
 
@@ -101,7 +99,7 @@ def quiet_latency_ms(target: Target) -> float:
 
 
 class Machine:
-    """The tree at work, and what it has used over a time."""
+    """The process tree, and the resources that it used."""
 
     def __init__(self, tree: Tree, folder: Path) -> None:
         self._tree = tree
@@ -118,7 +116,7 @@ class Machine:
         return found | {name: [pid] for name, pid in pids.items() if isinstance(pid, int)}
 
     def run(self, seconds: float) -> tuple[datetime, datetime, dict[str, float]]:
-        """Let it work; start, end and CPU seconds by kind."""
+        """Let it run. Return start, end and CPU seconds by kind."""
         from core.clock import utc_now
 
         roots = self.roots()
@@ -130,7 +128,7 @@ class Machine:
         return start, end, used
 
     def start(self) -> None:
-        """Return when the first check is stored."""
+        """Wait until the first check is stored."""
         from benchmarks.load.measure import any_check
 
         deadline = time.monotonic() + START_SECONDS
@@ -167,7 +165,7 @@ def measured(machine: Machine, fleet: Fleet, *, seconds: float) -> tuple[Stretch
 
 
 def most(machine: Machine, fleet: Fleet, first: Stretch) -> Stretch | None:
-    """The best that is still in time: more monitors, step by step, until they are not, or fewer, until they are."""
+    """Find the highest rate that stays in time, by adding or removing monitors step by step."""
     growing = in_time(first)
     best = first if growing else None
     for _ in range(MOST_STEPS):
@@ -253,7 +251,7 @@ def run(folder: Path) -> tuple[dict[str, Any], list[str]]:
 
 
 def missed_goals(found: Mapping[str, Any]) -> list[str]:
-    """Those of issue 5. What a machine manages that others use too is no error, so they are told and no more."""
+    """Return the goals of the project. A busy machine may miss them, so they are only reported."""
     missed = []
     for name, (goal, side) in GOALS.items():
         reached = found[name] or 0
@@ -267,7 +265,7 @@ def percentile(values: list[float], percent: int) -> float:
 
 
 def main() -> int:
-    # Told to stop, leave by all the `with` blocks: nothing that was started stays.
+    # On SIGTERM leave through all `with` blocks, so that everything is stopped.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     with tempfile.TemporaryDirectory(prefix="pulsekeeper-bench-") as folder:
         found, wrong = run(Path(folder))

@@ -1,24 +1,24 @@
-"""What a check costs: our probe core beside bare libcurl, requests and blackbox_exporter (issues 2 and 4).
+"""Compare the cost of a check: our probe engine, bare libcurl, requests and blackbox_exporter.
 
     python benchmarks/probe.py [--scenario NAME ...] [--checks N] [--rounds N] [--hang-ms N]
 
-http_100, http_500, https_100, https_500: so many checks in flight at any time, until all are done. Every way runs
-in a process of its own, all of them in turns against the same local target, and the figures are medians of the
-rounds: CPU of that process alone per check, checks per second, and the most memory it held. The target is one
-process of Python, so that the rate is often its rate and not the way's; its CPU is not counted.
+http_100, http_500, https_100, https_500: this many checks are in flight at any time, until all are done. Each engine
+runs in its own process; they take turns with the same local target, and the figures are medians of the rounds: CPU
+of that process for each check, checks per second, and its largest memory. The target is one Python process, so the
+rate is often its limit; its CPU is not counted.
 
-hanging_100, hanging_500: batches that start all at once, all of them in flight, every tenth check at another
-target. Compared is the time until the last answer of the other nine in ten, between batches where that target
-answers and batches where it never does. (Beyond `max_in_flight` a check waits for a place, and what hangs
-holds one until its deadline: that is the bound on memory at work, and not measured here.)
+hanging_100, hanging_500: batches that start all at once, with every tenth check at another target. The time until
+the last response of the other nine in ten is compared between batches in which that target answers and batches in
+which it never does. (Beyond `max_in_flight` a check waits for a slot, and a hanging check occupies one until its
+deadline. That bounds the memory, and is not measured here.)
 
-Goals: http costs no more than 150 us of CPU a check over plain libcurl, no more than 2 times as much as it, and
-with 100 at once no more than a fifth of requests; https no more than 2 times plain libcurl; what hangs slows the
-others by no more than 10 %. A bare pycurl loop stands for plain libcurl, since a test machine need have neither a
-compiler nor libcurl's headers; what pycurl itself costs over C makes the goal easier by as much.
-blackbox_exporter is measured where its program is on PATH; its figures are null elsewhere, and it has no goal.
+Goals: http costs at most 150 us of CPU for each check more than bare libcurl, at most twice as much, and with 100 at
+once at most a fifth of requests; https costs at most twice as much as bare libcurl; hanging checks slow the others
+by at most 10 %. A bare pycurl loop stands for libcurl, since a test machine may have neither a compiler nor
+libcurl's headers. The overhead of pycurl over C makes the goal easier by as much. blackbox_exporter is measured if
+its program is on PATH; otherwise its figures are null. It has no goal.
 
-The last line printed is one JSON object: scenario to figures, and `goal_met`. Exits 1 where a goal is missed.
+The last line is one JSON object: the figures of each scenario, and `goal_met`. Exits 1 if a goal is missed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The web server of the Procfile on private servers in a temporary folder, for benchmarks."""
+"""The web server of the Procfile on private servers in a temporary folder."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 @dataclass(frozen=True)
 class Serving:
-    """A web server that answers at `address`, what it runs on, and the environment to join it."""
+    """A web server at `address`, its servers, and the environment for processes that use them."""
 
     address: str
     folder: Path
@@ -34,7 +34,7 @@ class Serving:
     web_pid: int
 
     def python(self, *arguments: str) -> str:
-        """Run Python with this environment; its standard output."""
+        """Run Python with this environment and return its standard output."""
         return subprocess.run(
             [sys.executable, *arguments],
             cwd=ROOT,
@@ -45,25 +45,25 @@ class Serving:
         ).stdout
 
     def server_pid(self, name: str) -> int:
-        """Of `postgres` or `valkey`."""
+        """Return the pid of `postgres` or `valkey`."""
         pid = (server_pids(self.folder) or {})[name]
         assert isinstance(pid, int)
         return pid
 
     def cpu_seconds(self) -> dict[str, float]:
-        """Used so far by web, postgres and valkey with all their children."""
+        """Return the CPU seconds of web, postgres and valkey with all their children."""
         pids = {"web": self.web_pid} | {name: self.server_pid(name) for name in ("postgres", "valkey")}
         return {name: _cpu_seconds(psutil.Process(pid)) for name, pid in pids.items()}
 
 
 def _cpu_seconds(process: psutil.Process) -> float:
-    """Of the process, its living descendants, and those of its children that have ended."""
+    """Return the CPU seconds of the process, its descendants, and its ended children."""
     times = process.cpu_times()
     total = times.user + times.system + times.children_user + times.children_system
     for child in process.children():
         try:
             total += _cpu_seconds(child)
-        except psutil.NoSuchProcess:  # its time is the parent's by now, and counted the next time
+        except psutil.NoSuchProcess:  # its parent includes it the next time
             continue
     return float(total)
 

@@ -1,11 +1,11 @@
-"""What a status page costs: readers from the cache, a rendering without it, and how soon a change is seen (issue 8).
+"""Measure a status page: readers from the cache, rendering without it, and the delay of a change.
 
     python benchmarks/status.py [--connections N]
 
-Over loopback http against the web server of the Procfile, on private servers. A page of MONITORS (1,000) monitors with
-DAYS (30) days of checks and an outage every three days. It is rendered a few times without a cache; then read for
-SECONDS_TO_RUN (10) over so many connections; then a monitor goes down, and the page is renamed, and both are waited
-for. The last line printed is one JSON object. Exits 1 where an answer was wrong or a goal is missed.
+Over loopback http with the web server of the Procfile, on private servers. The page has MONITORS (1,000) monitors
+with DAYS (30) days of checks and an outage every three days. It is rendered a few times without a cache, then read
+for SECONDS_TO_RUN (10) over N connections. Then a monitor goes down and the page is renamed, and both delays are
+measured. The last line is one JSON object. Exits 1 if a response is wrong or a goal is missed.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ print(MonitorState.objects.filter(status="down").count())
 
 
 def read(address: str, *, connections: int, seconds: float) -> int:
-    """Read the page over kept connections for so long; how often it came. Each answer is looked at."""
+    """Read the page over kept connections for `seconds`. Return the number of verified responses."""
     parts = urlsplit(address)
     where = (parts.hostname or "", parts.port or 80)
     question = b"GET /status/bench HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept-Encoding: gzip\r\n\r\n"
@@ -105,7 +105,7 @@ def read(address: str, *, connections: int, seconds: float) -> int:
                 assert isinstance(client, socket.socket)
                 buffer += client.recv(262_144)
                 head, ended, body = bytes(buffer).partition(b"\r\n\r\n")
-                if not ended or len(body) < length - 4_096:  # it may change a little while it is read
+                if not ended or len(body) < length - 4_096:  # it may change slightly during the run
                     continue
                 if not head.startswith(b"HTTP/1.1 200 "):
                     raise SystemExit(f"wrong answer: {head[:300]!r}")
@@ -129,7 +129,7 @@ def read(address: str, *, connections: int, seconds: float) -> int:
 
 
 def seen_after(served: Serving, change: Callable[[], str]) -> float:
-    """Seconds from the end of `change` until a reader sees the text that it returns."""
+    """Return the seconds from the end of `change` until a reader sees the text that it returns."""
     text = change()
     start = time.perf_counter()
     while text not in requests.get(f"{served.address}/status/bench", timeout=30).text:

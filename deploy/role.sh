@@ -1,6 +1,6 @@
 #!/bin/sh
-# Pulsekeeper's own role and database, as DATABASE_URL names them. The image of PostgreSQL runs this once, as its
-# superuser, on an empty volume. What Pulsekeeper could be talked into doing ends at its own database.
+# Create Pulsekeeper's role and database from DATABASE_URL. The PostgreSQL image runs this once, as superuser, on an
+# empty volume. The role can access its own database only.
 set -eu
 
 url=${DATABASE_URL:-$(cat /run/secrets/database_url)}

@@ -1,1 +1,1 @@
-"""Parts of benchmarks/pipeline.py: the target, the monitors, the callers, and what is measured of whom."""
+"""Parts of benchmarks/pipeline.py: the target, the monitors, the callers, and the measurements."""

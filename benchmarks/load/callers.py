@@ -1,4 +1,4 @@
-"""Those who call while the machine is busy: owners of heartbeats, and people who wait for a test run."""
+"""Callers during the measurement: owners of heartbeats, and people who wait for a test run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def post(port: int, path: str, body: Any = None, *, token: str | None = None) ->
 
 
 class Callers:
-    """Threads that call `act` at a steady rate, each waiting for its own answer only, until the block is left."""
+    """Threads that call `act` at a steady rate until the block ends. Each waits only for its own response."""
 
     def __init__(self, threads: int, *, per_second: float) -> None:
         self._pause = threads / per_second
@@ -80,7 +80,7 @@ class Pingers(Callers):
 
 
 class Testers(Callers):
-    """Test a draft, again and again; `taken_ms` is the whole call as its caller sees it."""
+    """Test a draft repeatedly; `taken_ms` is the duration of the call for its caller."""
 
     def __init__(self, port: int, token: str, url: str, *, per_second: float = 4.0) -> None:
         super().__init__(4, per_second=per_second)

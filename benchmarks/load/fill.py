@@ -22,7 +22,7 @@ from projects.access import Caller
 EMAIL, PASSWORD = "bench@example.com", "a fine long password"
 INTERVAL_SEC = GRACE_SEC = 60
 
-# Multiples of the golden ratio, modulo one, fill an interval evenly, however many they are.
+# Multiples of the golden ratio, modulo one, fill an interval evenly for any number of them.
 _COPY = """
     WITH made AS (
         INSERT INTO monitors_monitor (public_id, url, {columns})
@@ -52,7 +52,7 @@ _COPY = """
 
 
 class Fleet:
-    """The monitors there are; more can be added while they are being checked."""
+    """The monitors of the benchmark. More can be added while they are checked."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
@@ -71,7 +71,7 @@ class Fleet:
         self.monitors += more
 
     def drop_monitors(self, fewer: int) -> None:
-        """Stop checking so many, the newest; results still under way are kept, and nothing follows them."""
+        """Stop checking the newest `count` monitors. Checks in flight are still recorded."""
         with connection.cursor() as cursor:
             cursor.execute(
                 "UPDATE monitors_monitorstate AS state SET next_due_at = NULL, claimed_at = NULL"
@@ -84,7 +84,7 @@ class Fleet:
         self.monitors -= fewer
 
     def add_heartbeats(self, more: int) -> list[str]:
-        """Their ids; a ping of each is due within the interval."""
+        """Create heartbeats and return their ids. A ping of each is due within the interval."""
         self._add(self._heartbeat, more, wait=INTERVAL_SEC + GRACE_SEC, spread=0, pinged=True)
         found = Monitor.objects.filter(type="heartbeat").exclude(pk=self._heartbeat.pk)
         return list(found.order_by("pk").values_list("public_id", flat=True))

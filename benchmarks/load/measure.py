@@ -1,4 +1,4 @@
-"""What came of the monitors in a stretch of time, read from the database when it is over."""
+"""Read from the database what happened to the monitors in a period of time."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from django.db import connection
 
 from benchmarks.load.fill import INTERVAL_SEC
 
-# A check's lag: from when it was due, by the monitor's first slot and its interval, to when it ended. It cannot
-# tell a whole interval's lag from none; `done` does, the share of the slots in this time that were checked.
+# A check's lag: from its due time, by the monitor's first slot and its interval, to its end. It cannot
+# distinguish a lag of a whole interval from none; `done` can, the share of slots that were checked.
 _LAGS = """
     SELECT count(*),
            percentile_cont(ARRAY[0.5, 0.99])
@@ -64,7 +64,7 @@ def any_check() -> bool:
 
 
 def bytes_per_check() -> float:
-    """Of the table of results with its indexes, as it lies on disk."""
+    """Return the bytes of the results table with its indexes on disk."""
     with connection.cursor() as cursor:
         cursor.execute(_SIZE)
         (size,) = cursor.fetchone()
@@ -74,7 +74,7 @@ def bytes_per_check() -> float:
 
 
 def overdue_sec() -> float:
-    """How long the longest overdue monitor has been so; 0 where none is."""
+    """Return how long the most overdue monitor has been due, or 0."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT coalesce(extract(epoch FROM now() - min(next_due_at)), 0)::float8 FROM monitors_monitorstate"

@@ -1,4 +1,4 @@
-"""What processes use: CPU by kind, also that of children which have ended, and memory."""
+"""Measure resources of processes: CPU by kind, including ended children, and memory."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from collections.abc import Callable, Mapping
 
 import psutil
 
-Roots = Callable[[], Mapping[str, list[int]]]  # by kind, the pids whose descendants count with them
+Roots = Callable[[], Mapping[str, list[int]]]  # by kind, the pids that are counted with their descendants
 
 
 def cpu_seconds(roots: Mapping[str, list[int]]) -> dict[str, float]:
-    """User and system time so far, by kind: of each process and descendant, and of what they have reaped."""
+    """Return user and system time by kind, of each process, its descendants, and their ended children."""
     return {kind: sum(_cpu(process) for process in _family(pids)) for kind, pids in roots.items()}
 
 
 def busy_seconds() -> float:
-    """Of all cores together so far, whoever used them."""
+    """Return the CPU seconds of all processes of the machine."""
     times = psutil.cpu_times()
     return float(sum(times) - times.idle - times.iowait - times.guest - times.guest_nice)
 
 
 def memory_mib(roots: Mapping[str, list[int]], *, shared: bool) -> dict[str, float]:
-    """Resident memory by kind: each process with all it shares (RSS), or with its part of that (PSS)."""
+    """Return resident memory by kind, with all shared memory (RSS) or with each process's part (PSS)."""
     found = {}
     for kind, pids in roots.items():
         size = 0
@@ -45,5 +45,5 @@ def _cpu(process: psutil.Process) -> float:
     try:
         times = process.cpu_times()
     except psutil.NoSuchProcess:
-        return 0.0  # reaped meanwhile: what it used is its parent's by the next look
+        return 0.0  # it ended; its parent includes it the next time
     return float(times.user + times.system + times.children_user + times.children_system)

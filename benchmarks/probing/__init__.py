@@ -1,1 +1,1 @@
-"""The parts of benchmarks/probe.py: targets to ask, ways to ask them, and what to compare."""
+"""Parts of benchmarks/probe.py: targets, engines and scenarios."""

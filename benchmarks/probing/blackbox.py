@@ -1,4 +1,4 @@
-"""blackbox_exporter, where this machine has it (Debian: prometheus-blackbox-exporter)."""
+"""blackbox_exporter, if it is installed (Debian: prometheus-blackbox-exporter)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.processes.up import free_port
 NAMES = ("blackbox_exporter", "prometheus-blackbox-exporter")
 START_SECONDS = 10.0
 
-# One GET over IPv4 that trusts our authority: what our own check of the target does.
+# One GET over IPv4 with our certificate authority, like our own check.
 CONFIG = """\
 modules:
   http:
@@ -46,7 +46,7 @@ def _answers(port: int) -> bool:
 
 @contextmanager
 def exporter(folder: Path, ca_file: str | None) -> Iterator[Exporter | None]:
-    """The program on a free port, None where there is none on PATH."""
+    """Start the program on a free port. Yields None if it is not on PATH."""
     program = next(filter(None, map(shutil.which, NAMES)), None)
     if program is None:
         yield None

@@ -1,4 +1,4 @@
-"""What is compared, and what of it has a goal."""
+"""The scenarios to compare, and their goals."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ SCENARIOS = {
 
 @dataclass(frozen=True)
 class Effort:
-    """How long to measure: checks a round and rounds of the plain scenarios; deadline of what hangs, in ms."""
+    """The length of the measurement: checks and rounds of the plain scenarios; deadline of hanging checks, in ms."""
 
     checks: int
     rounds: int
@@ -56,7 +56,7 @@ class Effort:
 
 @contextmanager
 def target(kind: str, *arguments: str) -> Iterator[str]:
-    """The URL of a target in a process of its own."""
+    """Start a target in its own process and return its URL."""
     command = [sys.executable, "-m", "benchmarks.probing.target", kind, *arguments]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -68,21 +68,21 @@ def target(kind: str, *arguments: str) -> Iterator[str]:
 
 
 def _in_turns(jobs: dict[str, Job], *, warm_up: int, checks: int, rounds: int) -> dict[str, list[Round]]:
-    """Every way once a round: a busy moment of the machine hits all of them alike."""
+    """Run every engine once in each round, so that other load of the machine affects all of them."""
     found: dict[str, list[Round]] = {name: [] for name in jobs}
     with ExitStack() as stack:
         workers = {name: stack.enter_context(Worker(job)) for name, job in jobs.items()}
         for worker in workers.values():
             worker.run(warm_up)
         for number in range(rounds):
-            # Whoever comes second finds the target's process warm, so they take turns at that too.
+            # The second engine finds the target warm, so the order alternates.
             for name, worker in list(workers.items())[:: -1 if number % 2 else 1]:
                 found[name].append(worker.run(checks))
     return found
 
 
 def _figures(rounds: list[Round], *, checks: int) -> Figures:
-    """Medians of the rounds; memory is the worker's at its end."""
+    """Return medians of the rounds; memory is the worker's at its end."""
     return {
         "us_per_check": round(statistics.median(one.cpu_seconds for one in rounds) / checks * 1e6, 1),
         "checks_per_second": round(checks / statistics.median(one.seconds for one in rounds)),
@@ -111,17 +111,17 @@ def _steady(scenario: Scenario, effort: Effort, folder: Path) -> Figures:
     cpu = {way: found[way]["us_per_check"] for way in jobs}
     found["us_over_bare"] = round(cpu["ours"] - cpu["bare_pycurl"], 1)
     found["ratio_to_bare"] = round(cpu["ours"] / cpu["bare_pycurl"], 2)
-    # The goal in microseconds is one of plain http; TLS itself costs ten times as much and scatters by more.
+    # The goal in microseconds applies to plain http; TLS itself costs ten times as much and varies more.
     met = found["ratio_to_bare"] <= MAX_RATIO_TO_BARE and (tls or found["us_over_bare"] <= MAX_US_OVER_BARE)
     if scenario.beside_requests:
         found["ratio_to_requests"] = round(cpu["ours"] / cpu["requests"], 3)
-        # requests and we pay the same OpenSSL, so that over TLS no fifth can be had.
+        # Both pay for the same OpenSSL, so a fifth of requests is impossible over TLS.
         met = met and (tls or found["ratio_to_requests"] <= MAX_RATIO_TO_REQUESTS)
     return found | {"goal_met": met}
 
 
 def _hanging(scenario: Scenario, effort: Effort) -> Figures:
-    """Batches of which every tenth check asks a target that answers too, or one that hangs until the deadline."""
+    """Run batches in which every tenth check goes to a target that answers, or to one that hangs until the deadline."""
     with ExitStack() as stack:
         url = stack.enter_context(target("http"))
         others = {
@@ -132,7 +132,7 @@ def _hanging(scenario: Scenario, effort: Effort) -> Figures:
             way: Job(way, url, scenario.at_once, other_url=other, hang_ms=effort.hang_ms)
             for way, other in others.items()
         }
-        # A batch lasts milliseconds, and then as long as what hangs; hence more rounds, each of one batch.
+        # A batch takes milliseconds, or as long as a hanging check: so more rounds, with one batch each.
         rounds = _in_turns(jobs, warm_up=scenario.at_once, checks=scenario.at_once, rounds=effort.rounds * 4)
     good = scenario.at_once - scenario.at_once // HANGING_SHARE
     found: Figures = {way: _figures(ran, checks=good) for way, ran in rounds.items()}

@@ -1,8 +1,8 @@
-"""A target in a process of its own, as cheap as Python allows. It prints its port, then serves until it is killed.
+"""A target in its own process, as cheap as Python allows. It prints its port, then serves until it is killed.
 
     python -m benchmarks.probing.target http | https FOLDER | hanging
 
-`https` writes the authority to trust to FOLDER/ca.pem.
+`https` writes the certificate authority to trust to FOLDER/ca.pem.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ BACKLOG = 4096
 
 
 class Answering(asyncio.Protocol):
-    """Closes first, so that the ports in TIME_WAIT are on this side."""
+    """Close first, so that the ports in TIME_WAIT are on this side."""
 
     def __init__(self) -> None:
         self._seen = b""
@@ -40,7 +40,7 @@ class Answering(asyncio.Protocol):
 
 
 class Hanging(asyncio.Protocol):
-    """Takes the request and says nothing."""
+    """Accept the request and never answer."""
 
 
 async def serve(kind: str, context: ssl.SSLContext | None) -> None:

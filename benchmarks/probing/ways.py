@@ -1,7 +1,7 @@
-"""Ways to ask a target many times: our engine, libcurl without it, requests, and blackbox_exporter.
+"""Engines that request a target many times: ours, bare libcurl, requests, and blackbox_exporter.
 
-A way runs so many checks and returns the seconds until the last answer that counts. All of them connect anew
-for every check.
+Each runs the given number of checks and returns the seconds until the last counted response. All of them open a new
+connection for every check.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ Way = Callable[[int], float]
 
 @dataclass(frozen=True)
 class Job:
-    """What a worker process is to do. `pid` is the process to measure, None the worker itself."""
+    """The task of a worker process. `pid` is the process to measure; None is the worker itself."""
 
     way: str
     url: str
     at_once: int
     ca_file: str | None = None
-    other_url: str | None = None  # every tenth check asks this one, and its answer does not count
+    other_url: str | None = None  # every tenth check goes here, and its response does not count
     hang_ms: int = 10_000
     blackbox: str | None = None
     pid: int | None = None
@@ -77,7 +77,7 @@ def ours(job: Job) -> Way:
 
 
 def _multi(prepare: Callable[[], pycurl.Curl], at_once: int) -> Way:
-    """A bare loop over one multi handle and `at_once` easy handles."""
+    """Run a bare loop over one multi handle and `at_once` easy handles."""
 
     def run(checks: int) -> float:
         started = time.perf_counter()
@@ -139,11 +139,11 @@ def bare_requests(job: Job) -> Way:
 
 
 def blackbox_exporter(job: Job) -> Way:
-    """Asks the exporter to ask the target. Connections to the exporter are kept, as a scraper keeps them."""
+    """Ask the exporter to probe the target. Connections to the exporter are kept, as scrapers do."""
     url = f"{job.blackbox}/probe?module=http&target={quote(job.url, safe='')}"
 
     def take(chunk: bytes) -> int | None:
-        # One answer is one chunk here; a failed probe is a 200 as well. Taking no byte ends the transfer.
+        # One response is one chunk; a failed probe is a 200 as well. Accepting no byte ends the transfer.
         return 0 if b"probe_success 0" in chunk else None
 
     def prepare() -> pycurl.Curl:

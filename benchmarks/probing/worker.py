@@ -1,7 +1,7 @@
-"""One way in a process of its own, so that its memory and its CPU are its own, and the others' idle time too.
+"""Run one engine in its own process, so that its memory and CPU are measured alone.
 
-A `Job` comes as the argument, in JSON; then every line on standard input is a number of checks to make, and
-every line on standard output a `Round`.
+A `Job` is the argument, as JSON. Then each line on standard input is a number of checks to make, and each line on
+standard output a `Round`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True)
 class Round:
-    """`seconds` until the last answer that counts; the most memory held since the start, and since it was ready."""
+    """`seconds` until the last counted response; the largest memory since the start, and since it was ready."""
 
     cpu_seconds: float
     seconds: float
@@ -32,7 +32,7 @@ class Round:
 
 
 class Worker:
-    """The process, seen from outside. A context manager."""
+    """The process, as its parent sees it. A context manager."""
 
     def __init__(self, job: Job) -> None:
         self._process = subprocess.Popen(
@@ -63,7 +63,7 @@ class Worker:
 
 
 def _cpu_seconds(pid: int) -> float:
-    """User and system time of a process, all threads; of another one only to the tick, which is 10 ms as a rule."""
+    """Return user and system time of a process with all threads. For another process, to the tick (usually 10 ms)."""
     if pid == os.getpid():
         return time.process_time()
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
