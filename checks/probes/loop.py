@@ -31,7 +31,6 @@ logger = logging.getLogger(__name__)
 
 K = TypeVar("K")
 S = TypeVar("S", bound=CheckSpec)
-T = TypeVar("T")
 
 # A burst of starts would make each probe wait for the others' sockets, and record our queue as latency.
 _STARTS_PER_TURN = 4
@@ -90,7 +89,10 @@ class Probe(ABC, Generic[S]):
         """Release sockets and handles. Called once, after the verdict or when the run is abandoned."""
 
     def finish(self) -> None:
-        self.loop.end(self)
+        """Deliver the outcome once the current callback has returned."""
+        if not self.ended:
+            self.ended = True
+            self.loop.ended.append(self)
 
     def fail(self, failure: Failure) -> None:
         self.finding.failure = failure
@@ -119,7 +121,8 @@ class Loop(Generic[K]):
         self._on_outcome = on_outcome
         self._on_slow = on_slow
         self._probes: set[AnyProbe] = set()
-        self._ended: deque[AnyProbe] = deque()
+        self.ended: deque[AnyProbe] = deque()  # to be delivered
+        self.resources = reactor.resources
         self._transfers: dict[pycurl.Curl, tuple[AnyProbe, Callable[[int, str], None]]] = {}
         self._sockets: dict[int, tuple[AnyProbe, Callable[[], None]]] = {}
         self._timers: list[tuple[float, int, AnyProbe, Callable[[], None]]] = []
@@ -166,13 +169,6 @@ class Loop(Generic[K]):
             self._abandon()
 
     # For probes
-
-    def resource(self, kind: type[T], make: Callable[[], T]) -> T:
-        """Return this thread's only `kind`, for what probes share or reuse from batch to batch."""
-        found = self._reactor.resources.get(kind)
-        if found is None:
-            found = self._reactor.resources[kind] = make()
-        return found
 
     def resolve(self, probe: AnyProbe, host: str, then: Callable[[Answer], None]) -> None:
         """Look up the addresses of a name. `then` is called at once if they are known."""
@@ -222,12 +218,6 @@ class Loop(Generic[K]):
     def call_later(self, probe: AnyProbe, seconds: float, then: Callable[[], None]) -> None:
         """Call `then` in so many seconds, unless the probe has ended."""
         heapq.heappush(self._timers, (time.monotonic() + seconds, next(self._timer_number), probe, then))
-
-    def end(self, probe: AnyProbe) -> None:
-        """Deliver the probe's outcome once its current callback has returned."""
-        if not probe.ended:
-            probe.ended = True
-            self._ended.append(probe)
 
     # Inside
 
@@ -285,8 +275,8 @@ class Loop(Generic[K]):
                 # A hostile response, or a refusal of libcurl's, costs its own check only.
                 logger.exception("A check failed by an error of ours.", extra={"check": str(probe.key)})
                 probe.fail(own_fault("an internal error"))
-        while self._ended:
-            self._deliver(self._ended.popleft())
+        while self.ended:
+            self._deliver(self.ended.popleft())
 
     def _deliver(self, probe: AnyProbe) -> None:
         self._probes.discard(probe)
@@ -294,7 +284,10 @@ class Loop(Generic[K]):
         probe.close()
         self._on_outcome(probe.key, outcome)  # type: ignore[arg-type]  # the key that came with its spec
         if self._event_at:
-            self._note_slow(probe)
+            now = time.perf_counter()
+            if now - self._event_at > SLOW_SECONDS:
+                self._note_slow(probe)
+            self._event_at = now
 
     def _judge(self, probe: AnyProbe) -> CheckOutcome:
         now = utc_now()
@@ -315,22 +308,19 @@ class Loop(Generic[K]):
 
     def _note_slow(self, probe: AnyProbe) -> None:
         """Report a check that took much CPU, and not only time."""
-        now = time.perf_counter()
-        if now - self._event_at > SLOW_SECONDS:
-            cpu = time.thread_time()
-            if cpu - self._cpu > SLOW_SECONDS and self._on_slow is not None:
-                self._on_slow(probe.key, cpu - self._cpu)  # type: ignore[arg-type]  # as above
-            self._cpu_marked_at, self._cpu = time.perf_counter(), cpu
-        self._event_at = now
+        cpu = time.thread_time()
+        if cpu - self._cpu > SLOW_SECONDS and self._on_slow is not None:
+            self._on_slow(probe.key, cpu - self._cpu)  # type: ignore[arg-type]  # as above
+        self._cpu_marked_at, self._cpu = time.perf_counter(), cpu
 
     def _abandon(self) -> None:
         """Leave nothing on the reactor. Something is left only if the caller's code raised."""
         for easy in list(self._transfers):
             self.cancel_transfer(easy)
-        for probe in self._probes.union(self._ended):
+        for probe in self._probes.union(self.ended):
             probe.ended = True
             probe.close()
         self._probes.clear()
-        self._ended.clear()
+        self.ended.clear()
         self._timers.clear()
         self._answers.clear()

@@ -27,14 +27,19 @@ _READABLE = select.EPOLLIN | select.EPOLLHUP
 Finished = tuple[pycurl.Curl, int, str]
 
 
-class Reactor:
-    """For one thread at a time. Only `wake` may be called from another.
+class Resources(dict[type, Any]):
+    """What probes of one thread share, or reuse from batch to batch: `resources[Kind]` creates a Kind() once."""
 
-    `resources` are what probes keep from one batch to the next, by type.
-    """
+    def __missing__(self, kind: type) -> Any:
+        self[kind] = made = kind()
+        return made
+
+
+class Reactor:
+    """For one thread at a time. Only `wake` may be called from another."""
 
     def __init__(self) -> None:
-        self.resources: dict[type, Any] = {}
+        self.resources = Resources()
         self._poll = select.epoll()
         self._watched: set[int] = set()  # libcurl's sockets
         self._plain: set[int] = set()

@@ -51,7 +51,7 @@ class HttpProbe(Probe[HttpSpec]):
 
     def __init__(self, spec: HttpSpec, loop: Loop[Any]) -> None:
         super().__init__(spec, loop, Exchange())
-        self._idle = loop.resource(IdleTransfers, IdleTransfers)
+        self._idle: IdleTransfers = loop.resources[IdleTransfers]
         self._transfer: Transfer | None = None
         self._sending = False
         self._request: Request | None = None
