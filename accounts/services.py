@@ -17,8 +17,8 @@ from accounts.models import Plan, User
 from accounts.privacy import forget_in_admin
 from accounts.verification import set_address
 from audit.actions import Action
+from core.bulk_actions import BulkResult
 from core.errors import ValidationFailed
-from core.outcomes import Outcome
 
 on_account_created: list[Callable[[User], None]] = []
 """What upper floors do for a new account, in the transaction that makes it; each adds its own when its app is ready."""
@@ -157,7 +157,7 @@ def addresses_of(user: User) -> list[str]:
     return [user.email, *audit.selectors.former_addresses(user.pk)]
 
 
-def change_plan(ids: Collection[int], plan: Plan) -> Outcome[User]:
+def change_plan(ids: Collection[int], plan: Plan) -> BulkResult[User]:
     """Put these accounts on `plan`. What they have more than it allows stays; what is too fast for it is slowed down.
 
     Their rows are held, as whoever makes a monitor holds its owner's: he sees either plan whole.
@@ -181,7 +181,7 @@ def change_plan(ids: Collection[int], plan: Plan) -> Outcome[User]:
         for follow in on_plan_changed:
             follow(changed, plan)
     there = len(users) - len(changed)
-    return Outcome(changed, {f"on plan {plan} already": there} if there else {})
+    return BulkResult(changed, {f"on plan {plan} already": there} if there else {})
 
 
 def record_changes(before: User, after: User, *, rights: Sequence[str]) -> None:

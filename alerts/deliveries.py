@@ -10,8 +10,8 @@ from django.db import transaction
 from alerts import selectors
 from alerts.models import Delivery
 from alerts.outbox import TRIED_FOR
+from core.bulk_actions import BulkResult
 from core.errors import NotDead
-from core.outcomes import Outcome
 from projects.access import Caller
 
 
@@ -24,7 +24,7 @@ def replay(caller: Caller, channel_id: str, delivery_id: str, *, now: datetime) 
     return selectors.get_delivery(channel, delivery_id)
 
 
-def replay_dead(ids: Collection[int], *, now: datetime) -> Outcome[Delivery]:
+def replay_dead(ids: Collection[int], *, now: datetime) -> BulkResult[Delivery]:
     """Those of them that are dead, each once, whoever asks at the same moment."""
     with transaction.atomic():
         held = Delivery.objects.select_for_update().filter(pk__in=ids).order_by("pk")
@@ -37,4 +37,4 @@ def replay_dead(ids: Collection[int], *, now: datetime) -> Outcome[Delivery]:
             done_at=None,
         )
     alive = len(held) - len(dead)
-    return Outcome(dead, {"sent, or still tried": alive} if alive else {})
+    return BulkResult(dead, {"sent, or still tried": alive} if alive else {})

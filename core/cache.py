@@ -16,10 +16,8 @@ import redis
 from django.core.cache import cache
 from django.core.cache.backends.redis import RedisCache
 from django.core.signing import BadSignature, TimestampSigner
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 
-from core.throttles import LEFT_ALONE_SEC, PATIENCE_SEC
+from core.throttles import LEFT_ALONE_SEC, PATIENCE_SEC, broker_retry
 
 logger = logging.getLogger(__name__)
 
@@ -77,11 +75,10 @@ class PatientCache(RedisCache):
 
     def __init__(self, server: str, params: dict[str, Any]) -> None:
         super().__init__(server, params)
-        # One more try, and only for a connection that was closed on us meanwhile; a silence is not waited for twice.
         self._options: dict[str, Any] = {
             "socket_connect_timeout": PATIENCE_SEC,
             "socket_timeout": PATIENCE_SEC,
-            "retry": Retry(NoBackoff(), 1, supported_errors=(redis.ConnectionError,)),
+            "retry": broker_retry(),
             "serializer": JsonSerializer,
             **params.get("OPTIONS", {}),
         }

@@ -1,13 +1,13 @@
-"""Errors that callers of the API can cause or meet: one class per kind, mapped to an answer in one place.
+"""Errors of the API: one class per kind, mapped to a response in one place.
 
-`code` is the stable word in `error`, `reason` a sentence that names the field (decision 16).
+`code` is the stable word in `error`, `reason` a sentence that names the field.
 """
 
 from __future__ import annotations
 
 
 class ApiError(Exception):
-    """Base of every error with an Error body. `limit` is the cap that was met, where there is one."""
+    """Base of every error with an Error body. `limit` is the limit that was reached, if any."""
 
     status = 500
     code = "internal_error"
@@ -23,7 +23,7 @@ class ApiError(Exception):
 
 
 class ValidationFailed(ApiError):
-    """What was sent does not hold. `field` is the top-level field of the body that is to blame, if one is."""
+    """The request is not valid. `field` is the top-level field of the body that is wrong, if it is one."""
 
     status = 422
     code = "validation_error"

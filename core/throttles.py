@@ -1,17 +1,19 @@
-"""Throttles: fixed windows counted in the broker, so that every web process shares them.
+"""Throttles: fixed windows counted in the broker, so that all web processes share them.
 
-Scopes and their rates are one table, `THROTTLES` of the settings; `THROTTLE_SCALE` multiplies all of them. A broker
-that is out of reach opens every throttle: PostgreSQL still judges credentials and caps.
+Scopes and rates are one setting, `THROTTLES`; `THROTTLE_SCALE` multiplies all of them. An unreachable broker opens
+every throttle: PostgreSQL still checks credentials and limits.
 
-Every request asks the broker, but for pings: theirs is the one path on which the question would cost more than the
-rest of the view, so each process tells of a hundredth of the limit at a time, and the limit holds to a hundredth for
-each process.
+Every request asks the broker, except pings: for them the question would cost more than the rest of the view. Each
+process counts them locally and reports each hundredth of the limit.
 """
 
 from __future__ import annotations
 
 import logging
+import threading
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -26,35 +28,78 @@ from rest_framework.throttling import BaseThrottle
 
 from core.addresses import client_network
 from core.errors import TooManyRequests
-from core.tallies import Tally
 
 logger = logging.getLogger(__name__)
 
 PATIENCE_SEC = 0.25  # for connecting, and for an answer
-LEFT_ALONE_SEC = 5.0  # a broker that did not answer is not asked again for so long
-CALLBACK = (
-    "connector-callback"  # by address: the page to which a provider leads back, where nobody has a credential
-)
-PINGS = "pings"  # by address, and generous: a whole network of jobs may come from one
+LEFT_ALONE_SEC = 5.0  # how long a broker that did not answer is not asked again
+CALLBACK = "connector-callback"  # by address: a provider redirects there, without a credential
+PINGS = "pings"  # by address, and generous: a whole network of jobs may share one
+MAX_COUNTERS = 20_000  # about 5 MB; beyond it all counters are dropped with what was not reported
 
-_asked_again_at = (
-    0.0  # monotonic; one number per process, and a lost race between threads costs one more question
-)
+Counted = tuple[int, float]  # the count of all processes in the window, and the seconds until it ends
+
+
+@dataclass(slots=True)
+class _Counter:
+    ends_at: float  # monotonic
+    unreported: int = 0
+    total: int = 0  # of all processes, when this one last reported
+
+
+class LocalCounters:
+    """Counts names in windows, and reports to the broker only once a share of requests was counted.
+
+    With n processes the count of a window may be wrong by n shares. A share of one reports every request. A name that
+    stays below its share, as nearly all do, is never reported.
+    """
+
+    def __init__(self, report: Callable[[str, int, int], Counted]) -> None:
+        """`report(name, count, seconds)` adds to the shared count, in a window that it opens if necessary."""
+        self._report = report
+        self._counters: dict[str, _Counter] = {}
+        self._lock = threading.Lock()
+
+    def hit(self, name: str, *, seconds: int, share: int) -> Counted:
+        """Count one request. Return the known count of the window. Raises what `report` raises."""
+        now = time.monotonic()
+        with self._lock:
+            counter = self._counters.get(name)
+            if counter is None or counter.ends_at <= now:
+                if len(self._counters) >= MAX_COUNTERS:
+                    self._counters.clear()
+                counter = self._counters[name] = _Counter(now + seconds)
+            counter.unreported += 1
+            known = (counter.total + counter.unreported, counter.ends_at - now)
+            if counter.unreported < share:
+                return known
+            reported, counter.unreported = counter.unreported, 0
+        total, remaining = self._report(name, reported, seconds)
+        with self._lock:
+            counter.total, counter.ends_at = total, time.monotonic() + remaining
+        return total, remaining
+
+
+# Monotonic, one number per process. A lost race between threads costs one more question.
+_asked_again_at = 0.0
+
+
+def broker_retry() -> Any:
+    """Retry once, and only a connection that the broker had closed: a timeout is not waited for twice."""
+    return Retry(NoBackoff(), 1, supported_errors=(redis.ConnectionError,))
 
 
 @cache
 def _broker(url: str) -> redis.Redis:
-    # One more try, and only for a connection that was closed on us meanwhile; a silence is not waited for twice.
-    retry: Any = Retry(NoBackoff(), 1, supported_errors=(redis.ConnectionError,))
     return redis.Redis.from_url(
-        url, socket_connect_timeout=PATIENCE_SEC, socket_timeout=PATIENCE_SEC, retry=retry
+        url, socket_connect_timeout=PATIENCE_SEC, socket_timeout=PATIENCE_SEC, retry=broker_retry()
     )
 
 
-def _add(name: str, count: int, seconds: int) -> tuple[int, float]:
-    """Count so many more in the window of `scope:identity`: how many it has now, and the seconds until it ends."""
+def _add(name: str, count: int, seconds: int) -> Counted:
+    """Add to the window of `scope:identity`. Return its count, and the seconds until it ends."""
     scope, _, identity = name.partition(":")
-    # A digest: an e-mail address, or what somebody typed in its place, is nothing to leave in the broker.
+    # A digest, because the broker must not contain e-mail addresses, or what was typed in their place.
     digest = salted_hmac("pulsekeeper.throttles", identity, algorithm="sha256").hexdigest()[:32]
     key = f"throttle:{scope}:{digest}"
     with _broker(settings.REDIS_URL).pipeline(transaction=True) as pipe:
@@ -66,42 +111,46 @@ def _add(name: str, count: int, seconds: int) -> tuple[int, float]:
     return int(total), max(0.0, int(remaining_ms) / 1000)
 
 
-_tally = Tally(_add)
+_ping_counters = LocalCounters(_add)
 
 
 def seconds_to_wait(scope: str, identity: str) -> float | None:
-    """Count a request of `identity` in `scope`; None where it may pass, else the rest of the window."""
+    """Count a request of `identity` in `scope`. Return None if it may pass, else the rest of the window."""
     global _asked_again_at
     scale = settings.THROTTLE_SCALE
     if scale == 0 or time.monotonic() < _asked_again_at:
         return None
-    most, seconds = settings.THROTTLES[scope]
-    most = max(1, int(most * scale))
+    limit, seconds = settings.THROTTLES[scope]
+    limit = max(1, int(limit * scale))
     name = f"{scope}:{identity}"
     try:
         if scope == PINGS:
-            count, remaining = _tally.hit(name, seconds=seconds, share=max(1, most // 100))
+            count, remaining = _ping_counters.hit(name, seconds=seconds, share=max(1, limit // 100))
         else:
             count, remaining = _add(name, 1, seconds)
     except redis.RedisError as error:
         _asked_again_at = time.monotonic() + LEFT_ALONE_SEC
         logger.warning("throttles are off for %.0f s, the broker does not answer: %s", LEFT_ALONE_SEC, error)
         return None
-    return None if count <= most else remaining
+    return None if count <= limit else remaining
 
 
 class Throttle(BaseThrottle):
-    """At most so many requests of one identity in a window; subclasses name the scope and the identity.
-
-    `methods` limits it to some methods of a view.
-    """
+    """Limits the requests of one identity in a window. `methods` limits it to some methods of a view."""
 
     scope: str
     methods: frozenset[str] | None = None
     _wait: float | None = None
 
+    def __init_subclass__(cls, *, scope: str | None = None, methods: str | None = None) -> None:
+        """`methods` are separated by blanks."""
+        if scope is not None:
+            cls.scope = scope
+        if methods is not None:
+            cls.methods = frozenset(methods.split())
+
     def identity(self, request: Request) -> str | None:
-        """Whose requests are counted together; None counts nothing."""
+        """Return whose requests are counted together, or None to count nothing."""
         raise NotImplementedError
 
     def allow_request(self, request: Request, view: Any) -> bool:
@@ -120,90 +169,61 @@ class AddressThrottle(Throttle):
         return client_network(request)
 
 
-class CallerThrottle(Throttle):
-    """Everything of `/v1`, by the person behind the credential, whichever token is used; else by address."""
-
-    scope = "requests"
+class CallerThrottle(Throttle, scope="requests"):
+    """All of `/v1`, by the user behind the credential, or else by address."""
 
     def identity(self, request: Request) -> str | None:
-        # Caller is of a higher floor: what is asked of it here is that it has a `user`.
-        person = getattr(request.user, "user", None)
-        return client_network(request) if person is None else f"user:{person.pk}"
+        # Caller belongs to a higher floor: only its `user` is used here.
+        user = getattr(request.user, "user", None)
+        return client_network(request) if user is None else f"user:{user.pk}"
 
 
-class ProbeThrottle(CallerThrottle):
-    """Creating and testing monitors: each has a worker probe somebody's server at once."""
-
-    scope = "create-and-test"
-    methods = frozenset({"POST"})
+class ProbeThrottle(CallerThrottle, scope="create-and-test", methods="POST"):
+    """Creating and testing monitors: a worker probes a foreign server at once."""
 
 
-class CheckThrottle(CallerThrottle):
-    """Checking monitors at once: a pipeline does it with each of a project's, and a thread waits for each."""
-
-    scope = "check-now"
-    methods = frozenset({"POST"})
+class CheckThrottle(CallerThrottle, scope="check-now", methods="POST"):
+    """Checking monitors at once: a pipeline does it with all of a project, and a thread waits for each."""
 
 
-class ProviderThrottle(CallerThrottle):
-    """Listing the projects of a connector: it asks somebody else's API, and a thread waits for that."""
-
-    scope = "ask-provider"
-    methods = frozenset({"GET"})
+class ProviderThrottle(CallerThrottle, scope="ask-provider", methods="GET"):
+    """Listing the projects of a connector: it asks a foreign API, and a thread waits for that."""
 
 
-class InviteThrottle(CallerThrottle):
-    """Adding members: it sends e-mail to strangers, and tells who has an account (decision 44)."""
-
-    scope = "invite"
-    methods = frozenset({"POST"})
+class InviteThrottle(CallerThrottle, scope="invite", methods="POST"):
+    """Adding members: it sends e-mail to strangers, and shows who has an account."""
 
 
-class ChannelAddressThrottle(InviteThrottle):
+class ChannelAddressThrottle(InviteThrottle, methods="POST PATCH"):
     """Setting the e-mail address of a channel: a stranger's gets a request to agree, so it counts as an invitation."""
-
-    methods = frozenset({"POST", "PATCH"})
 
     def identity(self, request: Request) -> str | None:
         given = isinstance(request.data, dict) and "address" in request.data
         return super().identity(request) if given else None
 
 
-class ChannelTestThrottle(CallerThrottle):
-    """Testing channels: each sends a message to somebody at once."""
-
-    scope = "test-channel"
-    methods = frozenset({"POST"})
+class ChannelTestThrottle(CallerThrottle, scope="test-channel", methods="POST"):
+    """Testing channels: each test sends a message at once."""
 
 
-class LogoThrottle(CallerThrottle):
+class LogoThrottle(CallerThrottle, scope="logo", methods="PUT"):
     """Setting a logo: each picture takes a process of its own for up to some seconds."""
 
-    scope = "logo"
-    methods = frozenset({"PUT"})
+
+class PasswordThrottle(CallerThrottle, scope="password", methods="PATCH DELETE"):
+    """Changing the password or deleting the account: a stolen session must not try all passwords."""
 
 
-class PasswordThrottle(CallerThrottle):
-    """Changing the password, or deleting the account, asks for it: a stolen session is not to try them all."""
-
-    scope = "password"
-    methods = frozenset({"PATCH", "DELETE"})
+class ExportThrottle(CallerThrottle, scope="export"):
+    """Exporting the account: it reads everything in it."""
 
 
-class ExportThrottle(CallerThrottle):
-    """Exporting the account: it reads all that there is of it."""
-
-    scope = "export"
+class SignInThrottle(AddressThrottle, scope="sign-in"):
+    """Signing in, by address."""
 
 
-class SignInThrottle(AddressThrottle):
-    scope = "sign-in"
-
-
-class SignInEmailThrottle(Throttle):
-    """By the account that is tried: one account cannot be tried from many addresses."""
-
-    scope = "sign-in-email"
+class SignInEmailThrottle(Throttle, scope="sign-in-email"):
+    """Signing in, by account: one account cannot be tried from many addresses."""
 
     def identity(self, request: Request) -> str | None:
         email = request.data.get("email") if isinstance(request.data, dict) else None
@@ -211,9 +231,9 @@ class SignInEmailThrottle(Throttle):
 
 
 def count_unauthorized(request: Request) -> None:
-    """One more request of that address without a valid token; raises Throttled past the rate.
+    """Count a request without a valid token, by address. Raises Throttled past the limit.
 
-    Counted where it failed, and asked of failures only: whoever shares the address and has a token is not stopped.
+    Only failures are counted and refused: a client with a token that shares the address is not stopped.
     """
     wait = seconds_to_wait("unauthorized", client_network(request))
     if wait is not None:
@@ -221,7 +241,7 @@ def count_unauthorized(request: Request) -> None:
 
 
 def count_second_factor(user_id: int) -> None:
-    """One more code that is tried for the account, by whichever door; raises TooManyRequests past the rate."""
+    """Count a code that is tried for the account, wherever it is entered. Raises TooManyRequests past the limit."""
     wait = seconds_to_wait("second-factor", f"user:{user_id}")
     if wait is not None:
         raise TooManyRequests(wait=wait)

@@ -13,7 +13,7 @@ from django.db.models import TextChoices
 from django.forms.utils import ErrorList
 from django.http import QueryDict
 
-from checks.probes.http.addresses import MAX_URL
+from checks.probes.http.target import MAX_URL
 from core.forms import sentence
 from dashboard.choosing import Choices, ProjectField
 from dashboard.fields import CountField, PlainRenderer, SpanField

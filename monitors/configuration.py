@@ -13,9 +13,8 @@ from enum import StrEnum
 from typing import Any
 
 from checks.domains import registrable_domain
-from checks.probes.http.addresses import BadAddressError, host_of
-from checks.probes.http.request import BadRequestError, Target, parse_target
 from checks.probes.http.spec import RuleType
+from checks.probes.http.target import BadAddressError, BadRequestError, Target, host_of, parse_target
 from core.errors import ValidationFailed
 
 MAX_BODY = 8_192

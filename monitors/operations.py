@@ -15,8 +15,8 @@ from django.db import transaction
 from django.db.models import QuerySet
 
 from accounts.models import Plan, User
+from core.bulk_actions import BulkResult
 from core.errors import ValidationFailed
-from core.outcomes import Outcome
 from monitors.configuration import MonitorType
 from monitors.lifecycle import mute, switch, watch
 from monitors.models import Monitor, MonitorState, StatusChange
@@ -24,19 +24,21 @@ from monitors.models import Monitor, MonitorState, StatusChange
 _STATE_COLUMNS = ["next_due_at", "claimed_at", "armed_at", "fresh", "failures", "passes", "failing_since"]
 
 
-def pause(ids: Collection[int], *, now: datetime, among: QuerySet[Monitor] | None = None) -> Outcome[Monitor]:
+def pause(
+    ids: Collection[int], *, now: datetime, among: QuerySet[Monitor] | None = None
+) -> BulkResult[Monitor]:
     return _switch(ids, among, enabled=False, now=now)
 
 
 def resume(
     ids: Collection[int], *, now: datetime, among: QuerySet[Monitor] | None = None
-) -> Outcome[Monitor]:
+) -> BulkResult[Monitor]:
     return _switch(ids, among, enabled=True, now=now)
 
 
 def mute_for(
     ids: Collection[int], *, minutes: int, now: datetime, among: QuerySet[Monitor] | None = None
-) -> Outcome[Monitor]:
+) -> BulkResult[Monitor]:
     """From now on; 0 minutes end mutes."""
     if minutes < 0:
         raise ValidationFailed("must be 0 or more.", field="minutes")
@@ -54,7 +56,7 @@ def mute_for(
     return outcome
 
 
-def delete(ids: Collection[int], *, among: QuerySet[Monitor] | None = None) -> Outcome[Monitor]:
+def delete(ids: Collection[int], *, among: QuerySet[Monitor] | None = None) -> BulkResult[Monitor]:
     """They are gone at once, their results soon after."""
     with transaction.atomic():
         outcome = _each(ids, among, lambda *_: None)
@@ -81,7 +83,7 @@ def raise_intervals(owners: Collection[User], plan: Plan) -> None:
 
 def _switch(
     ids: Collection[int], among: QuerySet[Monitor] | None, *, enabled: bool, now: datetime
-) -> Outcome[Monitor]:
+) -> BulkResult[Monitor]:
     changes: list[StatusChange] = []
 
     def do(monitor: Monitor, state: MonitorState) -> str | None:
@@ -103,7 +105,7 @@ def _each(
     ids: Collection[int],
     among: QuerySet[Monitor] | None,
     do: Callable[[Monitor, MonitorState], str | None],
-) -> Outcome[Monitor]:
+) -> BulkResult[Monitor]:
     """Do it to each monitor, held as everywhere by its state, in the order in which results are recorded. `do` says
     why it leaves one as it is. The configurations are read after the locks.
     """
@@ -121,7 +123,7 @@ def _each(
             done.append(monitor)
         else:
             left[reason] += 1
-    return Outcome(done, left)
+    return BulkResult(done, left)
 
 
 def _write_states(monitors: Collection[Monitor], columns: Collection[str]) -> None:

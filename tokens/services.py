@@ -17,6 +17,7 @@ from accounts import second_factor
 from accounts.models import User
 from accounts.verification import is_verified
 from audit.actions import Action
+from core.bulk_actions import BulkResult
 from core.errors import (
     EmailUnverified,
     Forbidden,
@@ -26,7 +27,6 @@ from core.errors import (
     ProjectForbidden,
     ValidationFailed,
 )
-from core.outcomes import Outcome
 from core.throttles import count_second_factor
 from projects import access, log
 from projects.access import Caller
@@ -127,7 +127,7 @@ def end_sessions(user: User) -> int:
     return ended
 
 
-def end_sessions_by_key(ids: Collection[int]) -> Outcome[Session]:
+def end_sessions_by_key(ids: Collection[int]) -> BulkResult[Session]:
     """Of the API, of whoever they are: for an operator."""
     with transaction.atomic():
         ended = _delete(Session.objects.select_related("user"), ids)
@@ -140,7 +140,7 @@ def end_sessions_by_key(ids: Collection[int]) -> Outcome[Session]:
             )
             for session in ended
         )
-    return Outcome(ended)
+    return BulkResult(ended)
 
 
 def delete_expired_sessions(now: datetime) -> int:
@@ -203,7 +203,7 @@ def _record(caller: Caller, action: Action, token: ProjectToken) -> None:
     log.record(caller, action, project=token.project, target_id=token.public_id, target_name=token.name)
 
 
-def revoke_tokens_by_key(ids: Collection[int]) -> Outcome[ProjectToken]:
+def revoke_tokens_by_key(ids: Collection[int]) -> BulkResult[ProjectToken]:
     """Of whichever projects: for an operator."""
     with transaction.atomic():
         revoked = _delete(ProjectToken.objects.select_related("project", "created_by"), ids)
@@ -217,7 +217,7 @@ def revoke_tokens_by_key(ids: Collection[int]) -> Outcome[ProjectToken]:
             )
             for token in revoked
         )
-    return Outcome(revoked)
+    return BulkResult(revoked)
 
 
 def _delete(credentials: QuerySet[C], ids: Collection[int]) -> list[C]:

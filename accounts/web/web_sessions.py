@@ -14,7 +14,7 @@ from django.db.models import QuerySet
 import audit.services
 from accounts.models import User
 from audit.actions import Action
-from core.outcomes import Outcome
+from core.bulk_actions import BulkResult
 from core.user_agents import name_of
 
 
@@ -63,7 +63,7 @@ def end_web_sessions(user: User, *, but: str | None = None) -> None:
             audit.services.record(Action.SESSION_REVOKED, actor=user, details=details)
 
 
-def end_web_sessions_by_key(ids: Collection[int]) -> Outcome[UserSession]:
+def end_web_sessions_by_key(ids: Collection[int]) -> BulkResult[UserSession]:
     """Of whoever they are: for an operator."""
     with transaction.atomic():
         ended = _end(UserSession.objects.filter(pk__in=ids).select_related("user"))
@@ -76,7 +76,7 @@ def end_web_sessions_by_key(ids: Collection[int]) -> Outcome[UserSession]:
             )
             for row in ended
         )
-    return Outcome(ended)
+    return BulkResult(ended)
 
 
 def _end(rows: QuerySet[UserSession]) -> list[UserSession]:

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import urlsplit
 
-from checks.probes.http.addresses import BadAddressError, host_of
+from checks.probes.http.target import BadAddressError, host_of
 from core.text import shorten
 from monitors.services import permits_host
 from notifications.outbox import SendResult

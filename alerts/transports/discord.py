@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from alerts.transports.base import AppriseService, Config, Setting, last_characters
-from checks.probes.http.addresses import MAX_URL
+from checks.probes.http.target import MAX_URL
 
 _EXAMPLE = "https://discord.com/api/webhooks/000000000000000000/XXXX…"
 _WEBHOOK = re.compile(

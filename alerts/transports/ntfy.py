@@ -5,7 +5,7 @@ from __future__ import annotations
 from urllib.parse import urlsplit
 
 from alerts.transports.base import AppriseService, Config, Setting, matching, one_of, require_public_url
-from checks.probes.http.addresses import MAX_URL
+from checks.probes.http.target import MAX_URL
 
 _SERVER = "https://ntfy.sh"
 _PRIORITIES = ("min", "low", "default", "high", "max")

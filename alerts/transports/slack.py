@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from alerts.transports.base import AppriseService, Config, Setting, last_characters, matching
-from checks.probes.http.addresses import MAX_URL
+from checks.probes.http.target import MAX_URL
 
 _EXAMPLE = "https://hooks.slack.com/services/T00000000/B00000000/XXXXXXXXXXXXXXXXXXXXXXXX"
 

@@ -6,7 +6,7 @@ import re
 from urllib.parse import parse_qs, urlsplit
 
 from alerts.transports.base import AppriseService, Config, Setting, last_characters
-from checks.probes.http.addresses import MAX_URL
+from checks.probes.http.target import MAX_URL
 
 _EXAMPLE = (
     "https://prod-00.westeurope.logic.azure.com:443/workflows/…/triggers/manual/paths/invoke"

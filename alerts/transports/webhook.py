@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from alerts.transports.base import ChannelKind, Config, Setting, mask_url, matching, require_public_url
-from checks.probes.http.addresses import MAX_URL
+from checks.probes.http.target import MAX_URL
 from core.ids import random_text
 from notifications.outbox import SendResult
 

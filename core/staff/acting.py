@@ -15,8 +15,8 @@ from django.db.models import Model, QuerySet
 from django.http import HttpRequest
 from django.template.response import TemplateResponse
 
+from core.bulk_actions import BulkResult
 from core.errors import ApiError
-from core.outcomes import Outcome
 
 F = TypeVar("F", bound=forms.Form)
 
@@ -27,12 +27,12 @@ def act(
     page: admin.ModelAdmin[Any],
     request: HttpRequest,
     queryset: QuerySet[Any],
-    do: Callable[[list[int]], Outcome[Any]],
+    do: Callable[[list[int]], BulkResult[Any]],
     *,
     done: str,
     gone: bool = False,
     named: Callable[[Any], str] = str,
-) -> Outcome[Any] | None:
+) -> BulkResult[Any] | None:
     """Do it to the chosen rows, by their keys. `done` is what a row was then: "paused". `gone`: it is no more. `named`
     is what the log calls it, which is kept for longer than the row.
 
@@ -68,7 +68,7 @@ def _note(
 
 
 def _tell(
-    page: admin.ModelAdmin[Any], request: HttpRequest, outcome: Outcome[Any], *, done: str, chosen: int
+    page: admin.ModelAdmin[Any], request: HttpRequest, outcome: BulkResult[Any], *, done: str, chosen: int
 ) -> None:
     count, opts = len(outcome.done), page.opts
     noun = opts.verbose_name if count == 1 else opts.verbose_name_plural

@@ -11,7 +11,7 @@ from functools import partial
 
 from django.db.models import QuerySet
 
-from core import outcomes
+from core import bulk_actions
 from core.api.converters import is_public_id
 from core.errors import ApiError, NotFound, ValidationFailed
 from monitors import operations
@@ -102,7 +102,7 @@ def apply(
     return Outcome(action, done, refused)
 
 
-def _in_bulk(operation: Callable[..., outcomes.Outcome[Monitor]]) -> Run:
+def _in_bulk(operation: Callable[..., bulk_actions.BulkResult[Monitor]]) -> Run:
     """An operation of `monitors.operations`, on those that are the caller's."""
 
     def run(caller: Caller, public_ids: Sequence[str], now: datetime) -> Tried:
@@ -127,7 +127,9 @@ def _move(caller: Caller, public_ids: Sequence[str], now: datetime, *, project_i
     return 1, {}
 
 
-def _delete(ids: Collection[int], *, now: datetime, among: QuerySet[Monitor]) -> outcomes.Outcome[Monitor]:
+def _delete(
+    ids: Collection[int], *, now: datetime, among: QuerySet[Monitor]
+) -> bulk_actions.BulkResult[Monitor]:
     return operations.delete(ids, among=among)
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from checks.probes.http.addresses import MAX_URL
+from checks.probes.http.target import MAX_URL
 from core.text import shorten
 from monitors.configuration import BODY_METHODS, MAX_HEADERS, MAX_RULES, MAX_TIMEOUT_MS, MIN_TIMEOUT_MS
 

@@ -18,8 +18,8 @@ from redis.exceptions import RedisError
 
 from checks.results.models import CheckResult
 from checks.results.selectors import results_since
+from core.bulk_actions import BulkResult
 from core.errors import MonitorPaused, NotFound, NoWorker, ValidationFailed
-from core.outcomes import Outcome
 from monitors import scheduling
 from monitors.configuration import HTTP_TYPES
 from monitors.models import LEASE_MARGIN, Monitor, MonitorState
@@ -94,7 +94,7 @@ def hand_out(claims: Mapping[int, int], *, now: datetime) -> None:
             raise BrokerAway from error
 
 
-def begin(ids: Collection[int], *, now: datetime) -> Outcome[Monitor]:
+def begin(ids: Collection[int], *, now: datetime) -> BulkResult[Monitor]:
     """Have the monitors of these keys checked, without waiting for it. They are handed out with the commit; what the
     broker does not take is due at once.
     """
@@ -113,7 +113,7 @@ def begin(ids: Collection[int], *, now: datetime) -> Outcome[Monitor]:
         if len(done) < len(wanted):
             left["paused"] += len(wanted) - len(done)
         transaction.on_commit(partial(_hand_out_or_give_back, claims, now=now))
-    return Outcome(done, left)
+    return BulkResult(done, left)
 
 
 def _hand_out_or_give_back(claims: Mapping[int, int], *, now: datetime) -> None:

@@ -19,7 +19,7 @@ from accounts.models import User
 from config.env import BASE_DIR
 from core import throttles
 from core.addresses import client_network
-from core.tallies import Counted, Tally
+from core.throttles import Counted, LocalCounters
 from tests.api.client import Answer, Api
 from tests.connectors.linking import come_back, place
 from tests.factories import MonitorFactory, ProjectFactory, UserFactory
@@ -31,7 +31,7 @@ def _throttled(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     settings.THROTTLE_SCALE = 1
     settings.THROTTLES = dict.fromkeys(settings.THROTTLES, (1000, 60))
     monkeypatch.setattr(throttles, "_asked_again_at", 0.0)
-    monkeypatch.setattr(throttles, "_tally", Tally(throttles._add))
+    monkeypatch.setattr(throttles, "_ping_counters", LocalCounters(throttles._add))
     with redis.Redis.from_url(settings.REDIS_URL) as broker:
         broker.flushdb()
         yield
@@ -151,7 +151,7 @@ def test_pings_are_told_to_the_broker_a_share_at_a_time(settings: Settings) -> N
         told.append(count)
         return throttles._add(name, count, seconds)
 
-    one, other = (Tally(tell) for _ in range(2))  # of two processes
+    one, other = (LocalCounters(tell) for _ in range(2))  # of two processes
     for process in (one, other):
         for _ in range(25):
             process.hit("pings:a", seconds=60, share=10)
@@ -166,10 +166,10 @@ def test_the_limit_of_pings_holds_to_a_share_for_each_process(
     settings: Settings, monkeypatch: pytest.MonkeyPatch, processes: int
 ) -> None:
     limit(settings, "pings", 500)
-    tallies = [Tally(throttles._add) for _ in range(processes)]
+    counters = [LocalCounters(throttles._add) for _ in range(processes)]
     passed = 0
     for turn in range(1000):
-        monkeypatch.setattr(throttles, "_tally", tallies[turn % processes])
+        monkeypatch.setattr(throttles, "_ping_counters", counters[turn % processes])
         passed += throttles.seconds_to_wait("pings", "a") is None
     assert 500 - 5 * processes <= passed <= 500 + 5 * processes
 
@@ -190,12 +190,12 @@ def test_too_many_pings_are_told_when_to_come_again(settings: Settings, user: Us
 
 
 def test_a_tally_starts_anew_with_its_window_and_when_it_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("core.tallies.MOST_NAMES", 2)
+    monkeypatch.setattr("core.throttles.MAX_COUNTERS", 2)
 
     def tell(name: str, count: int, seconds: int) -> Counted:
         return count, 0.0  # a window that has just ended
 
-    tally = Tally(tell)
+    tally = LocalCounters(tell)
     assert [tally.hit("a", seconds=60, share=3)[0] for _ in range(4)] == [1, 2, 3, 1]
     assert [tally.hit(name, seconds=60, share=9)[0] for name in "bca"] == [1, 1, 1]
     assert tally.hit("b", seconds=60, share=9)[0] in (1, 2)

@@ -7,8 +7,8 @@ from functools import partial
 
 import pytest
 
+from core.bulk_actions import BulkResult
 from core.clock import utc_now
-from core.outcomes import Outcome
 from monitors import operations
 from monitors.models import Monitor, MonitorState, StatusChange
 from projects.access import Caller, accessible
@@ -16,7 +16,7 @@ from tests.factories import MonitorFactory, UserFactory
 
 pytestmark = pytest.mark.django_db
 
-OPERATIONS: dict[str, Callable[..., Outcome[Monitor]]] = {
+OPERATIONS: dict[str, Callable[..., BulkResult[Monitor]]] = {
     "pause": partial(operations.pause, now=utc_now()),
     "mute": partial(operations.mute_for, minutes=30, now=utc_now()),
     "delete": operations.delete,

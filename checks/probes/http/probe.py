@@ -12,9 +12,10 @@ import pycurl
 from checks.evidence import Mask, shown_body, shown_line, shown_url
 from checks.probes.http.evidence import HttpEvidence, Redirect, shown_headers
 from checks.probes.http.failures import explain, explain_body
-from checks.probes.http.request import BadRequestError, Request, as_get, first_request, redirected
+from checks.probes.http.request import Request, as_get, first_request, redirected
 from checks.probes.http.rules import decode_body
 from checks.probes.http.spec import HttpSpec
+from checks.probes.http.target import BadRequestError
 from checks.probes.http.transfer import HEAD_CAP, Hop, Transfer
 from checks.probes.http.verdict import Exchange, judge
 from checks.probes.loop import Loop, Probe

@@ -1,61 +1,21 @@
-"""What is asked of a target: the first request of a check, and what a redirect or a HEAD fallback makes of it. Pure."""
+"""The requests of an http check: the first one, and what a redirect or a refused HEAD makes of it. Pure."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from urllib.parse import SplitResult, quote, urljoin, urlsplit, urlunsplit
-
-import idna
+from urllib.parse import urljoin
 
 from checks.probes.http.spec import HttpSpec
-from core.egress import literal_address
+from checks.probes.http.target import BadRequestError, Target, parse_target, refuse_long_authority
 
 METHODS = frozenset({"HEAD", "GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _TAKES_CONTENT = frozenset({"POST", "PUT", "PATCH"})  # an empty body is announced as empty (RFC 9110, 8.6)
-_DEFAULT_PORTS = {"http": 80, "https": 443}
-
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,30}:")
 _NOT_SEEN_BY_URLSPLIT = str.maketrans("", "", "\t\r\n")
-_AUTHORITY = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]{0,30}:)?//([^/?#]*)")
-_HOST = re.compile(r"[A-Za-z0-9._-]+")
-_MAX_LABEL = 63
-_MAX_AUTHORITY = 1_024  # urlsplit normalizes it as Unicode says, in quadratic time
 _MAX_LOCATION = 8_192  # most servers take no longer request
-_MAX_REMEMBERED = 2_048  # the longest URL that a monitor may have
-_NO_NAME = "The URL cannot be used: its host is no valid domain name."
 _ENDS_LINE = re.compile(r"[\r\n\0]")
-_CONTROLS = re.compile(r"[\x00-\x1f\x7f]")
-# What may stand in a path or query as it is: RFC 3986, and % because what is escaped stays escaped.
-_URL_SAFE = "!$%&'()*+,-./:;=?@[]_~|^\\"
-
-
-_LAST_PORT = 65_535
-# A URL that is sent as it stands, as nearly all are: a name whose last label is letters, so no spelling of an
-# address, or four decimal numbers, and nothing to escape. A test compares what becomes of it with the long way.
-_OCTET = r"(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
-_SENT_AS_IS = "[A-Za-z0-9" + re.escape(_URL_SAFE.replace("?", "")) + "]"
-_PLAIN = re.compile(
-    rf"(https?)://(((?:[a-z0-9-]+\.)+[a-z]{{2,}})|(?:{_OCTET}\.){{3}}{_OCTET})(?::([1-9][0-9]{{0,4}}))?"
-    rf"(/{_SENT_AS_IS}*)?(\?{_SENT_AS_IS}+)?"
-)
-
-
-class BadRequestError(ValueError):
-    """The request cannot be made of these values. The text is a sentence without any header's value."""
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """A URL as libcurl takes it: ASCII, host in IDNA form, no fragment. `host` is None for a literal address."""
-
-    url: str
-    scheme: str
-    host: str | None
-    origin: tuple[str, str, int]
-    port: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,100 +26,6 @@ class Request:
     method: str
     lines: tuple[bytes, ...] = ()
     body: bytes | None = None
-
-
-def _ascii_host(host: str) -> str:
-    """The host as DNS knows it. This libcurl is built without IDN, so names are encoded here.
-
-    As browsers do it (UTS 46, non-transitional): Python's own codec is IDNA 2003 and makes fass.de of faß.de,
-    another site. The stricter rules of IDNA 2008 are not asked, or no name with an emoji could be watched.
-    """
-    if host.isascii():
-        return host
-    try:
-        labels = idna.uts46_remap(host, std3_rules=False, transitional=False).split(".")
-        if any(len(label) > _MAX_LABEL for label in labels):  # before Punycode, which takes quadratic time
-            raise BadRequestError(_NO_NAME)
-        encoded = ".".join(
-            label if label.isascii() else "xn--" + label.encode("punycode").decode("ascii")
-            for label in labels
-        )
-    except UnicodeError as error:
-        raise BadRequestError(_NO_NAME) from error
-    # What the mapping folds to ASCII may hold a blank or a delimiter.
-    if not _HOST.fullmatch(encoded) or any(len(label) > _MAX_LABEL for label in encoded.split(".")):
-        raise BadRequestError(_NO_NAME)
-    return encoded
-
-
-def _ascii_netloc(parts: SplitResult) -> str:
-    userinfo, at, rest = parts.netloc.rpartition("@")
-    if rest.isascii():
-        return parts.netloc
-    host, colon, port = rest.rpartition(":") if not rest.endswith("]") and ":" in rest else (rest, "", "")
-    return f"{userinfo}{at}{_ascii_host(host)}{colon}{port}"
-
-
-def parse_target(url: str) -> Target:
-    """Raises BadRequestError for what is no http(s) URL."""
-    plain = _PLAIN.fullmatch(url)
-    if plain is None:
-        return _parse_odd(url)
-    scheme, host, name, port_text, path, query = plain.groups()
-    port = int(port_text) if port_text else _DEFAULT_PORTS[scheme]
-    if port > _LAST_PORT:
-        return _parse_odd(url)
-    return Target(
-        url=url if path else f"{scheme}://{host}{':' + port_text if port_text else ''}/{query or ''}",
-        scheme=scheme,
-        host=name,
-        origin=(scheme, host, port),
-        port=port,
-    )
-
-
-def _parse_odd(url: str) -> Target:
-    return _remember(url) if len(url) <= _MAX_REMEMBERED else _parse(url)
-
-
-def _refuse_long_authority(url: str) -> None:
-    found = _AUTHORITY.match(url)
-    if found is not None and len(found[1]) > _MAX_AUTHORITY:
-        raise BadRequestError(_NO_NAME)
-
-
-def _parse(url: str) -> Target:
-    if _CONTROLS.search(url):
-        raise BadRequestError("The URL cannot be used: it holds a control character.")
-    _refuse_long_authority(url.strip())
-    try:
-        parts = urlsplit(url.strip())
-        port = parts.port
-        host = parts.hostname
-    except ValueError as error:
-        raise BadRequestError(f"The URL cannot be used: {error}.") from error
-    if parts.scheme not in _DEFAULT_PORTS:
-        raise BadRequestError("The URL cannot be used: only http and https are supported.")
-    if not host:
-        raise BadRequestError("The URL cannot be used: it names no host.")
-    if any(blank in parts.netloc for blank in " \\"):
-        raise BadRequestError("The URL cannot be used: its host holds a blank or a backslash.")
-    netloc = _ascii_netloc(parts)
-    path = quote(parts.path or "/", safe=_URL_SAFE, errors="surrogateescape")
-    query = quote(parts.query, safe=_URL_SAFE, errors="surrogateescape")
-    port = _DEFAULT_PORTS[parts.scheme] if port is None else port
-    host = _ascii_host(host)
-    return Target(
-        url=urlunsplit((parts.scheme, netloc, path, query, "")),
-        scheme=parts.scheme,
-        host=None if literal_address(host) is not None else host,
-        origin=(parts.scheme, host, port),
-        port=port,
-    )
-
-
-# Of the odd ones a worker meets the same few thousand again every minute.
-_remember = lru_cache(maxsize=4_096)(_parse)
 
 
 def _header_lines(headers: tuple[tuple[str, str], ...], method: str, body: bytes | None) -> tuple[bytes, ...]:
@@ -193,7 +59,7 @@ def _body_of(spec: HttpSpec) -> bytes | None:
 
 
 def first_request(spec: HttpSpec) -> Request:
-    """Raises BadRequestError where the spec cannot be sent."""
+    """Return the first request of a check. Raises BadRequestError if the spec cannot be sent."""
     method = "GET" if spec.rules and spec.method == "HEAD" else spec.method
     if method not in METHODS:
         raise BadRequestError("The request cannot be made: its method is unknown.")
@@ -204,21 +70,21 @@ def first_request(spec: HttpSpec) -> Request:
 
 
 def as_get(request: Request) -> Request:
-    """The repetition of a HEAD that the server does not do (decision 25)."""
+    """Return the GET that repeats a HEAD which the server refused."""
     return replace(request, method="GET")
 
 
 def redirected(request: Request, spec: HttpSpec, *, status: int, location: str) -> Request:
-    """The request that follows a redirect (decision 24). Raises BadRequestError for where it cannot lead.
+    """Return the request that follows a redirect. Raises BadRequestError if it leads nowhere.
 
-    Headers of the monitor go to its own origin alone. 303, and 301 and 302 after POST, become a GET without body.
+    Headers of the monitor go to its own origin only. 303, and 301 and 302 after POST, become a GET without body.
     """
     try:
         # urljoin takes an absolute URL without a host for a relative one.
         location = location.strip()
         if len(location) > _MAX_LOCATION:
             raise BadRequestError(f"The URL is longer than {_MAX_LOCATION} characters.")
-        _refuse_long_authority(location.translate(_NOT_SEEN_BY_URLSPLIT))
+        refuse_long_authority(location.translate(_NOT_SEEN_BY_URLSPLIT))
         target = parse_target(location if _SCHEME.match(location) else urljoin(request.target.url, location))
     except ValueError as error:
         text = str(error) if isinstance(error, BadRequestError) else "The URL cannot be used."

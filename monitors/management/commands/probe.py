@@ -12,8 +12,9 @@ from urllib.parse import urlsplit
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from checks.probes.http.request import METHODS, BadRequestError, first_request
+from checks.probes.http.request import METHODS, first_request
 from checks.probes.http.spec import ContentRule, HttpSpec, RuleType
+from checks.probes.http.target import BadRequestError
 from checks.spec import CheckOutcome, Verdict
 from core.clock import to_ms
 from core.egress import EgressGuard, literal_address

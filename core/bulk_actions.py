@@ -1,4 +1,4 @@
-"""What came of something that was to be done to many rows."""
+"""The result of an action on many rows."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome(Generic[T]):
-    """`done`: the rows that it was done to. `left`: why others were left as they are, and how many of them."""
+class BulkResult(Generic[T]):
+    """`done`: the changed rows. `left`: why others were not changed, and how many of them."""
 
     done: Sequence[T]
     left: Mapping[str, int] = field(default_factory=dict)
