@@ -1,4 +1,4 @@
-"""Connectors: providers to link, and what is imported from them."""
+"""Connectors: link providers and import their projects."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ SECTION = "connectors"
 
 
 @dataclass(frozen=True, slots=True)
-class ShownProvider:
-    """One that this deployment has a `word` for in its paths."""
+class ProviderView:
+    """A provider under the `word` that this deployment uses in paths."""
 
     word: str
     title: str
@@ -44,7 +44,7 @@ class ShownProvider:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A project of the provider's: its reference, and its name for telling what became of it."""
+    """A project of the provider: its reference, and its name for the results page."""
 
     ref: str
     name: str
@@ -54,7 +54,7 @@ class Choice:
 
     @classmethod
     def from_value(cls, text: str) -> Choice:
-        """Raises ValueError for what no form of ours has sent: JSON can spell what is no text."""
+        """Parse the value of a checkbox. Raises ValueError for anything that the form does not send."""
         found = json.loads(text)
         match found:
             case [str(ref), str(name)] if 0 < len(ref) <= MAX_REF and "\0" not in ref + name:
@@ -64,7 +64,7 @@ class Choice:
 
 
 class _ChoicesField(forms.MultipleChoiceField):
-    """What there is to choose from the provider knows, and `importing` asks it; here only the shape is looked at."""
+    """Chosen projects. Only their format is checked here; `importing` asks the provider."""
 
     widget = forms.MultipleHiddenInput
 
@@ -88,13 +88,13 @@ class ImportForm(ServiceForm):
     def __init__(self, data: Any = None, *, caller: Caller) -> None:
         super().__init__(data)
         self.fields["project_id"] = ProjectField(
-            projects=project_choices(caller), none="None: mine alone", label="Into which project"
+            projects=project_choices(caller), none="None (personal)", label="Project"
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """One of what can be imported, with the box before it."""
+class ImportRow:
+    """A project that can be imported, with its checkbox."""
 
     project: Importable
     value: str
@@ -109,7 +109,7 @@ class Row:
 def index(request: PageRequest) -> HttpResponse:
     linked = {connector.provider: connector for connector in selectors.list_connectors(request.caller)}
     shown = [
-        ShownProvider(word, title_of(name), provider(name).is_configured(), linked.get(name))
+        ProviderView(word, title_of(name), provider(name).is_configured(), linked.get(name))
         for word, name in settings.CONNECTORS.items()
     ]
     return render(request, "dashboard/connectors/list.html", {"section": SECTION, "providers": shown})
@@ -118,8 +118,10 @@ def index(request: PageRequest) -> HttpResponse:
 @require_POST
 @page
 def link(request: PageRequest, word: str) -> HttpResponse:
-    """On to the provider. A form that is answered by a redirect to another host is stopped by our policy, so a script
-    goes there; without scripts a page has the link."""
+    """Send the browser to the provider.
+
+    The content security policy blocks redirects of forms to other hosts: htmx goes there, or a page shows the link.
+    """
     try:
         address = services.start(request.caller, word, now=utc_now())
     except NotFound:
@@ -139,15 +141,13 @@ def link(request: PageRequest, word: str) -> HttpResponse:
 @page
 def disconnect(request: PageRequest, word: str) -> HttpResponse:
     services.disconnect(request.caller, word)
-    messages.success(
-        request, f"{title_of(selectors.backend_of(word))} is not linked any more. Its monitors stay."
-    )
+    messages.success(request, f"{title_of(selectors.backend_of(word))} disconnected. Its monitors stay.")
     return redirect("connectors")
 
 
 @page
 def choose(request: PageRequest, word: str) -> HttpResponse:
-    """What can be imported; a POST imports what was chosen of it."""
+    """List what can be imported; a POST imports the chosen projects."""
     caller = request.caller
     connector = selectors.get_connector(caller, word)
     form = ImportForm(request.POST if request.method == "POST" else None, caller=caller)
@@ -167,7 +167,7 @@ def choose(request: PageRequest, word: str) -> HttpResponse:
 
 
 def _choose(request: PageRequest, word: str, connector: Connector, form: ImportForm) -> HttpResponse:
-    """Where the provider cannot be asked, the page says so, and what to do about it."""
+    """Render the list, or the reason why the provider cannot be asked."""
     found: list[Importable] = []
     problem: ApiError | None = None
     try:
@@ -179,7 +179,7 @@ def _choose(request: PageRequest, word: str, connector: Connector, form: ImportF
         problem = error
     chosen = set(form["projects"].value() or ())
     rows = [
-        Row(project, value, value in chosen)
+        ImportRow(project, value, value in chosen)
         for project in found
         for value in [Choice(project.external_ref, project.name).as_value()]
     ]
@@ -197,7 +197,6 @@ def _choose(request: PageRequest, word: str, connector: Connector, form: ImportF
 
 
 def _done(request: PageRequest, word: str, chosen: list[Choice], imported: Imported) -> HttpResponse:
-    """What became of each."""
     names = {choice.ref: choice.name for choice in chosen}
     context = {
         "section": SECTION,
@@ -211,6 +210,6 @@ def _done(request: PageRequest, word: str, chosen: list[Choice], imported: Impor
 
 
 def _reason(error: str) -> str:
-    """Of the words of the API, a sentence."""
-    told = {MonitorLimit.code: MonitorLimit.reason, NotFound.code: "It is not there any more."}
-    return told.get(error) or sentence(error.removeprefix("url: "))
+    """Return an error of the API as a sentence."""
+    reasons = {MonitorLimit.code: MonitorLimit.reason, NotFound.code: "It no longer exists."}
+    return reasons.get(error) or sentence(error.removeprefix("url: "))

@@ -1,4 +1,4 @@
-"""The audit log as pages show it: a project's, and on the account page."""
+"""The audit log of a project, and of the account."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MOST_DIGITS = 18
 _NOBODY = {
     Entry.ActorType.STAFF: "Staff",
     Entry.ActorType.OPERATOR: "The operator",
-    Entry.ActorType.ANONYMOUS: "Somebody who was not signed in",
+    Entry.ActorType.ANONYMOUS: "Not signed in",
 }
 _BESIDE = {Entry.ActorType.TOKEN: "by a project token", Entry.ActorType.OPERATOR: "by a command"}
 _WORDS = {
@@ -39,7 +39,7 @@ _LABELS = {"door": "", "ways": "by ", "type": "by ", "before": "was "}
 
 
 @dataclass(frozen=True, slots=True)
-class ShownEntry:
+class EntryView:
     seen: SeenEntry
     project: Project | None
 
@@ -57,13 +57,13 @@ class ShownEntry:
         parts = []
         for name, value in self.seen.entry.details.items():
             values = value if isinstance(value, list) else [value]
-            told = ", ".join(_WORDS.get(str(one), str(one)) for one in values)
-            parts.append(_LABELS.get(name, f"{name}: ") + told)
+            text = ", ".join(_WORDS.get(str(one), str(one)) for one in values)
+            parts.append(_LABELS.get(name, f"{name}: ") + text)
         return " · ".join(parts)
 
     @property
     def target(self) -> str:
-        """Its name, where that is not the project's, which is told beside it."""
+        """Return the target's name, unless it is the project that is shown beside it."""
         entry = self.seen.entry
         beside = None if self.project is None else (self.project.public_id, self.project.name)
         return "" if (entry.target_id, entry.target_name) == beside else entry.target_name
@@ -82,8 +82,8 @@ class ShownEntry:
         return name_of(self.seen.user_agent) if self.seen.user_agent else ""
 
 
-def shown_log(request: PageRequest, entries: QuerySet[Entry]) -> dict[str, Any]:
-    """What the template needs of a page of it, by `action` and `before` of the query; odd ones are ignored."""
+def log_context(request: PageRequest, entries: QuerySet[Entry]) -> dict[str, Any]:
+    """Return a page of the log, by the query's `action` and `before`; invalid values are ignored."""
     action = request.GET.get("action", "")
     wanted = action if action in MEANINGS else ""
     before = request.GET.get("before", "")
@@ -92,11 +92,11 @@ def shown_log(request: PageRequest, entries: QuerySet[Entry]) -> dict[str, Any]:
     if before.isascii() and before.isdigit() and len(before) <= MOST_DIGITS:
         entries = entries.filter(pk__lt=int(before))
     rows = list(entries.order_by("-pk")[: PAGE + 1])
-    places = Project.objects.in_bulk({row.project_id for row in rows if row.project_id})
+    projects = Project.objects.in_bulk({row.project_id for row in rows if row.project_id})
     query = {"action": wanted} if wanted else {}
     return {
         "entries": [
-            ShownEntry(seen, places.get(seen.entry.project_id or 0))
+            EntryView(seen, projects.get(seen.entry.project_id or 0))
             for seen in log.seen_by(request.caller.user, rows[:PAGE])
         ],
         "actions": list(MEANINGS.items()),
@@ -113,6 +113,6 @@ def of_project(request: PageRequest, project_id: str) -> HttpResponse:
     context = {
         "section": "projects",
         "project": access.get_project(request.caller, project_id),
-        **shown_log(request, entries),
+        **log_context(request, entries),
     }
     return render(request, "dashboard/projects/log.html", context)

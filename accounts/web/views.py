@@ -30,7 +30,7 @@ from accounts.web.web_sessions import end_web_session, end_web_sessions, list_we
 from core.clock import utc_now
 from core.forms import ServiceForm
 from dashboard.pages import PageRequest, page
-from dashboard.security_log import shown_log
+from dashboard.security_log import log_context
 
 
 @require_GET
@@ -149,7 +149,7 @@ def end_other_sessions(request: PageRequest) -> HttpResponse:
 @page
 def security_log(request: PageRequest) -> HttpResponse:
     entries = projects.log.of_account(request.caller)
-    return render(request, "accounts/log.html", {"section": "account", **shown_log(request, entries)})
+    return render(request, "accounts/log.html", {"section": "account", **log_context(request, entries)})
 
 
 @require_http_methods(["GET", "POST"])

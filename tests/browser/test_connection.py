@@ -91,7 +91,7 @@ def test_a_monitor_that_was_deleted_is_not_shown_as_up(browse: Browse, app: Appl
     with app.database():
         monitor.delete()
     page.evaluate(LOOK_AGAIN)
-    expect(page.get_by_text("What this page shows no longer exists")).to_be_visible()
+    expect(page.get_by_text("This item no longer exists")).to_be_visible()
 
 
 def test_a_form_outlives_its_session(browse: Browse, app: Application) -> None:

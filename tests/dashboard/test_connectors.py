@@ -53,8 +53,8 @@ def values(page: Any) -> list[str]:
 def test_each_provider_says_how_it_is(web: Client, user: User, fake: FakeVercel, settings: Settings) -> None:
     settings.NETLIFY_CLIENT_ID = ""
     text = web.get("/connectors").content.decode()
-    assert "Not set up" in text
-    assert "You agree at Vercel" in text
+    assert "Not configured" in text
+    assert "Vercel asks you to let" in text
     connector = ConnectorFactory(user=user)
     text = web.get("/connectors").content.decode()
     assert "Shop Ltd" in text
@@ -96,7 +96,7 @@ def test_linked_chosen_and_imported(web: Client, user: User, linked: FakeVercel)
     done = web.post(PAGE, {"projects": chosen, "project_id": tills.public_id}).content.decode()
     assert "2 created, 2 failed." in done
     assert "The project has no address." in done
-    assert "It is not there any more." in done
+    assert "It no longer exists." in done
     assert "<script>alert" not in done
     monitors = Monitor.objects.filter(project=tills).order_by("pk")
     assert [monitor.name for monitor in monitors] == ["project-1", HOSTILE]
@@ -105,7 +105,7 @@ def test_linked_chosen_and_imported(web: Client, user: User, linked: FakeVercel)
     assert values(again) == []
     assert again.content.decode().count(">Imported<") == 2
     skipped = web.post(PAGE, {"projects": chosen[:1]}).content.decode()
-    assert "0 created, 1 there before." in skipped
+    assert "0 created, 1 already imported." in skipped
     assert "project-1" in skipped
 
 
@@ -162,7 +162,7 @@ def test_a_provider_that_fails_is_no_error_page(web: Client, linked: FakeVercel,
 def test_a_grant_that_ended_leads_to_linking_again(web: Client, linked: FakeVercel) -> None:
     linked.revoke()
     text = web.get(PAGE).content.decode()
-    assert "Vercel does not accept our access any more." in text
+    assert "Vercel revoked our access." in text
     assert f'hx-post="{PAGE}/link"' in text
     assert "Link again" in web.get("/connectors").content.decode()
 
@@ -182,7 +182,7 @@ def test_asking_counts_as_the_api_s_does(web: Client, linked: FakeVercel, settin
 def test_disconnected_and_its_monitors_stay(web: Client, linked: FakeVercel) -> None:
     web.post(PAGE, {"projects": values(web.get(PAGE))})
     page = web.post(f"{PAGE}/disconnect", follow=True)
-    assert "Vercel is not linked any more. Its monitors stay." in page.content.decode()
+    assert "Vercel disconnected. Its monitors stay." in page.content.decode()
     assert not Connector.objects.exists()
     assert Monitor.objects.count() == 3
     assert web.get(PAGE).status_code == 404

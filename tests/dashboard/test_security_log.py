@@ -37,7 +37,7 @@ def test_one_s_own(web: Client, user: User) -> None:
     page = text(web, "/account/log/?action=sign_in.failed")
     assert "Failed to sign in</span>" in page
     assert "Created the project</span>" not in page
-    assert "Nothing matches" in text(web, "/account/log/?action=connector.linked")
+    assert "No matching entries" in text(web, "/account/log/?action=connector.linked")
     assert "Created the project</span>" in text(web, "/account/log/?action=nonsense&before=1e9")
 
 
