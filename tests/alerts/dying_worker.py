@@ -1,8 +1,9 @@
-"""One worker's tick and all that it sends, in a process of its own, which kills itself (-9) right after a step.
+"""Workers that kill themselves (-9) right after a step, to see what their successors find.
 
-    python -m tests.alerts.dying_worker [STEP]
+    python -m tests.alerts.dying_worker
 
-Without a step it ends when there is nothing left to do.
+Each line of standard input is a step, or empty. A forked process makes one tick, sends all that is due and dies right
+after the step, or ends when nothing is left to do; its exit code is printed. So Django is loaded once.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -45,8 +47,8 @@ def deadly(work: Callable[..., Any]) -> Callable[..., Any]:
     return done_and_dead
 
 
-def main() -> None:
-    for step in sys.argv[1:]:
+def work(step: str) -> None:
+    if step:
         place, name = STEPS[step]
         setattr(place, name, deadly(getattr(place, name)))
     tasks.tick()
@@ -57,6 +59,20 @@ def main() -> None:
         "all is sent",
     )
     sender.sender().stop(grace_sec=30)
+
+
+def main() -> None:
+    for line in sys.stdin:
+        if pid := os.fork():
+            _, status = os.waitpid(pid, 0)
+            print(os.waitstatus_to_exitcode(status), flush=True)  # noqa: T201
+            continue
+        try:
+            work(line.strip())
+        except BaseException:  # noqa: BLE001  (this process must not go on with the parent's loop)
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
 
 
 if __name__ == "__main__":

@@ -456,7 +456,7 @@ def test_flapping_at_every_check_for_an_hour(drive: Drive, interval: int) -> Non
     for number in range(1, checks + 20):
         for ends, monitor in monitors.items():
             drive.check(monitor, verdict if number <= checks else ends, at(number * interval))
-        drive.ticks(at(number * interval + 1), at((number + 1) * interval - 1), every=30)
+        drive.ticks(at(number * interval + 1), at((number + 1) * interval - 1), every=max(30, interval / 5))
         verdict = UP if verdict is DOWN else DOWN
     for ends, monitor in monitors.items():
         drive.check(monitor, UP if ends is DOWN else DOWN, at(10 * HOUR))
