@@ -1,1 +1,1 @@
-"""Monitors of other services as monitors of ours: one module a source, each pure, and `creating`, which writes."""
+"""Import monitors from other products: one pure module per product, and `creating`, which writes."""

@@ -1,6 +1,6 @@
-"""Gatus' configuration: YAML with `endpoints`, each with conditions, and `external-endpoints`, which are pushed.
+"""The configuration of Gatus: YAML with `endpoints` and their conditions, and `external-endpoints`, which are pushed.
 
-What Gatus would take from its environment (`${NAME}`) is not known here, so it has to be filled in before.
+Variables of the environment (`${NAME}`) are unknown here and must be replaced before.
 """
 
 from __future__ import annotations
@@ -10,8 +10,14 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from manifests.importers.conditions import apply_condition
-from manifests.importers.mapped import Making, Mapped, Refused, UnreadableFileError
+from manifests.importers.mapped import (
+    MappedMonitor,
+    MonitorBuilder,
+    UnreadableFileError,
+    UnsupportedError,
+    expect,
+    map_items,
+)
 
 _DURATION = re.compile(r"(\d{1,15}(?:\.\d{1,15})?)(ns|us|µs|ms|s|m|h)")
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "h": 3600}
@@ -19,169 +25,248 @@ _VARIABLE = re.compile(r"(?<!\$)(?:\$\$)*\$\{?([A-Za-z_]\w*)")
 _PLACEHOLDER = re.compile(
     r"\[(?:ENDPOINT_NAME|ENDPOINT_GROUP|ENDPOINT_URL|LOCAL_ADDRESS|RANDOM_STRING_\d+|CONTEXT)\]"
 )
-_ELSEWHERE = {
+_MAX_CONDITION = 1_000
+_OPERATOR = re.compile(r"==|!=|<=|>=|<|>")
+_HAS = re.compile(r"has\(\[BODY\]\.(.+)\)")
+_JSON_PATH = re.compile(
+    r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+|\[\d+\])*|(?:\[\d+\])(?:\.[A-Za-z0-9_-]+|\[\d+\])*"
+)
+_CONTAINS = re.compile(r"pat\(\*([^*?\[\]]+)\*\)")
+_EXPIRY_NOTE = "warnings are sent 30, 14, 7, 3 and 1 days before expiry, and the monitor stays up"
+_IGNORED = {
     "maintenance-windows": "maintenance windows are not imported",
-    "extra-labels": "there are no labels here",
+    "extra-labels": "labels are not supported",
 }
-_CLIENT_ELSEWHERE = {
-    "dns-resolver": "names are resolved by the name servers of this deployment",
-    "proxy-url": "nothing is checked through a proxy here",
-    "network": "IPv4 and IPv6 are both tried here",
-    "tunnel": "nothing is checked through a tunnel here",
+_CLIENT_IGNORED = {
+    "dns-resolver": "the name servers of this deployment are used",
+    "proxy-url": "proxies are not supported",
+    "network": "IPv4 and IPv6 are both used",
+    "tunnel": "tunnels are not supported",
 }
 
 
-def read(text: str) -> list[Mapped]:
+def read(text: str) -> list[MappedMonitor]:
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
 
     try:
         found = YAML(typ="safe", pure=True).load(text)
     except (YAMLError, ValueError, RecursionError):
-        raise UnreadableFileError("the file is no YAML") from None
+        raise UnreadableFileError("the file is not YAML") from None
     if not isinstance(found, Mapping) or not {"endpoints", "external-endpoints", "suites"} & set(found):
         raise UnreadableFileError("the file has no endpoints")
     return [
-        *(_one(item, _map) for item in _list(found, "endpoints")),
-        *(_one(item, _map_external) for item in _list(found, "external-endpoints")),
-        *(_one(item, _map_suite) for item in _list(found, "suites")),
+        *map_items(_list(found, "endpoints"), _map, name=_name),
+        *map_items(_list(found, "external-endpoints"), _map_external, name=_name),
+        *map_items(_list(found, "suites"), _map_suite, name=_name),
     ]
 
 
 def _list(found: Mapping[str, Any], key: str) -> Iterator[Mapping[str, Any]]:
     items = found.get(key) or []
     if not isinstance(items, list) or not all(isinstance(item, Mapping) for item in items):
-        raise UnreadableFileError(f"{key} is no list of objects")
+        raise UnreadableFileError(f"{key} is not a list of objects")
     yield from items
 
 
-def _one(item: Mapping[str, Any], mapping: Any) -> Mapped:
+def _name(item: Mapping[str, Any]) -> object:
     name, group = item.get("name"), item.get("group")
-    making = Making(item, name=f"{group} / {name}" if group else name)
-    try:
-        mapping(making)
-    except Refused as refusal:
-        return making.left_out(refusal)
-    return making.mapped()
+    return f"{group} / {name}" if group else name
 
 
-def _map_suite(making: Making) -> None:
-    raise Refused("suites", "steps that build on one another are not checked here")
+def _map_suite(builder: MonitorBuilder) -> None:
+    raise UnsupportedError("suites", "suites are not supported")
 
 
-def _map_external(making: Making) -> None:
-    heartbeat = making.source.get("heartbeat")
+def _map_external(builder: MonitorBuilder) -> None:
+    heartbeat = builder.source.get("heartbeat")
     interval = duration(heartbeat.get("interval")) if isinstance(heartbeat, Mapping) else None
     if not interval:
-        raise Refused("heartbeat", "without an interval, nothing is expected to come")
-    making.given |= {"type": "heartbeat", "interval_sec": round(interval), "grace_sec": 0}
-    making.note("token", "the address to ping is another one")
-    making.enabled = making.source.get("enabled") is not False
-    making.note_if_there({"alerts": "alert channels are not imported"})
+        raise UnsupportedError("heartbeat", "an interval is required")
+    builder.body |= {"type": "heartbeat", "interval_sec": round(interval), "grace_sec": 0}
+    builder.note("token", "the ping URL changes")
+    builder.enabled = builder.source.get("enabled") is not False
+    builder.note_ignored({"alerts": "alert channels are not imported"})
 
 
-def _map(making: Making) -> None:
-    given = making.given
-    url = _filled(making, "url")
+def _map(builder: MonitorBuilder) -> None:
+    body = builder.body
+    url = _filled(builder, "url")
     scheme, there, _ = url.partition("://")
     if scheme.lower() not in ("http", "https"):
-        raise Refused("url", f"{scheme[:30] if there else 'what has no http://'} is not probed here")
-    making.url("url", url)
-    given["method"] = (making.text("method") or "GET").upper()
-    given["interval_sec"] = round(_duration_of(making, "interval") or 60)
-    given["slow_ms"] = 60_000  # slowness is what a condition says, and else nothing
-    _client(making)
-    _headers_and_body(making)
-    _alerts(making)
-    conditions = making.source.get("conditions") or []
+        raise UnsupportedError("url", f"{scheme[:30] if there else 'a URL without http://'} is not supported")
+    builder.url("url", url)
+    body["method"] = (builder.text("method") or "GET").upper()
+    body["interval_sec"] = round(_duration_of(builder, "interval") or 60)
+    body["slow_ms"] = 60_000  # unless a condition sets it
+    _client(builder)
+    _headers_and_body(builder)
+    _alerts(builder)
+    conditions = builder.source.get("conditions") or []
     if not isinstance(conditions, list):
-        raise Refused("conditions", "is no list")
+        raise UnsupportedError("conditions", "is not a list")
     if not all(isinstance(condition, str) for condition in conditions):
-        raise Refused("conditions", "holds what is no text")
+        raise UnsupportedError("conditions", "has an item that is not text")
     for condition in conditions:
-        apply_condition(making, condition)
-    if "expect_status" not in given and not any("[STATUS]" in condition for condition in conditions):
-        making.note("conditions", "none is about [STATUS]; 2xx and 3xx alone pass here")
-    making.settle_type()
-    making.enabled = making.source.get("enabled") is not False
-    making.note_if_there(_ELSEWHERE)
+        _apply_condition(builder, condition)
+    if "expect_status" not in body and not any("[STATUS]" in condition for condition in conditions):
+        builder.note("conditions", "no condition uses [STATUS]; only 2xx and 3xx are accepted")
+    builder.set_type()
+    builder.enabled = builder.source.get("enabled") is not False
+    builder.note_ignored(_IGNORED)
 
 
-def _client(making: Making) -> None:
-    client = making.source.get("client") or {}
+def _client(builder: MonitorBuilder) -> None:
+    client = builder.source.get("client") or {}
     if not isinstance(client, Mapping):
-        raise Refused("client", "is no object")
+        raise UnsupportedError("client", "is not an object")
     for name in ("oauth2", "identity-aware-proxy", "tls"):
         if client.get(name):
-            raise Refused(f"client.{name}", "is not spoken here")
+            raise UnsupportedError(f"client.{name}", "is not supported")
     if client.get("insecure"):
-        making.note("client.insecure", "certificates are always verified here")
-    for name, why in _CLIENT_ELSEWHERE.items():
+        builder.note("client.insecure", "certificates are always verified")
+    for name, why in _CLIENT_IGNORED.items():
         if client.get(name):
-            making.note(f"client.{name}", why)
-    making.given["follow_redirects"] = not client.get("ignore-redirect")
+            builder.note(f"client.{name}", why)
+    builder.body["follow_redirects"] = not client.get("ignore-redirect")
     timeout = duration(client.get("timeout"))
     if timeout:
-        making.timeout("client.timeout", timeout)
+        builder.timeout("client.timeout", timeout)
 
 
-def _headers_and_body(making: Making) -> None:
-    headers = making.source.get("headers") or {}
+def _headers_and_body(builder: MonitorBuilder) -> None:
+    headers = builder.source.get("headers") or {}
     if not isinstance(headers, Mapping):
-        raise Refused("headers", "is no object of headers")
+        raise UnsupportedError("headers", "is not an object of headers")
     for name, value in headers.items():
-        if isinstance(value, Mapping | list):  # aliases may make it endless as text
-            raise Refused("headers", "holds what is no header")
-        making.header("headers", str(name), _without_variables("headers", str(value)))
-    text = _filled(making, "body")
+        if isinstance(value, Mapping | list):  # aliases may make it infinite
+            raise UnsupportedError("headers", "has an invalid header")
+        builder.header("headers", str(name), _without_variables("headers", str(value)))
+    text = _filled(builder, "body")
     if _PLACEHOLDER.search(text):
-        raise Refused("body", "has placeholders, which nobody fills in here")
-    if making.source.get("graphql"):
+        raise UnsupportedError("body", "has placeholders, which are not supported")
+    if builder.source.get("graphql"):
         text = json.dumps({"query": text})
-    making.body(
-        "body", text, content_type="application/json" if making.source.get("graphql") else "text/plain"
+    builder.set_body(
+        "body", text, content_type="application/json" if builder.source.get("graphql") else "text/plain"
     )
 
 
-def _alerts(making: Making) -> None:
-    alerts = making.source.get("alerts") or []
+def _alerts(builder: MonitorBuilder) -> None:
+    alerts = builder.source.get("alerts") or []
     if not isinstance(alerts, list) or not all(isinstance(alert, Mapping) for alert in alerts):
-        raise Refused("alerts", "is no list of objects")
+        raise UnsupportedError("alerts", "is not a list of objects")
     if not alerts:
         return
-    making.note("alerts", "alert channels are not imported")
+    builder.note("alerts", "alert channels are not imported")
     for field, ours, default in (
         ("failure-threshold", "fail_threshold", 3),
         ("success-threshold", "recover_threshold", 2),
     ):
         counts = {alert.get(field) or default for alert in alerts}
         numbers = [count for count in counts if isinstance(count, int) and not isinstance(count, bool)]
-        making.given[ours] = min(numbers, default=default)
+        builder.body[ours] = min(numbers, default=default)
         if len(counts) > 1:
-            making.note(f"alerts[].{field}", f"the smallest, {making.given[ours]}, is taken for all")
+            builder.note(f"alerts[].{field}", f"the smallest, {builder.body[ours]}, is taken for all")
 
 
-def _filled(making: Making, field: str) -> str:
-    return _without_variables(field, making.text(field))
+def _filled(builder: MonitorBuilder, field: str) -> str:
+    return _without_variables(field, builder.text(field))
 
 
 def _without_variables(field: str, text: str) -> str:
-    """The text with `$$` undone; raises Refused where it needs the environment."""
+    """Unescape `$$`. Raises UnsupportedError if the text uses a variable."""
     if found := _VARIABLE.search(text):
-        raise Refused(field, f"needs ${found[1]} of the environment; put its value into the file")
+        raise UnsupportedError(field, f"uses the variable ${found[1]}; replace it with its value")
     return text.replace("$$", "$")
 
 
-def _duration_of(making: Making, field: str) -> float | None:
-    value = making.source.get(field)
+def _duration_of(builder: MonitorBuilder, field: str) -> float | None:
+    value = builder.source.get(field)
     seconds = duration(value)
     if value is not None and seconds is None:
-        raise Refused(field, "is no duration like 1m30s")
+        raise UnsupportedError(field, "is not a duration like 1m30s")
     return seconds
 
 
 def duration(text: object) -> float | None:
-    """Seconds of a duration as Go spells it, like `1h30m`; None for what is none."""
+    """Return the seconds of a Go duration like `1h30m`, or None."""
     if not isinstance(text, str) or len(text) > 50 or not re.fullmatch(f"(?:{_DURATION.pattern})+", text):
         return None
     return sum(float(number) * _SECONDS[unit] for number, unit in _DURATION.findall(text))
+
+
+def _apply_condition(builder: MonitorBuilder, condition: str) -> None:
+    """Apply a condition like `[STATUS] == 200`, or note that it is not supported."""
+    found = _OPERATOR.search(condition, 1) if len(condition) <= _MAX_CONDITION else None
+    if found is None or not _apply_to(
+        builder, condition, condition[: found.start()].strip(), found[0], condition[found.end() :].strip()
+    ):
+        builder.note("conditions", f"{condition[:200]} is not supported and is skipped")
+
+
+def _apply_to(builder: MonitorBuilder, condition: str, left: str, operator: str, right: str) -> bool:
+    if left == "[STATUS]":
+        return _status(builder, condition, operator, right)
+    if left == "[RESPONSE_TIME]":
+        return _response_time(builder, condition, operator, right)
+    if left == "[CONNECTED]":
+        return (operator, right) == ("==", "true")  # always checked
+    if left in ("[CERTIFICATE_EXPIRATION]", "[DOMAIN_EXPIRATION]"):
+        builder.body["check_ssl" if left.startswith("[CERT") else "check_domain"] = True
+        builder.note("conditions", f"{condition[:200]}: {_EXPIRY_NOTE}")
+        return operator in (">", ">=")
+    return _body(builder, left, operator, right)
+
+
+def _status(builder: MonitorBuilder, condition: str, operator: str, right: str) -> bool:
+    if not (right.isascii() and right.isdigit()) or len(right) > 3:
+        return False
+    code = int(right)
+    if operator == "==":
+        builder.body["expect_status"] = code
+        return True
+    if operator not in ("<", "<="):
+        return False
+    end = code + (operator == "<=")
+    if end not in (300, 400):
+        return False
+    expect(builder, "conditions", set(range(200, end)))
+    return True
+
+
+def _response_time(builder: MonitorBuilder, condition: str, operator: str, right: str) -> bool:
+    if not (right.isascii() and right.isdigit()) or len(right) > 6 or operator not in ("<", "<="):
+        return False
+    builder.body["slow_ms"] = int(right) + (operator == "<=")
+    builder.note("conditions", f"{condition[:200]}: slower answers make it slow, not down")
+    return True
+
+
+def _body(builder: MonitorBuilder, left: str, operator: str, right: str) -> bool:
+    if left == "[BODY]" and (found := _CONTAINS.fullmatch(right)):
+        if operator not in ("==", "!="):
+            return False
+        builder.rule(
+            "conditions", type="text_contains" if operator == "==" else "text_absent", value=found[1]
+        )
+        return True
+    if (found := _HAS.fullmatch(left)) and (operator, right) in (("==", "true"), ("!=", "false")):
+        path = _dotted(found[1])
+        if path is not None:
+            builder.rule("conditions", type="json_field", path=path)
+        return path is not None
+    if not left.startswith(("[BODY].", "[BODY][")) or operator != "==":
+        return False
+    path = _dotted(left.removeprefix("[BODY]").removeprefix("."))
+    if path is None or re.match(r"(pat|any|len|has)\(|\[[A-Z_]+\]", right):
+        return False
+    builder.rule("conditions", type="json_field", path=path, equals=right)
+    return True
+
+
+def _dotted(path: str) -> str | None:
+    """Return `data[0].id` as `data.0.id`, or None for other expressions."""
+    if not _JSON_PATH.fullmatch(path):
+        return None
+    return re.sub(r"\[(\d+)\]", r".\1", path).removeprefix(".")

@@ -1,69 +1,123 @@
-"""What healthchecks answers to `GET /api/v3/checks/`, or v1 and v2: `{"checks": […]}`."""
+"""Checks of healthchecks, as returned by `GET /api/v3/checks/` (also v1 and v2): `{"checks": […]}`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import itertools
+from collections.abc import Iterator, Mapping
+from datetime import date, timedelta
 
-from manifests.importers.cron import NoSuchScheduleError, longest_gap
-from manifests.importers.mapped import Making, Mapped, Refused, UnreadableFileError, items_of, load_json
+from celery.schedules import ParseException, crontab_parser
 
-_ELSEWHERE = {
-    "tags": "there are no tags here",
-    "desc": "there is no description here",
+from manifests.importers.mapped import (
+    MappedMonitor,
+    MonitorBuilder,
+    UnreadableFileError,
+    UnsupportedError,
+    items_of,
+    load_json,
+    map_items,
+)
+
+_DAY_SEC = 24 * 3600
+_FROM = date(2024, 1, 1)  # eight years include leap years
+_DAYS = 8 * 366
+
+_IGNORED = {
+    "tags": "tags are not supported",
+    "desc": "descriptions are not supported",
     "channels": "alert channels are not imported",
-    "methods": "every method pings here",
-    "manual_resume": "a paused heartbeat is resumed by hand here in any case",
-    "start_kw": "e-mails do not ping here",
-    "success_kw": "e-mails do not ping here",
-    "failure_kw": "e-mails do not ping here",
-    "filter_subject": "e-mails do not ping here",
-    "filter_body": "e-mails do not ping here",
-    "filter_http_body": "the body of a ping is not read here",
-    "filter_default_fail": "the body of a ping is not read here",
+    "methods": "every method counts as a ping",
+    "manual_resume": "paused heartbeats are always resumed manually",
+    "start_kw": "pings by e-mail are not supported",
+    "success_kw": "pings by e-mail are not supported",
+    "failure_kw": "pings by e-mail are not supported",
+    "filter_subject": "pings by e-mail are not supported",
+    "filter_body": "pings by e-mail are not supported",
+    "filter_http_body": "ping bodies are ignored",
+    "filter_default_fail": "ping bodies are ignored",
 }
 
 
-def read(text: str) -> list[Mapped]:
+def read(text: str) -> list[MappedMonitor]:
     found = load_json(text)
     if isinstance(found, Mapping):
         if "checks" not in found:
             raise UnreadableFileError("the file has no checks")
         found = found["checks"]
-    return [_one(item) for item in items_of(found, what="checks")]
+    return map_items(
+        items_of(found, what="checks"), _map, name=lambda item: item.get("name") or item.get("slug")
+    )
 
 
-def _one(item: Mapping[str, Any]) -> Mapped:
-    making = Making(item, name=item.get("name") or item.get("slug"))
-    try:
-        _map(making)
-    except Refused as refusal:
-        return making.left_out(refusal)
-    return making.mapped()
-
-
-def _map(making: Making) -> None:
-    making.given["type"] = "heartbeat"
-    schedule = making.text("schedule")
+def _map(builder: MonitorBuilder) -> None:
+    builder.body["type"] = "heartbeat"
+    schedule = builder.text("schedule")
     if schedule:
-        _schedule(making, schedule)
-    elif making.number("timeout") is None:
-        raise Refused("timeout", "is missing, as is a schedule")
+        _schedule(builder, schedule)
+    elif builder.number("timeout") is None:
+        raise UnsupportedError("timeout", "is missing, and there is no schedule")
     else:
-        making.seconds("timeout", to="interval_sec")
-    making.seconds("grace", to="grace_sec")
-    making.enabled = making.text("status") != "paused"
-    making.note("ping_url", "the address to ping is another one")
-    making.note_if_there(_ELSEWHERE)
+        builder.seconds("timeout", to="interval_sec")
+    builder.seconds("grace", to="grace_sec")
+    builder.enabled = builder.text("status") != "paused"
+    builder.note("ping_url", "the ping URL changes")
+    builder.note_ignored(_IGNORED)
 
 
-def _schedule(making: Making, schedule: str) -> None:
+def _schedule(builder: MonitorBuilder, schedule: str) -> None:
     try:
         gap = longest_gap(schedule)
-    except NoSuchScheduleError as error:
-        raise Refused("schedule", str(error)) from None
-    making.given["interval_sec"] = gap
-    told = f"a job is expected every {gap} s, the longest gap in this schedule, not at its times"
-    if (making.text("tz") or "UTC") != "UTC":
-        told += "; where clocks are changed, a gap may be an hour longer"
-    making.note("schedule", told)
+    except InvalidScheduleError as error:
+        raise UnsupportedError("schedule", str(error)) from None
+    builder.body["interval_sec"] = gap
+    note = f"a ping is expected every {gap} s, the longest gap of the schedule"
+    if (builder.text("tz") or "UTC") != "UTC":
+        note += "; clock changes may make a gap one hour longer"
+    builder.note("schedule", note)
+
+
+class InvalidScheduleError(Exception):
+    """Not a cron expression with five fields that runs at least twice."""
+
+
+def longest_gap(schedule: str) -> int:
+    """Return the longest time between two runs of a cron expression in seconds. Raises InvalidScheduleError."""
+    fields = schedule.split()
+    if len(fields) != 5 or len(schedule) > 200:
+        raise InvalidScheduleError("is not a cron expression with five fields")
+    minutes, hours, days, months, weekdays = fields
+    times = sorted(
+        hour * 3600 + minute * 60 for hour in _numbers(hours, 24) for minute in _numbers(minutes, 60)
+    )
+    runs = list(
+        _days(
+            _numbers(days, 31, 1),
+            _numbers(months, 12, 1),
+            {number % 7 for number in _numbers(weekdays, 8)},  # 7 is Sunday too
+            either=not days.startswith("*") and not weekdays.startswith("*"),
+        )
+    )
+    if len(runs) < 2:
+        raise InvalidScheduleError("runs less than twice in eight years")
+    within = max((later - earlier for earlier, later in itertools.pairwise(times)), default=0)
+    nights = max(later - earlier for earlier, later in itertools.pairwise(runs))
+    return max(within, nights * _DAY_SEC - times[-1] + times[0])
+
+
+def _numbers(field: str, count: int, first: int = 0) -> set[int]:
+    try:
+        found = set(crontab_parser(count, first).parse(field))
+    except (ParseException, ValueError):
+        raise InvalidScheduleError("is not a cron expression with five fields") from None
+    if not found:
+        raise InvalidScheduleError("is not a cron expression with five fields")
+    return found
+
+
+def _days(days: set[int], months: set[int], weekdays: set[int], *, either: bool) -> Iterator[int]:
+    """Yield the days on which it runs. If both kinds of days are restricted, either is enough, as in cron."""
+    for number in range(_DAYS):
+        day = _FROM + timedelta(days=number)
+        fits = (day.day in days, day.isoweekday() % 7 in weekdays)
+        if day.month in months and (any(fits) if either else all(fits)):
+            yield number

@@ -1,14 +1,14 @@
-"""What mappers make of a source: a monitor's body as the API takes it, and what could not be said in it. Pure.
+"""Build the input of the API for a monitor, with notes about what could not be mapped. Pure.
 
-Whatever a file holds, a mapper raises UnreadableFileError or returns. Values of headers are secrets: they are in
-`given` and nowhere else, in no note and no repr.
+For any file, a mapper returns or raises UnreadableFileError. Values of headers are secrets: they are only in `body`, in
+no note and no repr.
 """
 
 from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
@@ -21,166 +21,163 @@ MAX_NAME = 200
 
 
 class UnreadableFileError(Exception):
-    """The file is not what its source would have written."""
+    """The file is not an export of this product."""
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What was not taken over as it is, or not at all. `field` is the source's name for it."""
+    """Something that was changed or skipped. `field` is its name in the source."""
 
     field: str
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class Mapped:
-    """One monitor of the source. `given` is the body of a create, or None where it cannot be one; notes say why."""
+class MappedMonitor:
+    """One monitor of the source. `body` is the input of the API, or None if it is unsupported; notes say why."""
 
     name: str
-    given: Mapping[str, Any] | None = field(repr=False)
+    body: Mapping[str, Any] | None = field(repr=False)
     enabled: bool = True
     notes: tuple[Note, ...] = ()
 
 
-class Refused(Exception):
-    """This monitor has no counterpart here."""
+class UnsupportedError(Exception):
+    """This monitor is not supported."""
 
     def __init__(self, field: str, text: str) -> None:
         self.note = Note(field, text)
         super().__init__(text)
 
 
-class Making:
-    """A monitor on its way from a source's fields to ours."""
+class MonitorBuilder:
+    """Converts the fields of one monitor of a source."""
 
     def __init__(self, source: Mapping[str, Any], *, name: object) -> None:
         self.source = source
         self.name = shorten(name, limit=MAX_NAME) if isinstance(name, str) else ""
         self.name = self.name or "Untitled"
-        self.given: dict[str, Any] = {"name": self.name}
+        self.body: dict[str, Any] = {"name": self.name}
         self.enabled = True
         self._notes: list[Note] = []
 
-    def mapped(self) -> Mapped:
-        return Mapped(self.name, self.given, self.enabled, tuple(self._notes))
-
-    def left_out(self, refusal: Refused) -> Mapped:
-        return Mapped(self.name, None, notes=(refusal.note,))
+    def mapped(self) -> MappedMonitor:
+        return MappedMonitor(self.name, self.body, self.enabled, tuple(self._notes))
 
     def note(self, field: str, text: str) -> None:
         self._notes.append(Note(field, text))
 
-    def note_if_there(self, fields: Mapping[str, str]) -> None:
-        """Of fields that are set in the source and mean nothing here, by field the reason."""
+    def note_ignored(self, fields: Mapping[str, str]) -> None:
+        """Add a note for each of these fields that is set; `fields` has the texts."""
         for name, text in fields.items():
             if self.source.get(name) not in (None, "", 0, False, [], {}):
                 self.note(name, text)
 
     def text(self, field: str) -> str:
-        """Empty where there is none; raises Refused for what is no text."""
+        """Return the text, or an empty one if it is missing. Raises UnsupportedError if it is not text."""
         value = self.source.get(field)
         if value is None:
             return ""
         if not isinstance(value, str) or not _encodable(value):
-            raise Refused(field, "is no text")
+            raise UnsupportedError(field, "is not text")
         return value
 
     def number(self, field: str) -> float | None:
-        """None where there is none; raises Refused for what is no number."""
+        """Return the number, or None if it is missing. Raises UnsupportedError if it is not a number."""
         value = self.source.get(field)
         if isinstance(value, str) and value.strip():
             try:
                 value = float(value)
             except ValueError:
-                raise Refused(field, "is no number") from None
+                raise UnsupportedError(field, "is not a number") from None
         if value is None or value == "":
             return None
         if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e12:
-            raise Refused(field, "is no number")
+            raise UnsupportedError(field, "is not a number")
         return value
 
     def seconds(self, field: str, *, to: str) -> None:
-        """A field of seconds, as one of whole seconds of ours."""
+        """Copy a field of seconds as whole seconds."""
         value = self.number(field)
         if value is not None:
-            self.given[to] = round(value)
+            self.body[to] = round(value)
 
     def timeout(self, field: str, seconds: float) -> None:
         ms = round(seconds * 1000)
-        self.given["timeout_ms"] = min(max(ms, MIN_TIMEOUT_MS), MAX_TIMEOUT_MS)
-        if ms != self.given["timeout_ms"]:
-            self.note(field, f"{ms} ms becomes {self.given['timeout_ms']} ms, the nearest that is taken")
+        self.body["timeout_ms"] = min(max(ms, MIN_TIMEOUT_MS), MAX_TIMEOUT_MS)
+        if ms != self.body["timeout_ms"]:
+            self.note(field, f"{ms} ms becomes {self.body['timeout_ms']} ms, the nearest allowed value")
 
     def header(self, field: str, name: str, value: object) -> None:
-        """One more request header. Its value is a secret."""
-        headers = self.given.setdefault("request_headers", [])
+        """Add a request header. Its value is a secret."""
+        headers = self.body.setdefault("request_headers", [])
         known = {header["name"].lower() for header in headers}
         if name.lower() in known:
-            self.note(field, f"{name} is there already and is not set a second time")
+            self.note(field, f"{name} is set twice; the first value is used")
         elif len(headers) == MAX_HEADERS:
-            self.note(field, f"{name} is left out: {MAX_HEADERS} headers are the most")
+            self.note(field, f"{name} is skipped: the limit is {MAX_HEADERS} headers")
         else:
             headers.append({"name": name, "value": str(value), "type": _kind_of(name, str(value))})
 
     def headers(self, field: str) -> None:
-        """Those of a mapping, which may be JSON in a text; raises Refused for what is neither."""
+        """Add the headers of a mapping or of JSON text. Raises UnsupportedError for anything else."""
         value = self.source.get(field)
         if isinstance(value, str) and value.strip():
             try:
                 value = json.loads(value)
             except (ValueError, RecursionError):
-                raise Refused(field, "is no JSON") from None
+                raise UnsupportedError(field, "is not JSON") from None
         if value in (None, "", [], {}):
             return
         if not isinstance(value, Mapping):
-            raise Refused(field, "is no object of headers")
+            raise UnsupportedError(field, "is not an object of headers")
         for name, content in value.items():
             if isinstance(content, Mapping | list) or content is None:
-                raise Refused(field, "holds what is no header")
+                raise UnsupportedError(field, "has an invalid header")
             self.header(field, str(name), content)
 
     def url(self, field: str, text: str) -> None:
-        """The address; a user name and password in it become a header, as the prober sends them nowhere else from."""
+        """Set the URL. User name and password in it become a header, as the prober does not send them."""
         if len(text) > MAX_URL:
-            raise Refused(field, f"is longer than {MAX_URL} characters")
+            raise UnsupportedError(field, f"is longer than {MAX_URL} characters")
         try:
             parts = urlsplit(text)
             user, password = unquote(parts.username or ""), unquote(parts.password or "")
         except ValueError:
-            raise Refused(field, "is no address") from None
+            raise UnsupportedError(field, "is not a URL") from None
         if user or password:
             self.basic_auth(field, user, password)
             text = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
-        self.given["url"] = text
+        self.body["url"] = text
 
     def basic_auth(self, field: str, user: str, password: str) -> None:
         encoded = base64.b64encode(f"{user}:{password}".encode()).decode()
         self.header(field, "Authorization", f"Basic {encoded}")
 
     def rule(self, field: str, **rule: str) -> None:
-        rules = self.given.setdefault("content_rules", [])
+        rules = self.body.setdefault("content_rules", [])
         if len(rules) == MAX_RULES:
-            self.note(field, f"is left out: {MAX_RULES} rules are the most")
+            self.note(field, f"is skipped: the limit is {MAX_RULES} rules")
         else:
             rules.append(rule)
 
-    def body(self, field: str, text: str, *, content_type: str | None = None) -> None:
-        """Sent along, where the method takes one. Ours is JSON unless a Content-Type header says otherwise."""
+    def set_body(self, field: str, text: str, *, content_type: str | None = None) -> None:
+        """Set the request body if the method has one. The default Content-Type is JSON."""
         if not text:
             return
-        method = self.given.get("method")
+        method = self.body.get("method")
         if method not in BODY_METHODS:
-            self.note(field, f"is left out: no body is sent with {method}")
+            self.note(field, f"is skipped: {method} has no body")
             return
-        self.given["request_body"] = text
-        there = {header["name"].lower() for header in self.given.get("request_headers", ())}
+        self.body["request_body"] = text
+        there = {header["name"].lower() for header in self.body.get("request_headers", ())}
         if content_type is not None and "content-type" not in there:
             self.header(field, "Content-Type", content_type)
 
-    def settle_type(self) -> None:
-        """The type of ours that fits the rules."""
-        kinds = {rule["type"] for rule in self.given.get("content_rules", ())}
-        self.given["type"] = (
+    def set_type(self) -> None:
+        """Choose the monitor type that fits the rules."""
+        kinds = {rule["type"] for rule in self.body.get("content_rules", ())}
+        self.body["type"] = (
             "api"
             if "json_field" in kinds
             else "keyword"
@@ -190,7 +187,7 @@ class Making:
 
 
 def _encodable(text: str) -> bool:
-    """JSON can hold halves of characters, which nothing else can."""
+    """Return whether the text is valid Unicode: JSON may contain lone surrogates."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -199,30 +196,49 @@ def _encodable(text: str) -> bool:
 
 
 def _kind_of(name: str, value: str) -> str:
-    """The display hint that fits."""
+    """Return the display hint of a header."""
     if name.lower() == "authorization" and value.lower().startswith("bearer "):
         return "bearer"
     return "apikey" if name.lower().replace("-", "") in {"xapikey", "apikey"} else "custom"
+
+
+def map_items(
+    items: Iterable[Mapping[str, Any]],
+    mapper: Callable[[MonitorBuilder], None],
+    *,
+    name: Callable[[Mapping[str, Any]], object],
+) -> list[MappedMonitor]:
+    """Map each item. Those for which `mapper` raises UnsupportedError are skipped, with its note."""
+    mapped = []
+    for item in items:
+        builder = MonitorBuilder(item, name=name(item))
+        try:
+            mapper(builder)
+        except UnsupportedError as error:
+            mapped.append(MappedMonitor(builder.name, None, notes=(error.note,)))
+        else:
+            mapped.append(builder.mapped())
+    return mapped
 
 
 def load_json(text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
-        raise UnreadableFileError("the file is no JSON") from None
+        raise UnreadableFileError("the file is not JSON") from None
 
 
 def items_of(found: object, *, what: str) -> list[Mapping[str, Any]]:
-    """A list of objects, or an object of them by their ids; raises UnreadableFileError."""
+    """Return a list of objects, given a list or an object of them. Raises UnreadableFileError."""
     if isinstance(found, Mapping):
         found = list(found.values())
     if not isinstance(found, list) or not all(isinstance(item, Mapping) for item in found):
-        raise UnreadableFileError(f"{what} is no list of objects")
+        raise UnreadableFileError(f"{what} is not a list of objects")
     return found
 
 
 def status_codes(codes: Iterable[object]) -> set[int] | None:
-    """The codes that `200`, `200-299` and `2xx` name; None for what names none."""
+    """Return the codes of texts like `200`, `200-299` and `2xx`, or None if one is invalid."""
     found: set[int] = set()
     for code in codes:
         text = str(code).strip().lower()
@@ -235,16 +251,16 @@ def status_codes(codes: Iterable[object]) -> set[int] | None:
     return found
 
 
-def expect(making: Making, field: str, codes: set[int] | None) -> None:
-    """What of these accepted codes can be said here: exactly one, or any from 200 to 399."""
+def expect(builder: MonitorBuilder, field: str, codes: set[int] | None) -> None:
+    """Set the accepted codes. Supported are exactly one code, or any from 200 to 399."""
     if codes is not None and len(codes) == 1:
-        making.given["expect_status"] = codes.pop()
+        builder.body["expect_status"] = codes.pop()
         return
     whole = set(range(200, 400))
-    follows = making.given.get("follow_redirects", False)
+    follows = builder.body.get("follow_redirects", False)
     if codes == whole or (codes == set(range(200, 300)) and follows):
-        return  # a redirect that is followed is not the final answer
+        return  # followed redirects are not the final answer
     if codes == set(range(200, 300)):
-        making.note(field, "3xx passes here too, where redirects are not followed")
+        builder.note(field, "3xx is accepted too, as redirects are not followed")
     else:
-        making.note(field, "cannot be said here, where it is one code or any 2xx and 3xx; the latter is set")
+        builder.note(field, "is not supported; any 2xx or 3xx is accepted instead")

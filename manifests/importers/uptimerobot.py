@@ -1,6 +1,6 @@
-"""What UptimeRobot answers to `getMonitors` (v2: `{"monitors": […]}`) and to `GET /monitors` (v3: `{"data": […]}`).
+"""Monitors of UptimeRobot, as returned by `getMonitors` (v2) and `GET /monitors` (v3).
 
-The two name the same things differently; `_as_v3` turns the first into the second, which is then mapped.
+`_as_v3` converts v2 to v3, which is then mapped.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from manifests.importers.mapped import (
-    Making,
-    Mapped,
-    Refused,
+    MappedMonitor,
+    MonitorBuilder,
     UnreadableFileError,
+    UnsupportedError,
     expect,
     items_of,
     load_json,
+    map_items,
     status_codes,
 )
 
@@ -38,36 +39,29 @@ _SAME = {
     "mwindows": "maintenanceWindows",
     "tags": "tags",
 }
-_ELSEWHERE = {
+_IGNORED = {
     "assignedAlertContacts": "alert channels are not imported",
     "maintenanceWindows": "maintenance windows are not imported",
-    "tags": "there are no tags here",
-    "regionalData": "the place that checks is this deployment",
-    "custom_http_statuses": "cannot be said here, where it is one code or any 2xx and 3xx; the latter is set",
+    "tags": "tags are not supported",
+    "regionalData": "checks run from this deployment",
+    "custom_http_statuses": "is not supported; any 2xx or 3xx is accepted instead",
 }
 
 
-def read(text: str) -> list[Mapped]:
+def read(text: str) -> list[MappedMonitor]:
     found = load_json(text)
     if isinstance(found, Mapping):
         if found.get("stat") == "fail":
-            raise UnreadableFileError("the file is an error that UptimeRobot answered with")
+            raise UnreadableFileError("the file is an error response of UptimeRobot")
         key = "monitors" if "monitors" in found else "data"
         if key not in found:
             raise UnreadableFileError("the file has neither monitors nor data")
         found = found[key]
-    return [_one(item) for item in items_of(found, what="the list of monitors")]
-
-
-def _one(item: Mapping[str, Any]) -> Mapped:
-    if "friendly_name" in item:
-        item = _as_v3(item)
-    making = Making(item, name=item.get("friendlyName"))
-    try:
-        _map(making)
-    except Refused as refusal:
-        return making.left_out(refusal)
-    return making.mapped()
+    items = [
+        _as_v3(item) if "friendly_name" in item else item
+        for item in items_of(found, what="the list of monitors")
+    ]
+    return map_items(items, _map, name=lambda item: item.get("friendlyName"))
 
 
 def _as_v3(old: Mapping[str, Any]) -> dict[str, Any]:
@@ -75,7 +69,7 @@ def _as_v3(old: Mapping[str, Any]) -> dict[str, Any]:
     kind = _coded(old, "type", _TYPES)
     new |= {
         "type": kind,
-        # What it sends unless told otherwise.
+        # Its defaults.
         "httpMethodType": _coded(old, "http_method", _METHODS) or ("GET" if kind == "KEYWORD" else "HEAD"),
         "authType": _coded(old, "http_auth_type", _AUTH)
         or ("HTTP_BASIC" if old.get("http_username") else "NONE"),
@@ -97,7 +91,7 @@ def _as_v3(old: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _coded(old: Mapping[str, Any], field: str, names: Mapping[int, str]) -> str | None:
-    """The name of a number, which may come as a text; the number itself where it has none."""
+    """Return the name of a number, which may be text, or the number itself if it has no name."""
     value = old.get(field)
     if value in (None, "", 0, "0"):
         return None
@@ -105,84 +99,88 @@ def _coded(old: Mapping[str, Any], field: str, names: Mapping[int, str]) -> str 
     return names.get(number, str(number)) if isinstance(number, int) else str(number)
 
 
-def _map(making: Making) -> None:
-    kind = making.text("type")
-    making.given["type"] = "http"
-    making.seconds("interval", to="interval_sec")
+def _map(builder: MonitorBuilder) -> None:
+    kind = builder.text("type")
+    builder.body["type"] = "http"
+    builder.seconds("interval", to="interval_sec")
     if kind == "HEARTBEAT":
-        making.given["type"] = "heartbeat"
-        making.seconds("gracePeriod", to="grace_sec")
-        making.note("url", "the address to ping is another one")
+        builder.body["type"] = "heartbeat"
+        builder.seconds("gracePeriod", to="grace_sec")
+        builder.note("url", "the ping URL changes")
     elif kind in ("HTTP", "KEYWORD"):
-        _http(making, kind)
+        _http(builder, kind)
     else:
-        raise Refused("type", f"{kind or 'nothing'} is not probed here")
-    making.enabled = making.text("status").upper() != "PAUSED"
-    making.note_if_there(_ELSEWHERE)
+        raise UnsupportedError("type", f"{kind or 'nothing'} is not supported")
+    builder.enabled = builder.text("status").upper() != "PAUSED"
+    builder.note_ignored(_IGNORED)
 
 
-def _http(making: Making, kind: str) -> None:
-    given, source = making.given, making.source
-    making.url("url", making.text("url"))
-    given["method"] = (making.text("httpMethodType") or "HEAD").upper()
-    if given["method"] not in _METHODS.values():
-        raise Refused("httpMethodType", "is none that is sent here")
-    given["fail_threshold"] = 1
-    timeout = making.number("timeout")
+def _http(builder: MonitorBuilder, kind: str) -> None:
+    body, source = builder.body, builder.source
+    builder.url("url", builder.text("url"))
+    body["method"] = (builder.text("httpMethodType") or "HEAD").upper()
+    if body["method"] not in _METHODS.values():
+        raise UnsupportedError("httpMethodType", "is not a supported method")
+    body["fail_threshold"] = 1
+    timeout = builder.number("timeout")
     if timeout:
-        making.timeout("timeout", timeout)
-    slow = making.number("responseTimeThreshold")
+        builder.timeout("timeout", timeout)
+    slow = builder.number("responseTimeThreshold")
     if slow:
-        given["slow_ms"] = round(slow)
-    given["follow_redirects"] = bool(source.get("followRedirections", True))
+        body["slow_ms"] = round(slow)
+    body["follow_redirects"] = bool(source.get("followRedirections", True))
     codes = source.get("successHttpResponseCodes")
     expect(
-        making, "successHttpResponseCodes", status_codes(codes or ["2xx", "3xx"]) if _is_list(codes) else None
+        builder,
+        "successHttpResponseCodes",
+        status_codes(codes or ["2xx", "3xx"]) if _is_list(codes) else None,
     )
     if source.get("checkSSLErrors") is False:
-        making.note("checkSSLErrors", "certificates are always verified here")
-    given["check_ssl"] = bool(source.get("sslExpirationReminder"))
-    given["check_domain"] = bool(source.get("domainExpirationReminder"))
-    _authenticate(making)
-    making.headers("customHttpHeaders")
-    _body(making)
+        builder.note("checkSSLErrors", "certificates are always verified")
+    body["check_ssl"] = bool(source.get("sslExpirationReminder"))
+    body["check_domain"] = bool(source.get("domainExpirationReminder"))
+    _authenticate(builder)
+    builder.headers("customHttpHeaders")
+    _body(builder)
     if kind == "KEYWORD":
-        _keyword(making)
-    making.settle_type()
+        _keyword(builder)
+    builder.set_type()
 
 
 def _is_list(codes: object) -> bool:
     return codes is None or isinstance(codes, list)
 
 
-def _authenticate(making: Making) -> None:
-    way = making.text("authType") or "NONE"
-    user, password = making.text("httpUsername"), making.text("httpPassword")
+def _authenticate(builder: MonitorBuilder) -> None:
+    way = builder.text("authType") or "NONE"
+    user, password = builder.text("httpUsername"), builder.text("httpPassword")
     if way == "HTTP_BASIC":
-        making.basic_auth("httpUsername", user, password)
+        builder.basic_auth("httpUsername", user, password)
         if not password:
-            making.note("httpPassword", "is not in the file, so an empty one is set; change the header")
+            builder.note("httpPassword", "is not in the file; set it in the Authorization header")
     elif way != "NONE":
-        raise Refused("authType", f"{way} is not spoken here; a request header may do")
+        raise UnsupportedError("authType", f"{way} is not supported; use a request header")
 
 
-def _body(making: Making) -> None:
-    data = making.source.get("postValueData")
+def _body(builder: MonitorBuilder) -> None:
+    data = builder.source.get("postValueData")
     if data in (None, "", {}, []):
         return
     text = data if isinstance(data, str) else json.dumps(data)
-    form = making.text("postValueType") == "KEY_VALUE"
+    form = builder.text("postValueType") == "KEY_VALUE"
     if form and not isinstance(data, str):
-        making.note("postValueData", "its fields are sent as JSON here")
+        builder.note("postValueData", "its fields are sent as JSON")
         form = False
-    making.body("postValueData", text, content_type="application/x-www-form-urlencoded" if form else None)
+    builder.set_body(
+        "postValueData", text, content_type="application/x-www-form-urlencoded" if form else None
+    )
 
 
-def _keyword(making: Making) -> None:
-    alert = making.text("keywordType")
+def _keyword(builder: MonitorBuilder) -> None:
+    alert = builder.text("keywordType")
     if alert not in _KEYWORDS.values():
-        raise Refused("keywordType", "does not say whether the keyword must be there")
+        raise UnsupportedError("keywordType", "does not say whether the keyword must be present")
     rule = "text_absent" if alert == "ALERT_EXISTS" else "text_contains"
-    making.rule("keywordValue", type=rule, value=making.text("keywordValue"))
-    if str(making.source.get("keywordCaseType")) in ("1", "CaseInsensitive"):
-        making.note("keywordCaseType", "capital and small letters are different ones here")
+    builder.rule("keywordValue", type=rule, value=builder.text("keywordValue"))
+    if str(builder.source.get("keywordCaseType")) in ("1", "CaseInsensitive"):
+        builder.note("keywordCaseType", "keywords are case-sensitive")

@@ -12,8 +12,8 @@ from django.db import connection
 
 from accounts.models import User
 from core.clock import utc_now
-from manifests.importers.creating import Fate, import_monitors
-from manifests.importers.mapped import Mapped
+from manifests.importers.creating import Outcome, import_monitors
+from manifests.importers.mapped import MappedMonitor
 from manifests.management.commands.import_from import Command
 from monitors.models import Monitor
 from monitors.scheduling import claim_due
@@ -67,18 +67,18 @@ KUMA = ("uptime-kuma", str(SAMPLES / "uptime-kuma-v1.json"))
 @pytest.mark.parametrize("sample", READERS)
 def test_what_mappers_make_is_taken(import_from: Callable[..., Ran], user: User, sample: str) -> None:
     """No mapper makes what the API would refuse; a second time there is nothing to create."""
-    wanted = [each for each in READERS[sample]((SAMPLES / sample).read_text()) if each.given is not None]
+    wanted = [each for each in READERS[sample]((SAMPLES / sample).read_text()) if each.body is not None]
     arguments = (source_of(sample), str(SAMPLES / sample), "--account", user.email)
     first = import_from(*arguments, "--json")
     told = json.loads(first.out)
     assert told["counts"]["created"] == len(wanted) == Monitor.objects.count(), first.out
-    assert (first.code, told["counts"]["there"]) == (1, 0), (
+    assert (first.code, told["counts"]["existing"]) == (1, 0), (
         "each sample has something that cannot be taken over"
     )
     assert "hunter2" not in first.out + first.err
-    assert all(monitor["notes"] for monitor in told["monitors"] if monitor["fate"] == "left out")
+    assert all(monitor["notes"] for monitor in told["monitors"] if monitor["outcome"] == "skipped")
     again = import_from(*arguments)
-    assert again.last == f"0 created, {len(wanted)} there already, {told['counts']['left_out']} left out"
+    assert again.last == f"0 created, {len(wanted)} existing, {told['counts']['skipped']} skipped"
     assert Monitor.objects.count() == len(wanted)
 
 
@@ -88,13 +88,13 @@ def test_a_file_of_which_nothing_is_lost_is_0(
     file = tmp_path / "checks.json"
     file.write_text(json.dumps({"checks": [{"name": "Backup", "timeout": 3600, "grace": 60}]}))
     ran = import_from("healthchecks", str(file), "--account", user.email)
-    assert (ran.code, ran.last) == (0, "1 created, 0 there already, 0 left out")
+    assert (ran.code, ran.last) == (0, "1 created, 0 existing, 0 skipped")
 
 
 def test_what_is_created(import_from: Callable[..., Ran], user: User) -> None:
     project = ProjectFactory(owner=user)
     ran = import_from(*KUMA, "--account", user.email.upper(), "--project", project.public_id)
-    assert (ran.code, ran.last) == (1, "3 created, 0 there already, 2 left out")
+    assert (ran.code, ran.last) == (1, "3 created, 0 existing, 2 skipped")
     shop, backup = Monitor.objects.get(name="Shop"), Monitor.objects.get(name="Backup")
     assert (shop.project, shop.owner, shop.full_config.request_headers[0].value) == (
         project,
@@ -109,13 +109,13 @@ def test_what_is_created(import_from: Callable[..., Ran], user: User) -> None:
     ), "first checks are due at once"
     assert (backup.enabled, state_of(backup).next_due_at) == (False, None)
     assert f"  ping: http://localhost:8000/v1/heartbeats/{backup.public_id}/ping\n" in ran.out
-    assert "LEFT OUT Router\n  type: ping is not probed here\n" in ran.out
+    assert "SKIPPED Router\n  type: ping is not supported\n" in ran.out
     assert "  timeout: 90000 ms becomes 60000 ms" in ran.out
 
 
 def test_a_dry_run_says_the_same_and_creates_nothing(import_from: Callable[..., Ran], user: User) -> None:
     ran = import_from(*KUMA, "--account", user.email, "--dry-run")
-    assert (ran.code, ran.last) == (1, "3 would be created, 0 there already, 2 left out")
+    assert (ran.code, ran.last) == (1, "3 would be created, 0 existing, 2 skipped")
     assert "/ping" not in ran.out
     assert not Monitor.objects.exists()
 
@@ -125,14 +125,14 @@ def test_without_room_for_all_nothing_is_created(import_from: Callable[..., Ran]
     user.save(update_fields=["plan"])
     ran = import_from(*KUMA, "--account", user.email)
     assert (ran.code, ran.out) == (3, "")
-    assert "room for 2 monitors" in ran.err
+    assert "limit of 2 monitors" in ran.err
     assert not Monitor.objects.exists()
 
 
 def test_the_plans_least_interval_is_told(import_from: Callable[..., Ran]) -> None:
     free = UserFactory(plan__name="free")
     ran = import_from(*KUMA, "--account", free.email)
-    assert "  interval: 60 s becomes 300 s, the least that the plan has\n" in ran.out
+    assert "  interval: 60 s becomes 300 s, the minimum of the plan\n" in ran.out
 
 
 def test_what_the_api_would_refuse_is_left_out(
@@ -150,11 +150,11 @@ def test_what_the_api_would_refuse_is_left_out(
     file = tmp_path / "kuma.json"
     file.write_text(json.dumps({"monitorList": hostile}))
     ran = import_from("uptime-kuma", str(file), "--account", user.email)
-    assert (ran.code, ran.last) == (1, "3 created, 0 there already, 4 left out")
+    assert (ran.code, ran.last) == (1, "3 created, 0 existing, 4 skipped")
     assert "\x1b" not in ran.out
     assert "hunter2" not in ran.out + ran.err
     assert import_from("uptime-kuma", str(file), "--account", user.email).last.startswith(
-        "0 created, 3 there"
+        "0 created, 3 existing"
     )
 
 
@@ -195,11 +195,11 @@ def test_a_database_that_is_not_there_is_4(import_from: Callable[..., Ran]) -> N
 
 
 def test_two_imports_at_once_create_everything_once(user: User) -> None:
-    mapped = [Mapped(f"m{n}", {"name": f"m{n}", "type": "heartbeat"}) for n in range(5)]
+    mapped = [MappedMonitor(f"m{n}", {"name": f"m{n}", "type": "heartbeat"}) for n in range(5)]
 
-    def run() -> list[Fate]:
-        return [each.fate for each in import_monitors(Caller(user), mapped, place={}, now=utc_now())]
+    def run() -> list[Outcome]:
+        return [each.outcome for each in import_monitors(Caller(user), mapped, place={}, now=utc_now())]
 
     fates = run_concurrently(run, run)
-    assert sorted(map(str, fates)) == sorted(map(str, [[Fate.CREATED] * 5, [Fate.THERE] * 5]))
+    assert sorted(map(str, fates)) == sorted(map(str, [[Outcome.CREATED] * 5, [Outcome.EXISTING] * 5]))
     assert Monitor.objects.count() == 5

@@ -14,12 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from manifests.importers import gatus, healthchecks, uptime_kuma, uptimerobot
-from manifests.importers.cron import NoSuchScheduleError, longest_gap
 from manifests.importers.gatus import duration
-from manifests.importers.mapped import Mapped, UnreadableFileError
+from manifests.importers.healthchecks import InvalidScheduleError, longest_gap
+from manifests.importers.mapped import MappedMonitor, UnreadableFileError
 
 SAMPLES = Path(__file__).parent / "samples"
-READERS: dict[str, Callable[[str], list[Mapped]]] = {
+READERS: dict[str, Callable[[str], list[MappedMonitor]]] = {
     "uptime-kuma-v1.json": uptime_kuma.read,
     "uptime-kuma-v2.json": uptime_kuma.read,
     "healthchecks-v3.json": healthchecks.read,
@@ -29,16 +29,16 @@ READERS: dict[str, Callable[[str], list[Mapped]]] = {
 }
 
 
-def sample(name: str) -> dict[str, Mapped]:
+def sample(name: str) -> dict[str, MappedMonitor]:
     return {each.name: each for each in READERS[name]((SAMPLES / name).read_text())}
 
 
-def given_of(mapped: Mapped) -> dict[str, Any]:
-    assert mapped.given is not None, mapped.notes
-    return dict(mapped.given)
+def given_of(mapped: MappedMonitor) -> dict[str, Any]:
+    assert mapped.body is not None, mapped.notes
+    return dict(mapped.body)
 
 
-def notes_of(mapped: Mapped) -> dict[str, str]:
+def notes_of(mapped: MappedMonitor) -> dict[str, str]:
     return {note.field: note.text for note in mapped.notes}
 
 
@@ -86,7 +86,7 @@ def test_uptime_kuma_1() -> None:
         {"name": "Backup", "type": "heartbeat", "interval_sec": 86_400, "grace_sec": 1800},
         False,
     )
-    assert (found["Router"].given, notes_of(found["Router"])) == (None, {"type": "ping is not probed here"})
+    assert (found["Router"].body, notes_of(found["Router"])) == (None, {"type": "ping is not supported"})
     assert set(notes_of(found["Closed port"])) == {"upsideDown"}
 
 
@@ -98,8 +98,8 @@ def test_uptime_kuma_2() -> None:
         {"type": "json_field", "path": "services.0.state", "equals": "ok"}
     ]
     assert set(notes_of(api)) == {"maxredirects", "parent", "description"}
-    assert notes_of(found["Site"]) == {"type": "group is not probed here"}
-    assert notes_of(found["Partner"]) == {"authMethod": "oauth2-cc is not spoken here"}
+    assert notes_of(found["Site"]) == {"type": "group is not supported"}
+    assert notes_of(found["Partner"]) == {"authMethod": "oauth2-cc is not supported"}
     assert set(notes_of(found["Queue length"])) == {"jsonPathOperator"}
 
 
@@ -123,8 +123,8 @@ def test_healthchecks() -> None:
     }
     database = found["Database Backup"]
     assert (given_of(database)["interval_sec"], database.enabled) == (3 * 86_400, False), "over the weekend"
-    assert "an hour longer" in notes_of(database)["schedule"]
-    assert notes_of(found["reports"]) == {"schedule": "is no cron expression of five fields"}
+    assert "one hour longer" in notes_of(database)["schedule"]
+    assert notes_of(found["reports"]) == {"schedule": "is not a cron expression with five fields"}
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_the_longest_gap_of_a_schedule(schedule: str, gap: int) -> None:
 
 @pytest.mark.parametrize("schedule", ["0 0 31 2 *", "@daily", "0 0 * *", "x * * * *", "99 * * * *", ""])
 def test_no_such_schedule(schedule: str) -> None:
-    with pytest.raises(NoSuchScheduleError):
+    with pytest.raises(InvalidScheduleError):
         longest_gap(schedule)
 
 
@@ -179,8 +179,8 @@ def test_uptimerobot_2() -> None:
         "assignedAlertContacts",
         "custom_http_statuses",
     }
-    assert notes_of(found["My FTP Server"]) == {"type": "PORT is not probed here"}
-    assert notes_of(found["PortTest"]) == {"type": "PING is not probed here"}
+    assert notes_of(found["My FTP Server"]) == {"type": "PORT is not supported"}
+    assert notes_of(found["PortTest"]) == {"type": "PING is not supported"}
     assert given_of(found["Nightly"])["type"] == "heartbeat"
 
 
@@ -241,8 +241,8 @@ def test_gatus() -> None:
         {"type": "json_field", "path": "users"},
     ]
     assert given_of(api) | {"type": "api", "check_ssl": True, "check_domain": True} == given_of(api)
-    left_out = [note.text for note in api.notes if "left out" in note.text]
-    assert [text.partition(" cannot")[0] for text in left_out] == [
+    skipped = [note.text for note in api.notes if "skipped" in note.text]
+    assert [text.partition(" is not supported")[0] for text in skipped] == [
         "len([BODY].data) < 5",
         "[BODY].name == pat(john*)",
     ]
@@ -255,14 +255,14 @@ def test_gatus() -> None:
     query = given_of(found["filter-users"])
     assert json.loads(query["request_body"]) == {"query": '{\n  users(gender: "female") { id }\n}\n'}
     assert given_of(found["core / ext-ep-test"])["interval_sec"] == 1800
-    refused = {name: notes_of(each) for name, each in found.items() if each.given is None}
+    refused = {name: notes_of(each) for name, each in found.items() if each.body is None}
     assert refused == {
-        "from-environment": {"url": "needs $DOMAIN of the environment; put its value into the file"},
-        "ping-example": {"url": "icmp is not probed here"},
-        "dns-query": {"url": "what has no http:// is not probed here"},
-        "with-oauth": {"client.oauth2": "is not spoken here"},
-        "no-deadline": {"heartbeat": "without an interval, nothing is expected to come"},
-        "item-crud": {"suites": "steps that build on one another are not checked here"},
+        "from-environment": {"url": "uses the variable $DOMAIN; replace it with its value"},
+        "ping-example": {"url": "icmp is not supported"},
+        "dns-query": {"url": "a URL without http:// is not supported"},
+        "with-oauth": {"client.oauth2": "is not supported"},
+        "no-deadline": {"heartbeat": "an interval is required"},
+        "item-crud": {"suites": "suites are not supported"},
     }
 
 
@@ -275,7 +275,7 @@ def test_durations() -> None:
 def test_secrets_are_in_headers_and_nowhere_else(name: str) -> None:
     for mapped in sample(name).values():
         said = repr(mapped) + str(
-            {key: value for key, value in (mapped.given or {}).items() if key != "request_headers"}
+            {key: value for key, value in (mapped.body or {}).items() if key != "request_headers"}
         )
         assert "hunter2" not in said
 
@@ -299,7 +299,7 @@ SLOW_TO_MAP = [
 
 
 @pytest.mark.parametrize(("reader", "text"), SLOW_TO_MAP)
-def test_no_file_takes_long_to_map(reader: Callable[[str], list[Mapped]], text: str) -> None:
+def test_no_file_takes_long_to_map(reader: Callable[[str], list[MappedMonitor]], text: str) -> None:
     before = time.thread_time()
     assert len(reader(text)) == 1
     assert time.thread_time() - before < 1  # of CPU, most of it in reading the YAML
@@ -309,7 +309,7 @@ def test_no_file_takes_long_to_map(reader: Callable[[str], list[Mapped]], text: 
 @pytest.mark.parametrize(
     "text", ["", "x", "[1]", '{"a": 1}', "null", "{" * 400, "[" * 400, "\x00", '"\\ud800"']
 )
-def test_a_file_that_is_none(reader: Callable[[str], list[Mapped]], text: str) -> None:
+def test_a_file_that_is_none(reader: Callable[[str], list[MappedMonitor]], text: str) -> None:
     with pytest.raises(UnreadableFileError):
         reader(text)
 
