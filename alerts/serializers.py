@@ -37,7 +37,7 @@ class KindField(ChoiceField):
 
 
 class ChannelInputSerializer(StrictSerializer):
-    """The body of create. What goes together is judged by `alerts.services`, on the whole."""
+    """An alert channel to create, with the settings of its kind: each description names its kinds."""
 
     kind = KindField()
     name = TextField(
@@ -76,7 +76,7 @@ class ChannelInputSerializer(StrictSerializer):
 
 
 class ChannelSerializer(serializers.Serializer[Any]):
-    """An AlertChannel; what it sends with is never shown. `context["secret"]` is shown where it was just made."""
+    """Where alerts go. Addresses and secrets are stored encrypted and never returned."""
 
     id = serializers.CharField(source="public_id")
     project_id = serializers.CharField(source="project.public_id", allow_null=True)
@@ -119,7 +119,7 @@ READ_ONLY_FIELDS = (
 
 
 class ChannelPatchSerializer(ChannelInputSerializer):
-    """A partial body; the read-only fields of a channel are taken and ignored, so that one can be sent back."""
+    """The fields to change. Read-only fields of a channel are ignored."""
 
     ignored = READ_ONLY_FIELDS
     kind = KindField(required=False, help_text="Cannot be changed.")
@@ -134,12 +134,14 @@ class ChannelPatchSerializer(ChannelInputSerializer):
 
 
 class ChannelTestSerializer(serializers.Serializer[Any]):
+    """The result of a test."""
+
     delivered = serializers.BooleanField()
     detail = serializers.CharField(help_text="What the receiver answered, or why it could not be reached.")
 
 
 class DeliveryItemSerializer(serializers.Serializer[Any]):
-    """`payload` are all that is read: the rows they are of may be gone."""
+    """One event in a message."""
 
     news = serializers.ChoiceField(source="payload.event_type", choices=[n.value for n in EventType])
     incident_id = serializers.CharField(source="payload.incident_id", allow_null=True)
@@ -153,6 +155,8 @@ class DeliveryItemSerializer(serializers.Serializer[Any]):
 
 
 class DeliverySerializer(serializers.Serializer[Any]):
+    """One message to one channel."""
+
     id = serializers.CharField(source="public_id", help_text="Sent along as Pulsekeeper-Delivery.")
     state = serializers.ChoiceField(
         choices=Delivery.State.values,

@@ -1,12 +1,8 @@
-"""The last touch on openapi.json: names, tags, headers and examples, joined to the operations by their ids.
-
-Kept here and not beside the views, because it is one text that a reader sees as a whole, and upper floors may
-know all operations.
-"""
+"""The last step of openapi.json: names, tags, headers and examples."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from http import HTTPStatus
 from typing import Any
 
@@ -19,36 +15,47 @@ from audit.actions import Action
 from audit.models import Entry
 from checks.probes.http.spec import RuleType
 from checks.spec import ReasonCode, Verdict
-from config.openapi_examples import ERRORS, OPERATION_ERRORS, REQUESTS, RESPONSES
+from config.openapi_examples import BY_OPERATION, example_of
 from incidents.models import Incident, IncidentEvent
+from incidents.serializers import INCIDENT_STATUSES
 from incidents.windows import SCOPES
 from monitors import configuration
+from projects.models import Role
+from projects.serializers import GIVEN_ROLES, MEMBER_STATUSES
 from statuspages.models import NoteUpdate, StatusPage
 
-# What `ENUM_NAME_OVERRIDES` of the settings points at: a name is found by exactly these values.
-MONITOR_STATUSES = [verdict.value for verdict in Verdict]
-MONITOR_TYPES = [kind.value for kind in configuration.MonitorType]
-CREATABLE_TYPES = [kind.value for kind in configuration.CREATABLE_TYPES]
-RULE_TYPES = [kind.value for kind in RuleType]
-REASON_CODES = [code.value for code in ReasonCode]
-HTTP_METHODS = list(configuration.METHODS)
-HEADER_TYPES = list(configuration.HEADER_TYPES)
-ROLES = ["owner", "admin", "member"]
-GIVEN_ROLES = ["admin", "member"]
-AUDIT_ACTIONS = [action.value for action in Action]
-ACTOR_TYPES = Entry.ActorType.values
-MEMBER_STATUSES = ["active", "invited"]
-CHANNEL_KINDS = list(KINDS)
-CHANNEL_SCOPES = AlertChannel.Scope.values
-ALERT_TOPICS = Topic.values
-ALERT_NEWS = [news.value for news in EventType]
-DELIVERY_STATES = Delivery.State.values
-INCIDENT_STATUSES = ["open", "resolved"]
-RESOLUTIONS = Incident.Resolution.values
-EVENT_TYPES = IncidentEvent.Type.values
-WINDOW_SCOPES = list(SCOPES)
-PAGE_THEMES = StatusPage.Theme.values
-NOTE_STATUSES = NoteUpdate.Status.values
+ENUMS: dict[str, Iterable[Any]] = {
+    "MonitorStatus": Verdict,
+    "MonitorType": configuration.MonitorType,
+    "CreatableType": configuration.CREATABLE_TYPES,
+    "HttpMethod": configuration.METHODS,
+    "HeaderType": configuration.HEADER_TYPES,
+    "RuleType": RuleType,
+    "ReasonCode": ReasonCode,
+    "MemberRole": Role,
+    "GivenRole": GIVEN_ROLES,
+    "AuditAction": Action,
+    "ActorType": Entry.ActorType,
+    "MemberStatus": MEMBER_STATUSES,
+    "ChannelKind": KINDS,
+    "ChannelScope": AlertChannel.Scope,
+    "AlertTopic": Topic,
+    "AlertNews": EventType,
+    "DeliveryState": Delivery.State,
+    "IncidentStatus": INCIDENT_STATUSES,
+    "IncidentResolution": Incident.Resolution,
+    "IncidentEventType": IncidentEvent.Type,
+    "WindowScope": SCOPES,
+    "PageTheme": StatusPage.Theme,
+    "NoteStatus": NoteUpdate.Status,
+}
+"""The definitions whose values get a schema of their own, by its name."""
+
+
+def enum_values() -> dict[str, list[str]]:
+    """Return `ENUM_NAME_OVERRIDES` of drf-spectacular: it finds a name by the values."""
+    return {name: [getattr(value, "value", value) for value in values] for name, values in ENUMS.items()}
+
 
 TAGS = {
     "monitors": ("Monitors", "What is checked, how, and how it stands."),
@@ -62,55 +69,6 @@ TAGS = {
     "tokens": ("Tokens", "Access tokens, each for one project."),
     "sessions": ("Sessions", "Signing in and out."),
     "account": ("Account", "The person who is signed in."),
-}
-
-DESCRIPTIONS = {
-    "AuditEntry": "Something that was done and matters to security.",
-    "Badge": "Where a monitor's badges are.",
-    "Channel": "Where alerts go. Addresses and secrets are stored encrypted and never returned.",
-    "ChannelInput": "An alert channel to create, with the settings of its kind: each description names its kinds.",
-    "ChannelPatch": "The fields to change. Read-only fields of a channel are ignored.",
-    "ChannelTest": "What came of a test.",
-    "Check": "One check that was made.",
-    "CheckDetail": "One check that was made, with what was seen of the target where it failed.",
-    "CheckResult": "What one check of a draft found.",
-    "Connector": "An account at a provider that somebody has linked. Its tokens are encrypted and never returned.",
-    "ContentRule": "An assertion on the body. Text rules need `value`, json_field needs `path`.",
-    "Delivery": "One message to one channel.",
-    "DeliveryItem": "One piece of news in a message.",
-    "Error": "Every error below /v1.",
-    "Evidence": "What was seen of the target until the check failed.",
-    "HeaderInput": "A header to send. Values are stored encrypted and never returned.",
-    "HeaderOut": "A header that is sent; its value is never returned.",
-    "ImportResult": "What came of an import, each list in the order of the request.",
-    "ImportableProject": "A project of a provider's.",
-    "Incident": "An outage of a monitor, or something that people declared.",
-    "IncidentDetail": "An incident with its timeline and the evidence of the failing check.",
-    "IncidentEvent": "One line of a timeline, in the order of what happened.",
-    "IncidentInput": "An incident that no monitor found.",
-    "Monitor": "A monitor as it is configured and as it stands.",
-    "MonitorInput": "A monitor to create or to test.",
-    "MonitorPatch": "The fields to change. Read-only fields of a Monitor are ignored.",
-    "Note": "What is told of an incident on a status page.",
-    "NoteInput": "A note to write, with its first update.",
-    "NoteUpdate": "One update of a note.",
-    "NoteUpdateInput": "An update to add to a note.",
-    "PageGroup": "Monitors under a heading.",
-    "PageGroupInput": "Monitors under a heading.",
-    "PageInput": "A status page to create.",
-    "PageMonitor": "A monitor on a page.",
-    "PageMonitorInput": "A monitor to show.",
-    "PagePatch": "The fields to change. Read-only fields of a page are ignored.",
-    "Redirect": "A redirect that was followed.",
-    "ResponseHeader": "A header of the response.",
-    "Session": "Somebody who signed in to the API, for 14 days.",
-    "StatusPage": "A page that shows how monitors stand. Its password is never returned.",
-    "Subscriber": "Somebody who is told of a page's news by e-mail.",
-    "Token": "A project token; its plaintext is shown at creation alone.",
-    "UptimeDay": "One day of UTC.",
-    "Window": "A maintenance window, and its occurrence that is on or comes next.",
-    "WindowInput": "A maintenance window to create.",
-    "WindowPatch": "The fields to change. Read-only fields of a window are ignored.",
 }
 
 _HEADERS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -143,9 +101,6 @@ def finish(result: dict[str, Any], generator: Any, request: Any, public: bool) -
     schemas = result["components"]["schemas"]
     _write_null_in_place(result)
     schemas.pop("NullEnum", None)
-    for name, text in DESCRIPTIONS.items():
-        if name in schemas:
-            schemas[name]["description"] = text
     enums = {frozenset(s["enum"]): name for name, s in schemas.items() if "enum" in s}
     used = set()
     for path, operation in operations(result):
@@ -163,7 +118,7 @@ def finish(result: dict[str, Any], generator: Any, request: Any, public: bool) -
             if named is not None:
                 parameter["schema"] = {"$ref": f"#/components/schemas/{named}"}
         _finish_answers(operation)
-        _add_examples(operation)
+        _add_examples(operation, schemas)
     result["tags"] = [{"name": name, "description": text} for name, text in TAGS.values() if name in used]
     return result
 
@@ -201,15 +156,20 @@ def _finish_answers(operation: dict[str, Any]) -> None:
     operation["responses"] = dict(sorted(answers.items()))
 
 
-def _add_examples(operation: dict[str, Any]) -> None:
-    name = operation["operationId"]
+def _add_examples(operation: dict[str, Any], schemas: dict[str, Any]) -> None:
+    """Errors have examples already. The answer to a request repeats its values."""
+    sent: dict[str, Any] = {}
     for media in operation.get("requestBody", {}).get("content", {}).values():
-        if name in REQUESTS:
-            media["example"] = REQUESTS[name]
-    for status, answer in operation["responses"].items():
+        sent = media["example"] = example_of(media["schema"], schemas)
+    for answer in operation["responses"].values():
         for media in answer.get("content", {}).values():
-            if status.startswith("2"):
-                if name in RESPONSES:
-                    media["example"] = RESPONSES[name]
-            else:
-                media["example"] = OPERATION_ERRORS.get((name, status), ERRORS[status])
+            if "example" not in media:
+                found = example_of(media["schema"], schemas, operation["operationId"])
+                if isinstance(found, dict):
+                    repeated = {
+                        name: value
+                        for name, value in sent.items()
+                        if name in found and not isinstance(value, dict | list)
+                    }
+                    found = found | repeated | BY_OPERATION.get(operation["operationId"], {})
+                media["example"] = found

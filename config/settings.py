@@ -7,6 +7,8 @@ from typing import Any
 import dj_database_url
 from csp.constants import NONCE, NONE, SELF
 from django.core.exceptions import ImproperlyConfigured
+from django.utils.functional import SimpleLazyObject
+from django.utils.module_loading import import_string
 
 from config.env import BASE_DIR, connectors_of, mail_settings, read_env
 from config.variables import InvalidEnvironment
@@ -318,31 +320,8 @@ SPECTACULAR_SETTINGS = {
     "ENUM_GENERATE_CHOICE_DESCRIPTION": False,
     "DISABLE_DOCSTRING_DESCRIPTIONS": True,  # they are for developers
     "POSTPROCESSING_HOOKS": ["drf_spectacular.hooks.postprocess_schema_enums", "config.openapi.finish"],
-    "ENUM_NAME_OVERRIDES": {
-        "MonitorStatus": "config.openapi.MONITOR_STATUSES",
-        "MonitorType": "config.openapi.MONITOR_TYPES",
-        "CreatableType": "config.openapi.CREATABLE_TYPES",
-        "HttpMethod": "config.openapi.HTTP_METHODS",
-        "HeaderType": "config.openapi.HEADER_TYPES",
-        "RuleType": "config.openapi.RULE_TYPES",
-        "ReasonCode": "config.openapi.REASON_CODES",
-        "MemberRole": "config.openapi.ROLES",
-        "GivenRole": "config.openapi.GIVEN_ROLES",
-        "AuditAction": "config.openapi.AUDIT_ACTIONS",
-        "ActorType": "config.openapi.ACTOR_TYPES",
-        "MemberStatus": "config.openapi.MEMBER_STATUSES",
-        "ChannelKind": "config.openapi.CHANNEL_KINDS",
-        "ChannelScope": "config.openapi.CHANNEL_SCOPES",
-        "AlertTopic": "config.openapi.ALERT_TOPICS",
-        "AlertNews": "config.openapi.ALERT_NEWS",
-        "DeliveryState": "config.openapi.DELIVERY_STATES",
-        "IncidentStatus": "config.openapi.INCIDENT_STATUSES",
-        "IncidentResolution": "config.openapi.RESOLUTIONS",
-        "IncidentEventType": "config.openapi.EVENT_TYPES",
-        "WindowScope": "config.openapi.WINDOW_SCOPES",
-        "PageTheme": "config.openapi.PAGE_THEMES",
-        "NoteStatus": "config.openapi.NOTE_STATUSES",
-    },
+    # Found when the document is generated: the definitions need loaded apps.
+    "ENUM_NAME_OVERRIDES": SimpleLazyObject(lambda: import_string("config.openapi.enum_values")()),
 }
 
 LOGGING = {

@@ -15,6 +15,8 @@ MAX_REFS = 1000
 
 
 class ConnectorSerializer(serializers.Serializer[Any]):
+    """A linked account at a provider. Its tokens are encrypted and never returned."""
+
     provider = serializers.SerializerMethodField(help_text="The word of the paths.")
     created_at = EpochMsField()
     meta = serializers.CharField(allow_null=True, help_text="The name of the account at the provider.")
@@ -34,6 +36,8 @@ class AuthorizeSerializer(serializers.Serializer[Any]):
 
 
 class ImportableProjectSerializer(serializers.Serializer[Any]):
+    """A project at a provider."""
+
     external_ref = serializers.CharField()
     name = serializers.CharField()
     url = serializers.CharField(help_text="Empty where the project has no address.")
@@ -57,6 +61,8 @@ class ImportFailureSerializer(serializers.Serializer[Any]):
 
 
 class ImportResultSerializer(serializers.Serializer[Any]):
+    """The result of an import, each list in the order of the request."""
+
     created = MonitorSerializer(many=True)
     skipped = serializers.ListField(
         child=serializers.CharField(), help_text="References that were imported already."

@@ -12,6 +12,8 @@ class ApiError(Exception):
     status = 500
     code = "internal_error"
     reason: str | None = None
+    sample_limit: int | None = None
+    """`limit` of the example in openapi.json."""
 
     def __init__(
         self, reason: str | None = None, *, code: str | None = None, limit: int | None = None
@@ -37,6 +39,7 @@ class BodyTooLarge(ApiError):
     status = 413
     code = "body_too_large"
     reason = "The body is larger than any valid one."
+    sample_limit = 262144
 
 
 class RequestTimeout(ApiError):
@@ -136,6 +139,7 @@ class MonitorLimit(ApiError):
     status = 403
     code = "monitor_limit"
     reason = "The plan's number of monitors is reached."
+    sample_limit = 50
 
 
 class MonitorPaused(ApiError):
@@ -148,12 +152,14 @@ class ChannelLimit(ApiError):
     status = 403
     code = "channel_limit"
     reason = "The number of alert channels of an account is reached."
+    sample_limit = 50
 
 
 class WindowLimit(ApiError):
     status = 403
     code = "window_limit"
     reason = "The number of maintenance windows is reached; delete those that are over."
+    sample_limit = 100
 
 
 class IncidentResolved(ApiError):
@@ -224,6 +230,7 @@ class StatusPageLimit(ApiError):
     status = 403
     code = "status_page_limit"
     reason = "The number of status pages of an account is reached."
+    sample_limit = 50
 
 
 class NoteResolved(ApiError):

@@ -22,6 +22,8 @@ INCIDENT_STATUSES = ("open", "resolved")
 
 
 class IncidentSerializer(serializers.Serializer[Any]):
+    """An outage of a monitor, or an incident that people declared."""
+
     id = serializers.CharField(source="public_id")
     monitor_id = serializers.SerializerMethodField(
         help_text="Also of a monitor that is deleted; null where people declared the incident."
@@ -62,6 +64,8 @@ class IncidentSerializer(serializers.Serializer[Any]):
 
 
 class IncidentEventSerializer(serializers.Serializer[Any]):
+    """One entry of a timeline, in the order of events."""
+
     id = serializers.CharField(source="public_id")
     type = serializers.ChoiceField(choices=IncidentEvent.Type.values)
     at = EpochMsField()
@@ -72,6 +76,8 @@ class IncidentEventSerializer(serializers.Serializer[Any]):
 
 
 class IncidentDetailSerializer(IncidentSerializer):
+    """An incident with its timeline and the evidence of the failing check."""
+
     evidence = EvidenceSerializer(
         allow_null=True, help_text="What the failing check saw, secrets masked; null where there is none."
     )
@@ -79,6 +85,8 @@ class IncidentDetailSerializer(IncidentSerializer):
 
 
 class IncidentInputSerializer(StrictSerializer):
+    """An incident that no monitor found."""
+
     project_id = TextField(required=False, allow_null=True, max_length=64)
     title = TextField(max_length=200)
     text = TextField(max_length=MAX_TEXT)
@@ -89,7 +97,7 @@ class CommentSerializer(StrictSerializer):
 
 
 class WindowInputSerializer(StrictSerializer):
-    """What belongs together is judged by `incidents.recurrence` and `incidents.windows`, on the whole."""
+    """A maintenance window to create."""
 
     project_id = TextField(
         required=False, allow_null=True, max_length=64, help_text="null: the caller's own. Set at creation."
@@ -125,7 +133,7 @@ class WindowInputSerializer(StrictSerializer):
 
 
 class WindowSerializer(serializers.Serializer[Any]):
-    """`context["now"]` is the moment for which it is shown."""
+    """A maintenance window, with its current or next occurrence."""
 
     id = serializers.CharField(source="public_id")
     project_id = serializers.CharField(source="project.public_id", allow_null=True)
@@ -172,7 +180,7 @@ class WindowSerializer(serializers.Serializer[Any]):
 
 
 class WindowPatchSerializer(WindowInputSerializer):
-    """A partial body; the read-only fields of a window are taken and ignored, so that one can be sent back."""
+    """The fields to change. Read-only fields of a window are ignored."""
 
     ignored = frozenset(WindowSerializer().fields) - frozenset(WindowInputSerializer().fields)
 

@@ -35,7 +35,7 @@ MICROSECOND = timedelta(microseconds=1)
 
 
 class CheckSerializer(serializers.Serializer[Any]):
-    """One check that was made. `context["ids"]` are the CheckIds of the monitor that all given belong to."""
+    """A check that was made."""
 
     id = serializers.SerializerMethodField()
     checked_at = EpochMsField(help_text="When the check ended.")
@@ -55,17 +55,21 @@ class CheckSerializer(serializers.Serializer[Any]):
 
 
 class ResponseHeaderSerializer(serializers.Serializer[Any]):
+    """A header of the response."""
+
     name = serializers.CharField(help_text="In lower case.")
     value = serializers.CharField(allow_blank=True)
 
 
 class RedirectSerializer(serializers.Serializer[Any]):
+    """A redirect that was followed."""
+
     status = serializers.IntegerField(help_text="The status that the redirect came with.")
     url = serializers.CharField(help_text="Where it led; the values of a query are masked.")
 
 
 class EvidenceSerializer(serializers.Serializer[Any]):
-    """`checks.evidence.Evidence` as it is stored: what is absent there is null or empty here."""
+    """What the failing check saw of the target."""
 
     address = serializers.CharField(
         allow_null=True, default=None, help_text="Address and port that were connected to."
@@ -89,6 +93,8 @@ class EvidenceSerializer(serializers.Serializer[Any]):
 
 
 class CheckDetailSerializer(CheckSerializer):
+    """A check that was made, with the evidence of a failure."""
+
     evidence = EvidenceSerializer(
         allow_null=True,
         help_text="What was seen of the target where the check failed, secrets masked; null when it passed.",
@@ -96,6 +102,8 @@ class CheckDetailSerializer(CheckSerializer):
 
 
 class UptimeDaySerializer(serializers.Serializer[Any]):
+    """One day of UTC."""
+
     date = serializers.DateField(help_text="A day of UTC; the last one is today, until now.")
     uptime = serializers.FloatField(
         allow_null=True,

@@ -28,6 +28,8 @@ from monitors.selectors import Statistics, statistics
 
 
 class ContentRuleSerializer(StrictSerializer):
+    """An assertion on the body. Text rules need `value`, json_field needs `path`."""
+
     type = ChoiceField(choices=[t.value for t in RuleType])
     value = TextField(max_length=256, required=False, help_text="Text rules: the literal to match.")
     path = TextField(max_length=128, required=False, help_text="json_field: dot path, for example a.b.")
@@ -40,6 +42,8 @@ class ContentRuleSerializer(StrictSerializer):
 
 
 class HeaderInputSerializer(StrictSerializer):
+    """A header to send. Values are stored encrypted and never returned."""
+
     ignored = frozenset({"value_dropped"})  # so that a client can send back what it read
 
     name = TextField(max_length=256)
@@ -55,6 +59,8 @@ class HeaderInputSerializer(StrictSerializer):
 
 
 class HeaderOutSerializer(serializers.Serializer[Any]):
+    """A header that is sent; its value is never returned."""
+
     name = serializers.CharField()
     type = serializers.ChoiceField(choices=HEADER_TYPES, required=False)
     value_dropped = serializers.BooleanField(
@@ -75,7 +81,7 @@ class TypeField(ChoiceField):
 
 
 class MonitorInputSerializer(StrictSerializer):
-    """The body of create and test. What belongs together is judged by `monitors.configuration`, on the whole."""
+    """A monitor to create or to test."""
 
     url = TextField(max_length=MAX_URL, required=False, allow_blank=True, help_text="http:// or https://.")
     name = TextField(max_length=200, required=False, help_text="Default: Untitled.")
@@ -135,7 +141,7 @@ class MuteSerializer(StrictSerializer):
 
 
 class MonitorSerializer(serializers.Serializer[Any]):
-    """The Monitor of the specification. `context["statistics"]` holds those of every monitor given."""
+    """A monitor: its configuration, its status and its statistics."""
 
     id = serializers.CharField(source="public_id")
     name = serializers.CharField()
@@ -202,13 +208,15 @@ READ_ONLY_FIELDS = (
 
 
 class MonitorPatchSerializer(MonitorInputSerializer):
-    """A partial body; the read-only fields of a Monitor are taken and ignored, so that one can be sent back."""
+    """The fields to change. Read-only fields of a Monitor are ignored."""
 
     ignored = READ_ONLY_FIELDS
     enabled = BoolField(required=False, help_text="false pauses the monitor.")
 
 
 class CheckResultSerializer(serializers.Serializer[Any]):
+    """The result of testing a config."""
+
     status = serializers.ChoiceField(choices=[v.value for v in Verdict])
     latency_ms = serializers.IntegerField(allow_null=True)
     connect_ms = serializers.IntegerField(allow_null=True)

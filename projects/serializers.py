@@ -23,7 +23,7 @@ class ProjectSerializer(serializers.Serializer[Any]):
 
 
 class ListedProjectSerializer(ProjectSerializer):
-    """A project of a list, with its monitors counted: in all, and by status (`unknown`: none yet)."""
+    """A project with the number of its monitors: in all, and by status (`unknown`: no check yet)."""
 
     monitors = serializers.IntegerField(source="monitor_count")
     up = serializers.IntegerField()
@@ -63,7 +63,7 @@ class MemberSerializer(serializers.Serializer[Any]):
 
 
 class AuditEntrySerializer(serializers.Serializer[Any]):
-    """Of `projects.log.SeenEntry`."""
+    """An action that matters to security."""
 
     id = serializers.CharField(source="entry.public_id")
     at = EpochMsField(source="entry.at")

@@ -22,17 +22,21 @@ BADGES = ("status", "uptime-24h", "uptime-7d", "uptime-30d", "uptime-90d", "late
 
 
 class PageMonitorInputSerializer(StrictSerializer):
+    """A monitor to show."""
+
     monitor_id = TextField(max_length=64)
     name = TextField(max_length=200, help_text="On the page; the monitor's own name is not shown there.")
 
 
 class PageGroupInputSerializer(StrictSerializer):
+    """Monitors under a heading."""
+
     name = TextField(max_length=200, required=False, allow_blank=True, help_text="Default: no heading.")
     monitors = serializers.ListField(child=PageMonitorInputSerializer(), max_length=MAX_MONITORS)
 
 
 class PageInputSerializer(StrictSerializer):
-    """The body of create. Joint rules are checked by `statuspages.services`."""
+    """A status page to create."""
 
     project_id = TextField(
         required=False,
@@ -81,16 +85,22 @@ class PageInputSerializer(StrictSerializer):
 
 
 class PageMonitorSerializer(serializers.Serializer[Any]):
+    """A monitor on a page."""
+
     monitor_id = serializers.CharField(source="monitor.public_id")
     name = serializers.CharField()
 
 
 class PageGroupSerializer(serializers.Serializer[Any]):
+    """Monitors under a heading."""
+
     name = serializers.CharField()
     monitors = PageMonitorSerializer(source="monitors.all", many=True)
 
 
 class StatusPageSerializer(serializers.Serializer[Any]):
+    """A public page with the status of monitors. Its password is never returned."""
+
     id = serializers.CharField(source="public_id")
     project_id = serializers.CharField(source="project.public_id", allow_null=True)
     name = serializers.CharField()
@@ -121,7 +131,7 @@ class StatusPageSerializer(serializers.Serializer[Any]):
 
 
 class PagePatchSerializer(PageInputSerializer):
-    """A partial body; the read-only fields of a page are taken and ignored, so that one can be sent back."""
+    """The fields to change. Read-only fields of a page are ignored."""
 
     ignored = frozenset(StatusPageSerializer().fields) - frozenset(PageInputSerializer().fields)
 
@@ -148,11 +158,15 @@ class LogoInputSerializer(StrictSerializer):
 
 
 class NoteUpdateInputSerializer(StrictSerializer):
+    """An update to add to a note."""
+
     status = ChoiceField(choices=NoteUpdate.Status.values, help_text="resolved ends the note.")
     text = TextField(max_length=MAX_TEXT)
 
 
 class NoteInputSerializer(NoteUpdateInputSerializer):
+    """A note to write, with its first update."""
+
     title = TextField(max_length=200)
     incident_id = TextField(
         required=False,
@@ -163,6 +177,8 @@ class NoteInputSerializer(NoteUpdateInputSerializer):
 
 
 class NoteUpdateSerializer(serializers.Serializer[Any]):
+    """One update of a note."""
+
     id = serializers.CharField(source="public_id")
     status = serializers.ChoiceField(choices=NoteUpdate.Status.values)
     text = serializers.CharField()
@@ -170,6 +186,8 @@ class NoteUpdateSerializer(serializers.Serializer[Any]):
 
 
 class NoteSerializer(serializers.Serializer[Any]):
+    """A note about an incident on a status page."""
+
     id = serializers.CharField(source="public_id")
     title = serializers.CharField()
     incident_id = serializers.SerializerMethodField()
@@ -183,12 +201,16 @@ class NoteSerializer(serializers.Serializer[Any]):
 
 
 class SubscriberSerializer(serializers.Serializer[Any]):
+    """An e-mail address that subscribed to a page's updates."""
+
     id = serializers.CharField(source="public_id")
     hint = serializers.CharField(help_text="a…@example.com: addresses are not shown.")
     confirmed_at = EpochMsField()
 
 
 class BadgeSerializer(serializers.Serializer[Any]):
+    """The URLs of a monitor's badges."""
+
     key = serializers.CharField(help_text="Whoever knows it sees the badges; DELETE and PUT make another.")
     urls = serializers.SerializerMethodField()
 

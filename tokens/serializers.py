@@ -23,6 +23,8 @@ class SessionInputSerializer(StrictSerializer):
 
 
 class SessionSerializer(serializers.Serializer[Any]):
+    """A session of the API, which lasts 14 days."""
+
     id = serializers.CharField(source="public_id")
     created_at = EpochMsField()
     last_used_at = EpochMsField(allow_null=True)
@@ -68,6 +70,8 @@ class TokenInputSerializer(StrictSerializer):
 
 
 class TokenSerializer(serializers.Serializer[Any]):
+    """A project token; its plaintext is shown once, at creation."""
+
     id = serializers.CharField(source="public_id")
     project_id = serializers.CharField(source="project.public_id")
     name = serializers.CharField(allow_null=True)

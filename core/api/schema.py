@@ -8,10 +8,20 @@ from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.utils import OpenApiParameter
 from rest_framework import serializers
 
+from core.api.errors import error_body
 from core.api.fields import StrictSerializer, TextField
 from core.api.idempotency import HEADER, MAX_LENGTH
 from core.api.viewsets import Operation
-from core.errors import IdempotencyKeyInUse, SessionRequired
+from core.errors import (
+    ApiError,
+    BodyTooLarge,
+    IdempotencyKeyInUse,
+    NotFound,
+    NoWorker,
+    SessionRequired,
+    TooManyRequests,
+    Unauthorized,
+)
 
 NO_NUL = "^[^\\u0000]*$"
 """PostgreSQL stores no NUL in text."""
@@ -26,7 +36,31 @@ IDEMPOTENCY_KEY = OpenApiParameter(
 _VERBS = {"retrieve": "get", "partial_update": "update", "destroy": "delete"}
 
 
+def _example(error: type[ApiError]) -> dict[str, Any]:
+    return error_body(error.code, error.reason, error.sample_limit)
+
+
+_EXAMPLES = {
+    str(error.status): _example(error)
+    for error in (
+        Unauthorized,
+        SessionRequired,
+        NotFound,
+        IdempotencyKeyInUse,
+        BodyTooLarge,
+        TooManyRequests,
+        NoWorker,
+    )
+} | {
+    "415": error_body("unsupported_media_type", "Send application/json."),
+    "422": error_body("validation_error", "limit: must be a whole number from 1 to 1000."),
+    "default": error_body(ApiError.code, "Something broke on our side; it has been logged."),
+}
+
+
 class ErrorSerializer(serializers.Serializer[Any]):
+    """Every error below /v1."""
+
     error = serializers.CharField(help_text="A stable code in snake_case.")
     reason = serializers.CharField(required=False, help_text="A sentence for a person; names the field.")
     limit = serializers.IntegerField(required=False, help_text="The cap that was met.")
@@ -70,28 +104,40 @@ class PulsekeeperSchema(AutoSchema):
         if spec is None:
             return super().get_response_serializers()
         answer = spec.answer or self.view.serializer_class
+        answers = {spec.status: answer(many=True) if spec.many else answer}
+        return answers | {error.status: ErrorSerializer for error in self._errors}
+
+    @property
+    def _errors(self) -> list[type[ApiError]]:
+        spec = self._spec
+        if spec is None:
+            return []
         errors = list(spec.errors)
         if self.view.session_only and not spec.is_public:
             errors.append(SessionRequired)
         if spec.is_idempotent:
             errors.append(IdempotencyKeyInUse)
-        answers = {spec.status: answer(many=True) if spec.many else answer}
-        return answers | {error.status: ErrorSerializer for error in errors}
+        return errors
 
     def _get_response_bodies(self, direction: Literal["request", "response"] = "response") -> Any:
         bodies = super()._get_response_bodies(direction)
-        if self.path.startswith("/v1/") and direction == "response":
-            shared = {"422": "Validation error", "429": "Too many requests", "default": "Any other error"}
-            if self.view.get_authenticators():
-                shared["401"] = "Missing or invalid token"
-            if "{" in self.path:
-                shared["404"] = "Not found"
-            if self._takes_a_body():
-                shared |= {"413": "Body too large", "415": "Unsupported media type"}
-            for code, description in shared.items():
-                if code not in bodies:
-                    body: dict[str, Any] = self._get_response_for_code(ErrorSerializer, code)  # type: ignore[no-untyped-call]
-                    bodies[code] = body | {"description": description}
+        if not self.path.startswith("/v1/") or direction != "response":
+            return bodies
+        shared = {"422": "Validation error", "429": "Too many requests", "default": "Any other error"}
+        if self.view.get_authenticators():
+            shared["401"] = "Missing or invalid token"
+        if "{" in self.path:
+            shared["404"] = "Not found"
+        if self._takes_a_body():
+            shared |= {"413": "Body too large", "415": "Unsupported media type"}
+        for code, description in shared.items():
+            if code not in bodies:
+                body: dict[str, Any] = self._get_response_for_code(ErrorSerializer, code)  # type: ignore[no-untyped-call]
+                bodies[code] = body | {"description": description}
+        examples = _EXAMPLES | {str(error.status): _example(error) for error in reversed(self._errors)}
+        for code, body in bodies.items():
+            if not code.startswith("2"):
+                body["content"]["application/json"]["example"] = examples[code]
         return bodies
 
     def _takes_a_body(self) -> bool:
@@ -111,8 +157,10 @@ class PulsekeeperSchema(AutoSchema):
             self.method = method
 
     def _map_basic_serializer(self, serializer: Any, direction: Any) -> Any:
-        """A body takes only its own fields and those that it ignores."""
+        """Use the docstring as description. A body takes only its own fields and those that it ignores."""
         schema: dict[str, Any] = super()._map_basic_serializer(serializer, direction)  # type: ignore[no-untyped-call]
+        if text := vars(type(serializer)).get("__doc__"):
+            schema["description"] = " ".join(text.split())
         if isinstance(serializer, StrictSerializer):
             if serializer.ignored:
                 schema["propertyNames"] = {"enum": sorted({*schema["properties"], *serializer.ignored})}
