@@ -6,8 +6,8 @@ from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from alerts.deliveries import replay_dead
 from alerts.models import AlertChannel, Delivery
+from alerts.outbox import OUTBOX
 from core.clock import utc_now
 from core.staff import AutocompleteFilter, ReadOnlyAdmin, Section, act, list_of
 
@@ -88,7 +88,7 @@ class DeliveryAdmin(ReadOnlyAdmin[Delivery]):
     def replay(self, request: HttpRequest, queryset: QuerySet[Delivery]) -> None:
         act(
             self, request, queryset,
-            lambda ids: replay_dead(ids, now=utc_now()), done="set to be tried again",
+            lambda ids: OUTBOX.replay(ids, now=utc_now()), done="set to be tried again",
         )  # fmt: skip
 
     def sections(self, request: HttpRequest, row: Delivery) -> Sequence[Section]:

@@ -7,12 +7,12 @@ from typing import Any, ClassVar
 from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
-from django.db.models import Q
 
 from core import ids
 from core.crypto import EncryptedField
 from incidents.models import Incident
 from monitors.models import Monitor
+from notifications.models import Notification
 from projects.models import Project
 
 
@@ -78,42 +78,21 @@ class AlertChannel(models.Model):
         return f"{self.kind} {self.hint}"
 
 
-class Delivery(models.Model):
-    """One message to one channel: written with what it tells of, sent afterwards, and marked when it was taken.
+class Delivery(Notification):
+    """One message to one channel. `public_id` is its key, the same at each attempt.
 
-    `gathering`: more news may still join it, until `next_try_at` or its first try. Then it is `waiting` for
-    `next_try_at`, or for the end of `leased_until` of a sender that may have died. `public_id` is the key that stays
-    the same however often it is tried. A test of the channel is stored when it is over, as `sent` or `failed`.
+    A finished test of the channel is stored as `sent` or `failed`.
     """
-
-    class State(models.TextChoices):
-        GATHERING = "gathering"
-        WAITING = "waiting"
-        SENT = "sent"
-        DEAD = "dead"
-        FAILED = "failed"
 
     public_id = models.CharField(max_length=40, unique=True, default=ids.delivery_id, editable=False)
     channel = models.ForeignKey(AlertChannel, on_delete=models.CASCADE, related_name="deliveries")
     created_at = models.DateTimeField()
-    state = models.CharField(max_length=9, choices=State.choices, default=State.WAITING)
-    next_try_at = models.DateTimeField()
-    leased_until = models.DateTimeField(null=True)
-    give_up_at = models.DateTimeField()
-    attempts = models.IntegerField(default=0)
-    last_error = models.TextField(null=True)
-    done_at = models.DateTimeField(null=True, help_text="When it was sent, or given up.")
 
-    class Meta:
+    class Meta(Notification.Meta):
         verbose_name_plural = "deliveries"
         indexes: ClassVar = [
-            models.Index(
-                fields=["next_try_at"],
-                name="delivery_open",
-                condition=Q(state__in=["gathering", "waiting"]),
-            ),
+            *Notification.Meta.indexes,
             models.Index(fields=["channel", "created_at"], name="delivery_log"),
-            models.Index(fields=["id"], name="delivery_dead", condition=Q(state="dead")),
         ]
 
     def __str__(self) -> str:
@@ -121,9 +100,9 @@ class Delivery(models.Model):
 
 
 class DeliveryItem(models.Model):
-    """One piece of news in a message. `source` names what it is of; each channel is told of it once.
+    """One event in a message. `source` identifies the event; each channel gets it once.
 
-    `payload` are all that a message says, as they were then: what they are of may be gone when it is sent.
+    `payload` has all that the message needs, since its monitor may be deleted when it is sent.
     """
 
     delivery = models.ForeignKey(Delivery, on_delete=models.CASCADE, related_name="items")

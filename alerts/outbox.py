@@ -1,38 +1,138 @@
-"""EventType becomes messages: rows, written in the transaction of what they tell of, and sent afterwards.
+"""Alerts as messages of the outbox: items are written in the transaction of their event, and sent afterwards.
 
-Storms: where more comes to one channel than a person can read, what follows is gathered into one message with a list.
-It is held until nothing new has come for QUIET, but no longer than MOST_HOLD. A service that opens one alert for each
-incident and groups them itself gets each piece of news as a message of its own.
+In a storm, further items for a channel are gathered into one message with a list. It waits until no item has come for
+QUIET, but no longer than MAX_WAIT. Services with one alert per incident get one message per item.
 """
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cache
+from typing import Any
 
-from django.db import connection
-from django.db.models import Count
+import psycopg
+from django.conf import settings
+from django.db import connection, transaction
+from django.db.models import Count, F
 
+from alerts import messages
 from alerts.events import EventType, Payload
-from alerts.models import Delivery, DeliveryItem
+from alerts.models import AlertChannel, Delivery, DeliveryItem
 from alerts.transports import KINDS
-from incidents.models import Incident
+from core.clock import utc_now
+from core.db import release_connection
+from incidents.models import Incident, IncidentEvent
+from incidents.timeline import bulk_note, event
+from monitors.models import Monitor
+from notifications.metrics import DELIVERIES
+from notifications.outbox import DUE, RETRY_FOR, Outbox, SendResult
+from notifications.workers import Senders
+from projects import access
+from projects.access import Caller
+
+logger = logging.getLogger(__name__)
 
 STORM_SIZE = 2
-"""Messages that one channel gets one by one within STORM_WINDOW."""
+"""Messages per channel within STORM_WINDOW that are sent one by one."""
 STORM_WINDOW = timedelta(seconds=60)
 QUIET = timedelta(seconds=10)
-MOST_HOLD = timedelta(seconds=60)
-TRIED_FOR = timedelta(hours=24)
+MAX_WAIT = timedelta(seconds=60)
+KEPT = timedelta(days=90)
+MAX_PER_OWNER = 6
+"""Concurrent messages of one account: if all its receivers hang, other accounts do not wait."""
+THREADS = 16
+ANY_THREADS = 8
+
+MAX_QUEUED = 60
+"""Messages in queue `alerts`. Beat adds one each second: with more, no process consumes them."""
+MAX_LAG = timedelta(seconds=60)
 
 State = Delivery.State
+Type = IncidentEvent.Type
+
+# A message waits for earlier open ones of its channel about the same monitor, so that no recovery overtakes its outage.
+_BEHIND_AN_EARLIER = """
+    EXISTS (
+        SELECT
+          FROM alerts_deliveryitem AS item
+          JOIN incidents_incident AS incident ON incident.id = item.incident_id
+          JOIN incidents_incident AS same
+            ON same.id = incident.id OR same.monitor_id = incident.monitor_id
+          JOIN alerts_deliveryitem AS before ON before.incident_id = same.id
+          JOIN alerts_delivery AS earlier ON earlier.id = before.delivery_id
+         WHERE item.delivery_id = candidate.id
+           AND before.channel_id = candidate.channel_id
+           AND earlier.id < candidate.id
+           AND earlier.state IN ('gathering', 'waiting')
+    )
+"""
+# One message at a time per channel, so that a slow one occupies one sender. Healthy channels first. In a WITH, which
+# runs once: a subquery may run for each joined row, skip the row that this statement has updated, and choose another.
+_CHOSEN = f"""
+    chosen AS (
+        SELECT candidate.id
+          FROM alerts_delivery AS candidate
+          JOIN alerts_alertchannel AS channel ON channel.id = candidate.channel_id
+         WHERE {DUE}
+           AND (channel.failures = 0 OR NOT %(healthy_only)s)
+           AND NOT EXISTS (
+                SELECT
+                  FROM alerts_delivery AS other
+                 WHERE other.channel_id = candidate.channel_id
+                   AND other.state = 'waiting'
+                   AND other.leased_until > %(now)s
+           )
+           AND %(max_per_owner)s > (
+                SELECT count(*)
+                  FROM alerts_delivery AS other
+                  JOIN alerts_alertchannel AS theirs ON theirs.id = other.channel_id
+                 WHERE theirs.owner_id = channel.owner_id
+                   AND other.state = 'waiting'
+                   AND other.leased_until > %(now)s
+           )
+           AND NOT {_BEHIND_AN_EARLIER}
+         ORDER BY channel.failures > 0, candidate.id
+         LIMIT 1
+           FOR UPDATE OF candidate SKIP LOCKED
+    )
+"""  # noqa: S608 - only constants
+# Delays that a receiver causes do not count: a message in back-off, for a failing channel, behind an earlier one of its
+# channel, or of an account with messages being sent. A healthy channel takes one message at a time, so the next one
+# could be sent since the last was. An expired lease counts from its end. Only the first message of each channel is
+# evaluated, so that a storm costs little.
+_OLDEST = f"""
+    WITH candidate AS MATERIALIZED (
+        SELECT DISTINCT ON (candidate.channel_id)
+               candidate.id,
+               candidate.channel_id,
+               greatest(candidate.next_try_at, candidate.leased_until, channel.last_sent_at) AS since
+          FROM alerts_delivery AS candidate
+          JOIN alerts_alertchannel AS channel ON channel.id = candidate.channel_id
+         WHERE {DUE}
+           AND channel.failures = 0
+           AND channel.owner_id NOT IN (
+                SELECT served.owner_id
+                  FROM alerts_delivery AS sending
+                  JOIN alerts_alertchannel AS served ON served.id = sending.channel_id
+                 WHERE sending.state = 'waiting'
+                   AND sending.leased_until > %(now)s
+           )
+         ORDER BY candidate.channel_id, candidate.id
+    )
+    SELECT least(
+        (SELECT min(at) FROM monitors_statuschange WHERE processed_at IS NULL),
+        (SELECT min(since) FROM candidate WHERE NOT {_BEHIND_AN_EARLIER})
+    )
+"""  # noqa: S608 - only constants
 
 
 @dataclass(frozen=True, slots=True)
 class OutboxItem:
-    """One piece of news and the channels it goes to. `source` names it for ever: no channel is told of it twice."""
+    """An event for some channels. `source` identifies it: no channel gets it twice."""
 
     source: str
     payload: Payload
@@ -40,15 +140,15 @@ class OutboxItem:
     incident: Incident | None = None
 
 
-def put(pieces: Sequence[OutboxItem], *, now: datetime) -> None:
-    """Inside the transaction that makes the news, and under its lock: nobody else adds messages meanwhile."""
+def put(items: Sequence[OutboxItem], *, now: datetime) -> None:
+    """Write the messages of these items. Call it in the transaction of the events, under their lock."""
     by_channel: dict[int, list[OutboxItem]] = defaultdict(list)
-    for piece in pieces:
-        for channel_id in piece.channel_ids:
-            by_channel[channel_id].append(piece)
-    kinds = _hold_channels(by_channel)
-    for gone in by_channel.keys() - kinds.keys():
-        del by_channel[gone]
+    for item in items:
+        for channel_id in item.channel_ids:
+            by_channel[channel_id].append(item)
+    kinds = _lock_channels(by_channel)
+    for deleted in by_channel.keys() - kinds.keys():
+        del by_channel[deleted]
     if not by_channel:
         return
     gathering = {
@@ -63,30 +163,39 @@ def put(pieces: Sequence[OutboxItem], *, now: datetime) -> None:
         .values_list("channel")
         .annotate(Count("pk"))
     )
-    made: list[Delivery] = []
-    items: list[DeliveryItem] = []
-    for channel_id, told in by_channel.items():
+    created: list[Delivery] = []
+    rows: list[DeliveryItem] = []
+    for channel_id, own in by_channel.items():
         delivery = gathering.get(channel_id)
         if delivery is not None:
-            delivery.next_try_at = min(delivery.created_at + MOST_HOLD, now + QUIET)
-            groups = [(delivery, told)]
+            delivery.next_try_at = min(delivery.created_at + MAX_WAIT, now + QUIET)
+            groups = [(delivery, own)]
         elif (
-            recent.get(channel_id, 0) + len(told) > STORM_SIZE and not KINDS[kinds[channel_id]].one_alert_each
+            recent.get(channel_id, 0) + len(own) > STORM_SIZE and not KINDS[kinds[channel_id]].one_alert_each
         ):
-            groups = [(_message(channel_id, State.GATHERING, now, after=QUIET), told)]
+            groups = [(_delivery(channel_id, State.GATHERING, now, after=QUIET), own)]
         else:
-            groups = [(_message(channel_id, State.WAITING, now), [piece]) for piece in told]
-        for message, pieces_of in groups:
-            if message is not delivery:
-                made.append(message)
-            items += [_item(message, piece, now) for piece in pieces_of]
+            groups = [(_delivery(channel_id, State.WAITING, now), [item]) for item in own]
+        created += [message for message, _ in groups if message is not delivery]
+        rows += [
+            DeliveryItem(
+                delivery=message,
+                channel_id=channel_id,
+                source=item.source,
+                incident=item.incident,
+                payload=item.payload.as_json(),
+                at=now,
+            )
+            for message, grouped in groups
+            for item in grouped
+        ]
     Delivery.objects.bulk_update(gathering.values(), ["next_try_at"])
-    Delivery.objects.bulk_create(made)
-    DeliveryItem.objects.bulk_create(items)
+    Delivery.objects.bulk_create(created)
+    DeliveryItem.objects.bulk_create(rows)
 
 
-def _hold_channels(channel_ids: Collection[int]) -> dict[int, str]:
-    """Lock the channels that still exist until the transaction ends, and return their kinds. Senders do not wait."""
+def _lock_channels(channel_ids: Collection[int]) -> dict[int, str]:
+    """Lock the channels that still exist, and return their kinds. Senders do not wait for this lock."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT id, kind FROM alerts_alertchannel WHERE id = ANY(%s) ORDER BY id FOR KEY SHARE",
@@ -95,7 +204,7 @@ def _hold_channels(channel_ids: Collection[int]) -> dict[int, str]:
         return dict(cursor.fetchall())
 
 
-def _message(
+def _delivery(
     channel_id: int, state: Delivery.State, now: datetime, *, after: timedelta = timedelta()
 ) -> Delivery:
     return Delivery(
@@ -103,16 +212,140 @@ def _message(
         created_at=now,
         state=state,
         next_try_at=now + after,
-        give_up_at=now + after + TRIED_FOR,
+        give_up_at=now + after + RETRY_FOR,
     )
 
 
-def _item(delivery: Delivery, piece: OutboxItem, now: datetime) -> DeliveryItem:
-    return DeliveryItem(
-        delivery=delivery,
-        channel_id=delivery.channel_id,
-        source=piece.source,
-        incident=piece.incident,
-        payload=piece.payload.as_json(),
-        at=now,
+class DeliveryOutbox(Outbox[Delivery]):
+    model = Delivery
+    chosen = _CHOSEN
+    lease = timedelta(seconds=45)
+    counter = DELIVERIES
+
+    def limits(self) -> dict[str, Any]:
+        return {"max_per_owner": MAX_PER_OWNER}
+
+    def attempt(self, claimed: Sequence[Delivery]) -> Iterator[tuple[Delivery, SendResult]]:
+        for delivery in claimed:
+            channel, items = load(delivery)
+            release_connection()
+            if channel is None:
+                result = SendResult(delivered=False, detail="The channel is switched off.", retry=False)
+            else:
+                result = _send(channel, items, delivery.public_id)
+            yield delivery, result
+
+    def lock_receiver(self, message: Delivery) -> bool:
+        """Lock the channel before its delivery, in the order of its deletion."""
+        return AlertChannel.objects.select_for_update(no_key=True).filter(pk=message.channel_id).exists()
+
+    def finished(self, message: Delivery, state: Delivery.State, result: SendResult, now: datetime) -> None:
+        """Update the channel's health, and the timelines of the incidents: first failure, success, giving up."""
+        channels = AlertChannel.objects.filter(pk=message.channel_id)
+        if result.delivered:
+            channels.update(failures=0, last_sent_at=now)
+        else:
+            channels.update(failures=F("failures") + 1)
+        if state == State.WAITING and message.attempts > 1:
+            return
+        channel = channels.get()
+        texts = {
+            State.SENT: f"An alert was taken by {channel}.",
+            State.WAITING: f"An alert to {channel} failed and will be tried again: {result.detail}",
+            State.DEAD: f"An alert to {channel} was given up after {message.attempts} tries: {result.detail}",
+        }
+        incidents = Incident.objects.filter(delivery_items__delivery=message).distinct().order_by("pk")
+        bulk_note(
+            event(
+                incident,
+                Type.ALERT_SENT if state is State.SENT else Type.ALERT_FAILED,
+                texts[state],
+                at=now,
+                data={"delivery_id": message.public_id, "channel_id": channel.public_id},
+            )
+            for incident in incidents.only("pk")
+        )
+
+
+def load(delivery: Delivery) -> tuple[AlertChannel | None, list[Payload]]:
+    """Return the channel and the items of a claimed message. The channel is None if it must not be used any more.
+
+    For a personal channel, delete items that its owner can no longer read, and the message if none is left: a former
+    member of a project gets no queued alerts of it.
+    """
+    usable = AlertChannel.objects.filter(enabled=True, confirmed_at__isnull=False, owner__is_active=True)
+    channel = usable.select_related("owner").filter(pk=delivery.channel_id).first()
+    items = list(DeliveryItem.objects.filter(delivery=delivery).order_by("pk"))
+    if channel is not None and channel.project_id is None:
+        foreign = _foreign(items, Caller(channel.owner))
+        items = [item for item in items if item.pk not in foreign]
+        if foreign:
+            DeliveryItem.objects.filter(pk__in=foreign).delete()
+        if foreign and not items:
+            Delivery.objects.filter(pk=delivery.pk, attempts=delivery.attempts).delete()
+            channel = None
+    return channel, [Payload.from_json(item.payload) for item in items]
+
+
+def _foreign(items: Sequence[DeliveryItem], owner: Caller) -> set[int]:
+    """Return the keys of items whose incident (or monitor, if there is no incident) the owner cannot read."""
+    of_incident = {item.pk: item.incident_id for item in items if item.incident_id is not None}
+    of_monitor = {item.pk: item.payload["monitor_id"] for item in items if item.incident_id is None}
+    incidents = access.accessible(owner, Incident.objects.filter(pk__in=of_incident.values()))
+    monitors = access.accessible(
+        owner, Monitor.objects.filter(public_id__in=filter(None, of_monitor.values()))
     )
+    readable = {None, *incidents.values_list("pk", flat=True), *monitors.values_list("public_id", flat=True)}
+    return {pk for pk, key in (of_incident | of_monitor).items() if key not in readable}
+
+
+def _send(channel: AlertChannel, items: Sequence[Payload], key: str) -> SendResult:
+    now = utc_now()
+    try:
+        message = messages.render(items, key=key, base_url=settings.BASE_URL, now=now)
+        return KINDS[channel.kind].send(channel.config, message, key=key, now=now)
+    except Exception:
+        # Our own error fails only this message, and the next ones are still sent.
+        logger.exception("the alert %s could not be sent", key)
+        return SendResult(delivered=False, detail="Something broke on our side; it has been logged.")
+
+
+OUTBOX = DeliveryOutbox()
+
+
+@cache
+def senders() -> Senders:
+    return Senders(OUTBOX, threads=THREADS, any_threads=ANY_THREADS)
+
+
+def log_test(channel_id: int, payload: Payload, *, key: str, result: SendResult, now: datetime) -> None:
+    """Add a finished test to the channel's log, unless the channel is deleted."""
+    with transaction.atomic():
+        if not AlertChannel.objects.select_for_update(no_key=True).filter(pk=channel_id).exists():
+            return
+        delivery = Delivery.objects.create(
+            public_id=key,
+            channel_id=channel_id,
+            created_at=now,
+            state=State.SENT if result.delivered else State.FAILED,
+            next_try_at=now,
+            give_up_at=now,
+            attempts=1,
+            last_error=None if result.delivered else result.detail,
+            done_at=now,
+        )
+        DeliveryItem.objects.create(
+            delivery=delivery,
+            channel_id=channel_id,
+            source=f"test:{key}",
+            payload=payload.as_json(),
+            at=now,
+        )
+
+
+def oldest_alert(database: psycopg.Connection, *, now: datetime) -> datetime | None:
+    """Return since when the oldest status change or message waits, or None. Raise psycopg.Error."""
+    row = database.execute(_OLDEST, {"now": now}).fetchone()
+    assert row is not None
+    found: datetime | None = row[0]
+    return found

@@ -15,12 +15,13 @@ from django.db import transaction
 
 from accounts.models import User
 from alerts import confirmation
-from alerts.models import DEFAULT_TOPICS, AlertChannel, Topic
-from alerts.selectors import get_channel
+from alerts.models import DEFAULT_TOPICS, AlertChannel, Delivery, Topic
+from alerts.outbox import OUTBOX
+from alerts.selectors import get_channel, get_delivery
 from alerts.transports import KINDS, settings_by_name
 from alerts.transports.base import ChannelKind
 from audit.actions import Action
-from core.errors import ApiError, ChannelLimit, NotFound, ValidationFailed
+from core.errors import ApiError, ChannelLimit, NotDead, NotFound, ValidationFailed
 from monitors.models import Monitor, MonitorState
 from projects import access, log, places
 from projects.access import Caller
@@ -104,6 +105,15 @@ def delete_channel(caller: Caller, public_id: str) -> None:
         channel = _hold(caller, public_id, for_deletion=True)
         _record(caller, Action.CHANNEL_DELETED, channel)
         channel.delete()
+
+
+def replay(caller: Caller, channel_id: str, delivery_id: str, *, now: datetime) -> Delivery:
+    """Send a dead delivery again, for another day. Raise NotDead for any other."""
+    channel = get_channel(caller, channel_id)
+    delivery = get_delivery(channel, delivery_id)
+    if not OUTBOX.replay([delivery.pk], now=now).done:
+        raise NotDead
+    return get_delivery(channel, delivery_id)
 
 
 def _record(caller: Caller, action: Action, channel: AlertChannel, **details: Any) -> None:

@@ -1,25 +1,36 @@
-"""Tests of channels that somebody waits for: handed to a worker over queue `alerts`, the answer over the broker.
+"""Tests of channels while a caller waits: one attempt by a worker, past the outbox, but logged.
 
-Like checks (`monitors.probing.interactive`) they never run in the web process, whose address no customer has allowed.
+They never start in the web process, whose address no customer has allowed (as checks in `monitors.interactive`).
 """
 
 from __future__ import annotations
 
 import logging
+import time
+from functools import cache
 from typing import TypedDict
 
 from celery import current_app
+from django.conf import settings
 from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
 
+from alerts import messages, outbox
+from alerts.events import EventType, Payload
 from alerts.models import AlertChannel
+from alerts.transports import KINDS
 from core import replies
+from core.clock import to_ms, utc_now
 from core.db import release_connection
 from core.errors import NotConfirmed, NoWorker
+from core.ids import delivery_id
+from notifications.workers import FairThreads
 
 logger = logging.getLogger(__name__)
 
 PATIENCE_SEC = 25.0
+TESTS = 16
+TESTS_OF_OWNER = 3
 
 
 class ChannelTest(TypedDict):
@@ -28,7 +39,7 @@ class ChannelTest(TypedDict):
 
 
 def send_test(channel: AlertChannel) -> ChannelTest:
-    """Return the result of the test. Raises NotConfirmed, or NoWorker after PATIENCE_SEC."""
+    """Return the result of the test. Raise NotConfirmed, or NoWorker after PATIENCE_SEC."""
     if channel.confirmed_at is None:
         raise NotConfirmed
     answer = _ask(channel.pk)
@@ -37,14 +48,48 @@ def send_test(channel: AlertChannel) -> ChannelTest:
     return answer
 
 
-def _ask(channel_pk: int) -> ChannelTest | None:
+def _ask(channel_id: int) -> ChannelTest | None:
     address = replies.new_address()
     release_connection()
     try:
         current_app.send_task(
-            "alerts.tasks.send_test", [channel_pk, address], queue="alerts", expires=PATIENCE_SEC
+            "alerts.tasks.send_test", [channel_id, address], queue="alerts", expires=PATIENCE_SEC
         )
         return replies.wait(address, ChannelTest, timeout_sec=PATIENCE_SEC)
     except (OperationalError, RedisError) as error:
         logger.warning("the broker does not answer: %s", error)
         return None
+
+
+def submit_test(channel_id: int, reply_to: str) -> None:
+    """Run a test in a thread, and post its result. Skip it if it had to wait until the caller gave up."""
+    owner = AlertChannel.objects.filter(pk=channel_id).values_list("owner_id", flat=True).first()
+    given_up = time.monotonic() + PATIENCE_SEC
+
+    def work() -> None:
+        if time.monotonic() < given_up:
+            replies.post(reply_to, run_test(channel_id))
+
+    _threads().submit(owner, work)
+
+
+def run_test(channel_id: int) -> ChannelTest:
+    channel = AlertChannel.objects.filter(pk=channel_id, confirmed_at__isnull=False).first()
+    if channel is None:
+        return {
+            "delivered": False,
+            "detail": "The channel was deleted, or nothing may be sent there any more.",
+        }
+    kind, config = KINDS[channel.kind], channel.config
+    now, key = utc_now(), delivery_id()
+    payload = Payload(EventType.TEST, at=to_ms(now))
+    message = messages.render([payload], key=key, base_url=settings.BASE_URL, now=now)
+    release_connection()
+    result = kind.send(config, message, key=key, now=now)
+    outbox.log_test(channel_id, payload, key=key, result=result, now=utc_now())
+    return {"delivered": result.delivered, "detail": result.detail}
+
+
+@cache
+def _threads() -> FairThreads:
+    return FairThreads("channel-test", threads=TESTS, most_of_owner=TESTS_OF_OWNER)

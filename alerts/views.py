@@ -12,7 +12,7 @@ from django.shortcuts import render
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_http_methods
 
-from alerts import confirmation, deliveries, selectors, services, testing
+from alerts import confirmation, selectors, services, testing
 from alerts.models import AlertChannel, Delivery
 from alerts.serializers import (
     ChannelInputSerializer,
@@ -113,7 +113,7 @@ class DeliveryViewSet(ServiceViewSet):
 
         At once, and for 24 hours.
         """
-        return deliveries.replay(self.caller, channel_id, delivery_id, now=self.now)
+        return services.replay(self.caller, channel_id, delivery_id, now=self.now)
 
 
 @csrf_exempt  # a POST needs the token of the link, and nothing of a browser's session

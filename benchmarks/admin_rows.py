@@ -222,8 +222,8 @@ STATEMENTS = (
     ),
     (
         """
-        INSERT INTO statuspages_pagemail (subscriber_id, state, next_try_at, attempts)
-        SELECT id, CASE WHEN id % 500 = 0 THEN 'dead' ELSE 'sent' END, now(), 1 FROM statuspages_subscriber
+        INSERT INTO statuspages_pagemail (subscriber_id, state, next_try_at, give_up_at, attempts)
+        SELECT id, CASE WHEN id % 500 = 0 THEN 'dead' ELSE 'sent' END, now(), now(), 1 FROM statuspages_subscriber
         """,
         1,
     ),

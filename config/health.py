@@ -18,7 +18,7 @@ from django.conf import settings
 from django.db.migrations.loader import MigrationLoader
 from django.http import HttpRequest, HttpResponse, JsonResponse
 
-from alerts.backlog import MOST_LAG, MOST_QUEUED, oldest_alert
+from alerts.outbox import MAX_LAG, MAX_QUEUED, oldest_alert
 from core.clock import utc_now
 from core.db import hasty_connection
 from monitors.scheduling import STOPPED_AFTER
@@ -72,7 +72,7 @@ def run_checks() -> dict[str, str]:
             queued = int(broker.llen("alerts"))
     except redis.RedisError:
         return checks | {"broker": SILENT}
-    if checks["alerts"] == OK and queued > MOST_QUEUED:
+    if checks["alerts"] == OK and queued > MAX_QUEUED:
         checks["alerts"] = f"{queued} messages wait in queue alerts: does interactive run?"
     return checks | {"broker": OK}
 
@@ -101,7 +101,7 @@ def _check_database() -> dict[str, str]:
         "database": OK,
         "migrations": OK,
         "scheduler": _check_tick(None if tick is None else tick[0]),
-        "alerts": OK if alert is None or now - alert < MOST_LAG else _late(now - alert),
+        "alerts": OK if alert is None or now - alert < MAX_LAG else _late(now - alert),
     }
 
 

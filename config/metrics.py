@@ -27,8 +27,8 @@ from prometheus_client.metrics_core import (
 )
 from prometheus_client.registry import Collector
 
-import alerts.metrics
-from alerts.backlog import oldest_alert
+import notifications.metrics
+from alerts.outbox import oldest_alert
 from config.health import PATIENCE_SEC, Cached
 from config.routing import QUEUES
 from core import metrics as counted
@@ -71,7 +71,7 @@ GAUGES = (LAG, DUE, TICK_AGE, QUEUE_LENGTH, ALERT_LAG, UNREACHABLE)
 
 INSTRUMENTS: tuple[Counter | Histogram | Level, ...] = tuple(
     value
-    for module in (instruments, alerts.metrics)
+    for module in (instruments, notifications.metrics)
     for _, value in inspect.getmembers(module)
     if isinstance(value, Counter | Histogram | Level)
 )

@@ -140,6 +140,7 @@ INSTALLED_APPS = [
     "monitors",
     "connectors",
     "incidents",
+    "notifications",
     "alerts",
     "statuspages",
     "devserver",

@@ -19,7 +19,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from kombu.exceptions import KombuError
 
-from alerts.backlog import oldest_alert
+from alerts.outbox import oldest_alert
 from checks.results.partitions import SERIES, Series
 from config import celery_app
 from config.health import OK, PATIENCE_SEC, broker_client, run_checks
@@ -40,7 +40,7 @@ MOST_COUNTED = 10_000
 TABLES = 12
 
 # Thresholds of problems, the same as those for alarms in docs/operate/metrics.md.
-MOST_LAG = timedelta(seconds=10)
+MAX_LAG = timedelta(seconds=10)
 MOST_ALERT_LAG = timedelta(seconds=30)
 LEAST_AHEAD = timedelta(days=2)
 MOST_ROLLUP_AGE = timedelta(hours=3)
@@ -168,7 +168,7 @@ def find_problems(status: SystemStatus, *, now: datetime) -> Iterator[str]:
 
 def _database_problems(database: DatabaseStatus, *, now: datetime) -> Iterator[str]:
     lag, alert_lag = _since(database.backlog.oldest_due_at, now), _since(database.alert_since, now)
-    if lag > MOST_LAG:
+    if lag > MAX_LAG:
         yield f"The oldest due monitor has waited for {duration(lag)}: workers do not keep up, or none runs."
     if alert_lag > MOST_ALERT_LAG:
         yield f"The oldest alert has waited for {duration(alert_lag)}: does the process “interactive” run?"

@@ -12,7 +12,7 @@ from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST
 
-from alerts import deliveries, selectors, services, testing
+from alerts import selectors, services, testing
 from alerts.models import AlertChannel, Delivery
 from alerts.transports import KINDS
 from alerts.transports.base import ChannelKind
@@ -216,7 +216,7 @@ def ask_again(request: PageRequest, channel_id: str) -> HttpResponse:
 @page
 def replay(request: PageRequest, channel_id: str, delivery_id: str) -> HttpResponse:
     try:
-        deliveries.replay(request.caller, channel_id, delivery_id, now=utc_now())
+        services.replay(request.caller, channel_id, delivery_id, now=utc_now())
     except NotFound:
         raise
     except ApiError as error:

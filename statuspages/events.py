@@ -12,6 +12,7 @@ from django.db import connection, transaction
 from django.db.models import Exists, OuterRef
 
 from incidents.models import Incident
+from notifications.outbox import RETRY_FOR
 from statuspages.models import NoteUpdate, PageEvent, PageNote, StatusPage, Subscriber
 from statuspages.selectors import showable
 
@@ -24,8 +25,8 @@ Kind = PageEvent.Kind
 
 # The share lock keeps a subscriber from going between being read and being referred to.
 _ADDRESS = """
-    INSERT INTO statuspages_pagemail (event_id, subscriber_id, state, next_try_at, attempts)
-    SELECT %(event)s, subscriber.id, 'waiting', %(now)s, 0
+    INSERT INTO statuspages_pagemail (event_id, subscriber_id, state, next_try_at, give_up_at, attempts)
+    SELECT %(event)s, subscriber.id, 'waiting', %(now)s, %(give_up_at)s, 0
       FROM statuspages_subscriber AS subscriber
      WHERE subscriber.page_id = %(page)s AND subscriber.confirmed_at IS NOT NULL
      ORDER BY subscriber.id
@@ -137,7 +138,15 @@ def address(now: datetime) -> int:
             if event is None:
                 break
             with connection.cursor() as cursor:
-                cursor.execute(_ADDRESS, {"event": event.pk, "page": event.page_id, "now": now})
+                cursor.execute(
+                    _ADDRESS,
+                    {
+                        "event": event.pk,
+                        "page": event.page_id,
+                        "now": now,
+                        "give_up_at": now + RETRY_FOR,
+                    },
+                )
             event.addressed_at = now
             event.save(update_fields=["addressed_at"])
         done += 1

@@ -14,6 +14,7 @@ from core import ids
 from core.crypto import EncryptedField
 from incidents.models import Incident
 from monitors.models import Monitor
+from notifications.models import Notification
 from projects.models import Project
 
 
@@ -189,38 +190,20 @@ class PageEvent(models.Model):
         return f"{self.kind}: {self.title}"
 
 
-class PageMail(models.Model):
-    """An event's message to one subscriber; without an event, the question whether the address agrees.
-
-    Sent at least once, and marked when the mail server took it. It waits for `next_try_at`, or for the end of
-    `leased_until` of a sender that may have died.
-    """
-
-    class State(models.TextChoices):
-        WAITING = "waiting"
-        SENT = "sent"
-        DEAD = "dead"
+class PageMail(Notification):
+    """The mail of an event to one subscriber; without an event, the request to confirm the address."""
 
     event = models.ForeignKey(
         PageEvent, null=True, on_delete=models.CASCADE, related_name="mails", db_index=False
     )
     subscriber = models.ForeignKey(Subscriber, on_delete=models.CASCADE, related_name="mails")
-    state = models.CharField(max_length=7, choices=State.choices, default=State.WAITING)
-    next_try_at = models.DateTimeField()
-    leased_until = models.DateTimeField(null=True)
-    attempts = models.SmallIntegerField(default=0)
-    last_error = models.TextField(null=True)
 
-    class Meta:
+    class Meta(Notification.Meta):
         constraints: ClassVar = [
             models.UniqueConstraint(fields=["event", "subscriber"], name="one_mail_per_event_and_subscriber"),
             models.UniqueConstraint(
                 fields=["subscriber"], condition=Q(event=None), name="one_question_per_subscriber"
             ),
-        ]
-        indexes: ClassVar = [
-            models.Index(fields=["next_try_at"], name="page_mail_open", condition=Q(state="waiting")),
-            models.Index(fields=["id"], name="page_mail_dead", condition=Q(state="dead")),
         ]
 
     def __str__(self) -> str:

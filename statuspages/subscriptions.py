@@ -13,6 +13,7 @@ from django.utils.crypto import salted_hmac
 from accounts.services import email_address
 from alerts.transports.base import mask_address
 from core.errors import NotFound, ValidationFailed
+from notifications.outbox import RETRY_FOR
 from projects.access import Caller
 from statuspages import links
 from statuspages.models import PageMail, StatusPage, Subscriber
@@ -46,14 +47,20 @@ def subscribe(page_id: int, text: str, *, now: datetime) -> None:
                 address_digest=digest,
                 hint=mask_address(address),
             )
-            PageMail.objects.create(subscriber=found, next_try_at=now)
+            PageMail.objects.create(subscriber=found, next_try_at=now, give_up_at=now + RETRY_FOR)
         elif found.confirmed_at is None and found.created_at <= now - ASKED_AGAIN:
             # The mail may be lost. The link is the same, and good for another day.
             Subscriber.objects.filter(pk=found.pk).update(created_at=now)
             PageMail.objects.update_or_create(
                 subscriber=found,
                 event=None,
-                defaults={"state": PageMail.State.WAITING, "next_try_at": now, "attempts": 0},
+                defaults={
+                    "state": PageMail.State.WAITING,
+                    "next_try_at": now,
+                    "give_up_at": now + RETRY_FOR,
+                    "attempts": 0,
+                    "done_at": None,
+                },
             )
 
 

@@ -14,8 +14,7 @@ def tick() -> None:
     now = utc_now()
     events.add_outage_events(now)
     events.address(now)
-    if mailing.is_due(now):
-        mailing.start_sending()
+    mailing.senders().wake(now)
 
 
 @shared_task(name="statuspages.tasks.sweep")

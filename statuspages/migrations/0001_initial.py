@@ -128,10 +128,12 @@ class Migration(migrations.Migration):
             name='PageMail',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('state', models.CharField(choices=[('waiting', 'Waiting'), ('sent', 'Sent'), ('dead', 'Dead')], default='waiting', max_length=7)),
+                ('state', models.CharField(choices=[('gathering', 'Gathering'), ('waiting', 'Waiting'), ('sent', 'Sent'), ('dead', 'Dead'), ('failed', 'Failed')], default='waiting', max_length=9)),
                 ('next_try_at', models.DateTimeField()),
                 ('leased_until', models.DateTimeField(null=True)),
-                ('attempts', models.SmallIntegerField(default=0)),
+                ('give_up_at', models.DateTimeField()),
+                ('attempts', models.IntegerField(default=0)),
+                ('done_at', models.DateTimeField(help_text='When it was sent, or given up.', null=True)),
                 ('last_error', models.TextField(null=True)),
                 ('event', models.ForeignKey(db_index=False, null=True, on_delete=django.db.models.deletion.CASCADE, related_name='mails', to='statuspages.pageevent')),
                 ('subscriber', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='mails', to='statuspages.subscriber')),
@@ -167,11 +169,11 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='pagemail',
-            index=models.Index(condition=models.Q(('state', 'waiting')), fields=['next_try_at'], name='page_mail_open'),
+            index=models.Index(condition=models.Q(('state__in', ['gathering', 'waiting'])), fields=['next_try_at'], name='pagemail_open'),
         ),
         migrations.AddIndex(
             model_name='pagemail',
-            index=models.Index(condition=models.Q(('state', 'dead')), fields=['id'], name='page_mail_dead'),
+            index=models.Index(condition=models.Q(('state', 'dead')), fields=['id'], name='pagemail_dead'),
         ),
         migrations.AddConstraint(
             model_name='pagemail',

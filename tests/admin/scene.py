@@ -144,5 +144,7 @@ def _around(owner: User, project: Project, monitor: Monitor, incident: Incident,
         address_digest=b"d" * 32,
         hint="a…@example.com",
     )
-    PageMail.objects.create(event=event, subscriber=subscriber, state="dead", next_try_at=NOON)
+    PageMail.objects.create(
+        event=event, subscriber=subscriber, state="dead", next_try_at=NOON, give_up_at=NOON
+    )
     assert CheckResult.objects.exists()

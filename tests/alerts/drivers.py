@@ -12,14 +12,16 @@ from typing import Any
 from django.db.models import Model
 
 from accounts.models import User
-from alerts import notify, reminding, sending
+from alerts import notify, reminding
 from alerts.events import Payload
-from alerts.models import AlertChannel, Topic
+from alerts.models import AlertChannel, Delivery, Topic
+from alerts.outbox import OUTBOX, load
 from checks.spec import Verdict
 from incidents import consuming
 from incidents.models import Incident
 from monitors.models import Monitor, MonitorState
 from monitors.recording import record
+from notifications.outbox import SendResult
 from tests.factories import MonitorFactory
 from tests.helpers import NOON, check_record
 
@@ -28,6 +30,17 @@ EVERYTHING = tuple(Topic.values)
 
 def at(seconds: float) -> datetime:
     return NOON + timedelta(seconds=seconds)
+
+
+def claim(moment: datetime, *, healthy_only: bool = False) -> Delivery | None:
+    """Claim the next message, as a sender does."""
+    return next(iter(OUTBOX.claim(moment, healthy_only=healthy_only)), None)
+
+
+def finish(
+    delivery: Delivery, *, delivered: bool, detail: str, retry: bool = True, now: datetime
+) -> Delivery.State | None:
+    return OUTBOX.finish(delivery, SendResult(delivered, detail, retry), now=now)
 
 
 def make_channel(owner: User, *, topics: Iterable[str] = EVERYTHING, **columns: Any) -> AlertChannel:
@@ -115,10 +128,10 @@ class Drive:
 
     def deliver(self, moment: datetime) -> list[Message]:
         sent = []
-        while (claimed := sending.claim(moment)) is not None:
-            channel, payload = sending.load(claimed)
+        while (claimed := claim(moment)) is not None:
+            channel, payload = load(claimed)
             assert channel is not None
-            sending.finish(claimed, delivered=True, detail="200", retry=True, now=moment)
+            finish(claimed, delivered=True, detail="200", now=moment)
             self.payload += payload
             items = tuple((one.event_type.value, one.monitor) for one in payload)
             sent.append(Message(claimed.channel_id, moment, items))

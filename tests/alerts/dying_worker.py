@@ -20,7 +20,7 @@ import django
 os.environ["DJANGO_SETTINGS_MODULE"] = "config.settings"
 django.setup()
 
-from alerts import batch, notify, sender, sending, tasks  # noqa: E402
+from alerts import batch, notify, outbox, tasks  # noqa: E402
 from alerts.models import Delivery  # noqa: E402
 from incidents import consuming  # noqa: E402
 from tests.processes.waiting import until  # noqa: E402
@@ -31,11 +31,11 @@ STEPS: dict[str, tuple[Any, str]] = {
     "consumed": (consuming, "consume"),
     "put": (batch, "put"),
     "announced": (notify, "notify_incidents"),
-    "claimed": (sending, "claim"),
-    "loaded": (sending, "load"),
-    "sent": (sender, "_try"),
-    "finishing": (sending, "_note"),
-    "finished": (sending, "finish"),
+    "claimed": (outbox.OUTBOX, "claim"),
+    "loaded": (outbox, "load"),
+    "sent": (outbox, "_send"),
+    "finishing": (outbox.OUTBOX, "finished"),
+    "finished": (outbox.OUTBOX, "finish"),
 }
 
 
@@ -54,11 +54,11 @@ def work(step: str) -> None:
     tasks.tick()
     # The account's cap may leave nothing to claim while messages are being sent: only the rows say when all are sent.
     until(
-        lambda: not sender.send_next() and not Delivery.objects.filter(done_at=None).exists(),
+        lambda: not outbox.OUTBOX.send_next() and not Delivery.objects.filter(done_at=None).exists(),
         50,
         "all is sent",
     )
-    sender.sender().stop(grace_sec=30)
+    outbox.senders().stop(grace_sec=30)
 
 
 def main() -> None:

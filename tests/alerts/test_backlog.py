@@ -9,13 +9,12 @@ from django.db import connection
 
 from accounts.models import User
 from alerts import notify
-from alerts.backlog import oldest_alert
 from alerts.models import AlertChannel, Delivery
-from alerts.sending import LEASE, MOST_OF_OWNER, Try, claim, finish
+from alerts.outbox import MAX_PER_OWNER, OUTBOX, oldest_alert
 from checks.spec import Verdict
 from incidents import consuming
 from monitors.models import Monitor
-from tests.alerts.drivers import Drive, at, make_channel
+from tests.alerts.drivers import Drive, at, claim, finish, make_channel
 from tests.factories import DeliveryFactory, UserFactory
 
 
@@ -31,7 +30,7 @@ def lag(moment: datetime) -> timedelta:
     return timedelta() if found is None else moment - found
 
 
-def claimed(moment: datetime) -> Try:
+def claimed(moment: datetime) -> Delivery:
     found = claim(moment)
     assert found is not None
     return found
@@ -43,7 +42,7 @@ def test_a_message_that_nobody_sends_is_late(owner: User) -> None:
     attempt = claimed(at(100))
     assert lag(at(101)) == timedelta(), "it is being sent"
     # Its sender died, and no other takes it.
-    assert lag(at(200)) == at(200) - (at(100) + LEASE)
+    assert lag(at(200)) == at(200) - (at(100) + OUTBOX.lease)
     finish(attempt, delivered=True, detail="200", retry=True, now=at(200))
     delivery.refresh_from_db()
     assert (delivery.state, lag(at(300))) == ("sent", timedelta())
@@ -108,9 +107,9 @@ def test_a_slow_receiver_and_a_busy_account_are_not_late(owner: User) -> None:
         DeliveryFactory(channel=channel, created_at=at(0))
     finish(claimed(at(1)), delivered=True, detail="200", retry=True, now=at(500))
     assert lag(at(503)) == timedelta(seconds=3), "one at a time: the next could go out since the last did"
-    for _ in range(MOST_OF_OWNER + 2):
+    for _ in range(MAX_PER_OWNER + 2):
         DeliveryFactory(channel=make_channel(owner), created_at=at(0))
-    for _ in range(MOST_OF_OWNER):
+    for _ in range(MAX_PER_OWNER):
         claimed(at(503))
     assert claim(at(503)) is None
     assert lag(at(504)) == timedelta(), "the rest waits for others of its own account"

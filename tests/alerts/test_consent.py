@@ -15,7 +15,7 @@ from accounts.models import User
 from accounts.services import AddressChange, delete_account, record_address
 from accounts.verification import set_address
 from alerts.models import AlertChannel, Delivery
-from alerts.sender import send_next
+from alerts.outbox import OUTBOX
 from alerts.services import create_channel
 from core.clock import utc_now
 from projects.access import Caller
@@ -88,7 +88,7 @@ ENDS = {
 
 
 def send_all() -> list[str]:
-    while send_next():
+    while OUTBOX.send_next():
         pass
     return [address for sent in mail.outbox for address in sent.to]
 

@@ -7,12 +7,14 @@ from functools import partial
 import pytest
 from django.db import transaction
 
-from alerts import outbox, sending
+from alerts import outbox
 from alerts.events import EventType, Payload
 from alerts.models import AlertChannel, Delivery
+from alerts.outbox import load
 from alerts.services import delete_channel
 from core.clock import to_ms
 from projects.access import Caller
+from tests.alerts.drivers import claim, finish
 from tests.factories import ChannelFactory, DeliveryFactory, UserFactory
 from tests.helpers import NOON, run_concurrently
 
@@ -25,7 +27,7 @@ def test_deleted_while_news_comes_and_messages_are_sent() -> None:
         going, staying = ChannelFactory(owner=user), ChannelFactory(owner=user)
         for channel in (going, staying):
             DeliveryFactory(channel=channel)
-        tries = [sending.claim(NOON), sending.claim(NOON)]
+        tries = [claim(NOON), claim(NOON)]
         channel_ids = [going.pk, staying.pk]
 
         def put(number: int, turn: int = turn, channel_ids: list[int] = channel_ids) -> None:
@@ -34,7 +36,7 @@ def test_deleted_while_news_comes_and_messages_are_sent() -> None:
                 outbox.put([outbox.OutboxItem(f"news {turn} {number}", payload, channel_ids)], now=NOON)
 
         finishes = [
-            partial(sending.finish, one, delivered=n > 0, detail="x", retry=True, now=NOON)
+            partial(finish, one, delivered=n > 0, detail="x", retry=True, now=NOON)
             for n, one in enumerate(tries)
             if one is not None
         ]
@@ -52,8 +54,8 @@ def test_deleted_while_news_comes_and_messages_are_sent() -> None:
 def test_what_is_not_confirmed_is_not_sent_to() -> None:
     channel = ChannelFactory(kind="email", address="other@example.com")
     DeliveryFactory(channel=channel)
-    claimed = sending.claim(NOON)
+    claimed = claim(NOON)
     assert claimed is not None
-    assert sending.load(claimed)[0] is None
+    assert load(claimed)[0] is None
     AlertChannel.objects.filter(pk=channel.pk).update(confirmed_at=NOON)
-    assert sending.load(claimed)[0] == channel
+    assert load(claimed)[0] == channel

@@ -126,7 +126,7 @@ def test_a_refused_recipient(inbox: Inbox, answer: str, retry: bool) -> None:
     )
 
 
-@pytest.mark.parametrize("answer", ["554 5.7.1 Spam", "451 4.3.0 Try later"])
+@pytest.mark.parametrize("answer", ["554 5.7.1 Spam", "451 4.3.0 Delivery later"])
 def test_a_refused_message(inbox: Inbox, answer: str) -> None:
     inbox.refuse_data = answer
     assert deliver(samples.rendered("down")) == SendResult(

@@ -12,18 +12,18 @@ from django.test import Client
 from pytest_django.fixtures import Settings
 
 from alerts import tasks
-from alerts.deliveries import replay
 from alerts.events import EventType, Payload
 from alerts.models import AlertChannel, Delivery
-from alerts.outbox import TRIED_FOR, OutboxItem, put
-from alerts.sender import send_next
-from alerts.sending import claim
+from alerts.outbox import OUTBOX, OutboxItem, put
+from alerts.services import replay
 from alerts.testing import ChannelTest
 from core import replies
 from core.clock import utc_now
 from core.errors import NotDead
+from notifications.outbox import RETRY_FOR
 from notifications.smtp import problem
 from projects.access import Caller
+from tests.alerts.drivers import claim
 from tests.alerts.inbox import Inbox
 from tests.alerts.receiver import Receiver
 from tests.api.client import Api
@@ -70,13 +70,13 @@ def test_an_alert_without_a_mail_server_is_tried_again_and_can_be_replayed(
 ) -> None:
     channel = own_address()
     delivery = tell(channel, "outage")
-    assert send_next()
+    assert OUTBOX.send_next()
     delivery.refresh_from_db()
     channel.refresh_from_db()
     assert (delivery.state, delivery.attempts, channel.last_sent_at) == ("waiting", 1, None)
     assert "Set EMAIL_URL" in (delivery.last_error or "")
-    with time_machine.travel(utc_now() + TRIED_FOR + timedelta(minutes=1), tick=False):
-        assert send_next()
+    with time_machine.travel(utc_now() + RETRY_FOR + timedelta(minutes=1), tick=False):
+        assert OUTBOX.send_next()
         delivery.refresh_from_db()
         assert delivery.state == "dead"
         assert replay(Caller(channel.owner), channel.public_id, delivery.public_id, now=utc_now()).state == (

@@ -11,13 +11,13 @@ import pytest
 from accounts.models import User
 from alerts import tasks
 from alerts.models import AlertChannel
-from alerts.sender import TESTS_OF_OWNER, THREADS, Sender, send_next
-from alerts.sending import MOST_OF_OWNER
-from alerts.testing import ChannelTest
+from alerts.outbox import ANY_THREADS, MAX_PER_OWNER, OUTBOX, THREADS
+from alerts.testing import TESTS_OF_OWNER, ChannelTest
 from alerts.transports import http, webhook
 from core import replies
 from core.clock import utc_now
 from core.db import release_connection
+from notifications.workers import Senders
 from tests.alerts.receiver import Call, Receiver
 from tests.factories import ChannelFactory, DeliveryFactory, UserFactory
 from tests.helpers import flush_broker
@@ -72,9 +72,9 @@ def account(channels: int, url: str) -> list[AlertChannel]:
     return [ChannelFactory(owner=owner, kind="webhook", url=f"{url}/{number}") for number in range(channels)]
 
 
-def send_and_release() -> bool:
+def send_and_release() -> int:
     try:
-        return send_next()
+        return OUTBOX.send_next()
     finally:
         release_connection()
 
@@ -85,24 +85,24 @@ def test_all_senders_at_once_take_few_messages_of_one_account(stuck: Stuck) -> N
     with ThreadPoolExecutor(THREADS) as pool:
         tries = [pool.submit(send_and_release) for _ in range(THREADS)]
         until(
-            lambda: sum(each.done() for each in tries) == THREADS - MOST_OF_OWNER,
+            lambda: sum(each.done() for each in tries) == THREADS - MAX_PER_OWNER,
             PATIENCE,
             "the rest is free",
         )
-        assert [each.result() for each in tries if each.done()] == [False] * (THREADS - MOST_OF_OWNER)
-        until(lambda: len(stuck.calls) == MOST_OF_OWNER, PATIENCE, "each message is sent")
+        assert [each.result() for each in tries if each.done()] == [0] * (THREADS - MAX_PER_OWNER)
+        until(lambda: len(stuck.calls) == MAX_PER_OWNER, PATIENCE, "each message is sent")
         stuck.let_go()
 
 
 def test_a_message_finds_a_thread_while_others_hang(stuck: Stuck, prompt: Receiver) -> None:
-    sender = Sender()
-    for channel in account(MOST_OF_OWNER, stuck.url):
+    sender = Senders(OUTBOX, threads=THREADS, any_threads=ANY_THREADS)
+    for channel in account(MAX_PER_OWNER, stuck.url):
         DeliveryFactory(channel=channel, created_at=utc_now())
-    sender.wake(MOST_OF_OWNER)
-    until(lambda: len(stuck.calls) == MOST_OF_OWNER, PATIENCE, "as many hang as may")
+    sender.wake(utc_now())
+    until(lambda: len(stuck.calls) == MAX_PER_OWNER, PATIENCE, "as many hang as may")
     (channel,) = account(1, prompt.url)
     DeliveryFactory(channel=channel, created_at=utc_now())
-    sender.wake(1)
+    sender.wake(utc_now())
     until(lambda: prompt.calls, PATIENCE, "the message of another account arrives")
     stuck.let_go()
     sender.stop(grace_sec=20)

@@ -9,26 +9,15 @@ import pytest
 from django.db import transaction
 
 from accounts.models import User
-from alerts import notify, sending
+from alerts import notify
 from alerts.events import EventType, Payload
 from alerts.models import AlertChannel, Delivery
-from alerts.outbox import QUIET, TRIED_FOR, OutboxItem, put
-from alerts.sending import (
-    FIRST_RETRY,
-    JITTER,
-    KEPT,
-    LEASE,
-    LONGEST_RETRY,
-    MOST_OF_OWNER,
-    Try,
-    backoff,
-    claim,
-    finish,
-)
+from alerts.outbox import MAX_PER_OWNER, OUTBOX, QUIET, OutboxItem, load, put
 from checks.spec import Verdict
 from incidents import consuming
 from incidents.models import Incident
-from tests.alerts.drivers import Drive, at, make_channel, timeline
+from notifications.outbox import FIRST_RETRY, JITTER, LONGEST_RETRY, RETRY_FOR, backoff
+from tests.alerts.drivers import Drive, at, claim, finish, make_channel, timeline
 from tests.factories import UserFactory
 from tests.helpers import run_concurrently
 
@@ -57,13 +46,13 @@ def waiting(channel: AlertChannel, count: int = 1) -> list[Delivery]:
     return list(channel.deliveries.order_by("pk"))[first:]
 
 
-def claimed(moment: datetime) -> Try:
+def claimed(moment: datetime) -> Delivery:
     found = claim(moment)
     assert found is not None
     return found
 
 
-def tried(found: Try, moment: datetime, *, delivered: bool = False, retry: bool = True) -> str | None:
+def tried(found: Delivery, moment: datetime, *, delivered: bool = False, retry: bool = True) -> str | None:
     return finish(found, delivered=delivered, detail="Answered 500.", retry=retry, now=moment)
 
 
@@ -72,7 +61,7 @@ def test_a_failed_message_is_tried_again_and_later_each_time(owner: User) -> Non
     moment, waits, keys = at(0), [], set()
     while True:
         attempt = claimed(moment)
-        keys.add(attempt.key)
+        keys.add(attempt.public_id)
         state = tried(attempt, moment)
         delivery.refresh_from_db()
         if state == "dead":
@@ -82,7 +71,7 @@ def test_a_failed_message_is_tried_again_and_later_each_time(owner: User) -> Non
         waits.append(delivery.next_try_at - moment)
         moment = delivery.next_try_at
     assert keys == {delivery.public_id}
-    assert moment >= delivery.created_at + TRIED_FOR
+    assert moment >= delivery.created_at + RETRY_FOR
     assert waits[0] <= FIRST_RETRY * (1 + JITTER)
     assert max(waits) <= LONGEST_RETRY * (1 + JITTER)
     assert 24 <= delivery.attempts <= 45
@@ -106,9 +95,9 @@ def test_what_cannot_help_is_not_tried_again(owner: User) -> None:
 def test_a_sender_that_dies_leaves_a_lease(owner: User) -> None:
     waiting(make_channel(owner))
     first = claimed(at(0))
-    assert claim(at(0) + LEASE - timedelta(seconds=1)) is None
-    second = claimed(at(0) + LEASE)
-    assert (second.key, second.number) == (first.key, 2)
+    assert claim(at(0) + OUTBOX.lease - timedelta(seconds=1)) is None
+    second = claimed(at(0) + OUTBOX.lease)
+    assert (second.public_id, second.attempts) == (first.public_id, 2)
     # The first was not dead, only slow: what it has to say counts no more.
     assert tried(first, at(100), delivered=True) is None
     assert tried(second, at(101), delivered=True) == "sent"
@@ -126,13 +115,13 @@ def test_one_at_a_time_of_a_channel_and_every_channel_at_once(owner: User) -> No
 
 
 def test_an_account_whose_receivers_all_hang_leaves_room_for_others(owner: User) -> None:
-    for _ in range(MOST_OF_OWNER + 3):
+    for _ in range(MAX_PER_OWNER + 3):
         waiting(make_channel(owner))
     other = UserFactory()
     AlertChannel.objects.filter(owner=other).delete()
     theirs = make_channel(other)
     waiting(theirs)
-    found = [claimed(at(0)) for _ in range(MOST_OF_OWNER + 1)]
+    found = [claimed(at(0)) for _ in range(MAX_PER_OWNER + 1)]
     assert found[-1].channel_id == theirs.pk
     assert claim(at(0)) is None
     tried(found[0], at(1), delivered=True)
@@ -174,12 +163,12 @@ def test_a_recovery_never_overtakes_its_outage(owner: User) -> None:
     outage(Drive(), owner)
     down, recovered = Delivery.objects.order_by("pk")
     first = claimed(at(130))
-    assert first.delivery_id == down.pk
+    assert first.pk == down.pk
     assert tried(first, at(131)) == "waiting"
     assert claim(at(132)) is None, "the recovery waits for its outage"
     down.refresh_from_db()
     assert tried(claimed(down.next_try_at), at(150), delivered=True) == "sent"
-    assert claimed(at(151)).delivery_id == recovered.pk
+    assert claimed(at(151)).pk == recovered.pk
 
 
 def test_the_next_outage_does_not_overtake_either(owner: User) -> None:
@@ -193,12 +182,12 @@ def test_the_next_outage_does_not_overtake_either(owner: User) -> None:
     down, recovered, again = Delivery.objects.order_by("pk")
     tried(claimed(at(1400)), at(1400), delivered=True)
     attempt = claimed(at(1401))
-    assert attempt.delivery_id == recovered.pk
+    assert attempt.pk == recovered.pk
     assert tried(attempt, at(1401)) == "waiting"
     assert claim(at(1402)) is None
     recovered.refresh_from_db()
     assert tried(claimed(recovered.next_try_at), at(1500), delivered=True) == "sent"
-    assert claimed(at(1501)).delivery_id == again.pk != down.pk
+    assert claimed(at(1501)).pk == again.pk != down.pk
 
 
 def test_an_outage_that_was_given_up_holds_nothing_up(owner: User) -> None:
@@ -227,7 +216,7 @@ def test_an_outage_elsewhere_goes_out_while_one_is_tried_again(owner: User) -> N
     channel = make_channel(owner)
     one, other = waiting(channel, 2)
     tried(claimed(at(0)), at(0))
-    assert claimed(at(1)).delivery_id == other.pk != one.pk
+    assert claimed(at(1)).pk == other.pk != one.pk
 
 
 def test_news_joins_what_is_gathered_and_nothing_that_is_on_its_way(owner: User) -> None:
@@ -249,18 +238,18 @@ def test_news_joins_what_is_gathered_and_nothing_that_is_on_its_way(owner: User)
     tell(channel, "test:4", at(16))
     assert gathering.items.count() == 2
     assert tried(attempt, at(17), delivered=True) == "sent"
-    assert [one.monitor for one in sending.load(attempt)[1]] == ["test:2", "test:3"]
+    assert [one.monitor for one in load(attempt)[1]] == ["test:2", "test:3"]
 
 
 def test_a_channel_that_is_switched_off_or_gone_is_not_sent_to(owner: User) -> None:
     channel = make_channel(owner)
     waiting(channel)
     attempt = claimed(at(0))
-    assert sending.load(attempt)[0] == channel
+    assert load(attempt)[0] == channel
     AlertChannel.objects.update(enabled=False)
-    assert sending.load(attempt)[0] is None
+    assert load(attempt)[0] is None
     channel.delete()
-    assert sending.load(attempt)[0] is None
+    assert load(attempt)[0] is None
     assert tried(attempt, at(1)) is None
 
 
@@ -268,8 +257,8 @@ def test_what_is_long_done_is_forgotten(owner: User) -> None:
     channel = make_channel(owner)
     waiting(channel, 2)
     tried(claimed(at(0)), at(0), delivered=True)
-    assert sending.delete_old(at(0) + KEPT) == 0
-    sending.delete_old(at(1) + KEPT)
+    assert OUTBOX.delete_old(at(0)) == 0
+    OUTBOX.delete_old(at(1))
     assert [delivery.state for delivery in Delivery.objects.all()] == ["waiting"]
 
 
@@ -287,7 +276,7 @@ def test_many_senders_send_each_once() -> None:
             attempt = claim(at(0))
             if attempt is not None:
                 assert tried(attempt, at(0), delivered=True) == "sent"
-                sent.append(attempt.delivery_id)
+                sent.append(attempt.pk)
         return sent
 
     found = [one for sent in run_concurrently(*[partial(work)] * 4) for one in sent]  # type: ignore[attr-defined]

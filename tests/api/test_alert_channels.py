@@ -119,7 +119,7 @@ def test_what_apprise_reaches(api: Api) -> None:
         answer = api.post(PATH, {"kind": "apprise", "apprise_url": wrong})
         assert (answer.status, "apprise_url: " in answer.error) == (422, True), wrong
         assert api.patch(path_of(made.json), {"apprise_url": wrong}).status == 422
-    assert config_of(made.json) == {"url": url}
+    assert config_of(made.json) == {"apprise_url": url}
 
 
 def test_what_is_sent_back_as_it_was_read_changes_nothing(api: Api, user: User) -> None:
@@ -409,13 +409,11 @@ def test_what_waits_for_consent_is_not_tested(user: User) -> None:
 
 
 def test_a_deleted_channel_is_not_tested(db: None) -> None:
-    from alerts.tasks import _test
-
     unconfirmed = ChannelFactory(owner=UserFactory(), kind="email", address="stranger@example.com")
     mail.outbox.clear()
     for pk in (0, unconfirmed.pk):
         detail = "The channel was deleted, or nothing may be sent there any more."
-        assert _test(pk) == {"delivered": False, "detail": detail}
+        assert testing.run_test(pk) == {"delivered": False, "detail": detail}
     assert not mail.outbox
 
 

@@ -8,8 +8,8 @@ import pytest
 import time_machine
 
 from accounts.models import User
-from alerts.deliveries import replay
 from alerts.models import Delivery
+from alerts.services import replay
 from core.clock import to_ms
 from core.errors import NotDead
 from projects.access import Caller
@@ -87,7 +87,7 @@ def test_a_dead_one_is_tried_for_another_day(api: Api, user: User) -> None:
 
 
 @pytest.mark.parametrize("state", [State.GATHERING, State.WAITING, State.SENT])
-def test_no_other_is_replayed(api: Api, user: User, state: State) -> None:
+def test_no_other_is_replayed(api: Api, user: User, state: Delivery.State) -> None:
     channel = ChannelFactory(owner=user)
     delivery = DeliveryFactory(channel=channel, state=state)
     before = Delivery.objects.values().get()

@@ -9,7 +9,7 @@ from typing import Any
 import requests
 from celery import Celery
 
-from alerts.sender import TESTS_OF_OWNER
+from alerts.testing import TESTS_OF_OWNER
 from tests.alerts.receiver import Receiver
 from tests.attacks.conftest import Stage
 from tests.processes.client import Client

@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
-from alerts import messages, notify, sending
+from alerts import messages, notify
 from alerts.models import Delivery
+from alerts.outbox import load
 from checks.spec import Verdict
 from incidents import consuming
 from incidents.models import Incident
 from monitors.models import Monitor, StatusChange
-from tests.alerts.drivers import Drive, at
+from tests.alerts.drivers import Drive, at, claim, finish
 from tests.alerts.receiver import Call
 from tests.faults.alert_audit import audit_alerts, unfinished
 from tests.faults.consumer import ReceivedAlert
@@ -43,14 +44,16 @@ class Run:
 def deliver(seconds: float) -> list[ReceivedAlert]:
     """Send all due messages; the receiver accepts them."""
     accepted = []
-    while (claimed := sending.claim(at(seconds))) is not None:
-        channel, payload = sending.load(claimed)
+    while (claimed := claim(at(seconds))) is not None:
+        channel, payload = load(claimed)
         assert channel is not None
-        message = messages.render(payload, key=claimed.key, base_url="https://p.example", now=at(seconds))
+        message = messages.render(
+            payload, key=claimed.public_id, base_url="https://p.example", now=at(seconds)
+        )
         path = channel.config["url"].removeprefix("http://127.0.0.1:9")
-        call = Call(path, claimed.key, {}, json.dumps(message.webhook_body).encode())
+        call = Call(path, claimed.public_id, {}, json.dumps(message.webhook_body).encode())
         accepted.append(ReceivedAlert(at(seconds).timestamp(), call, 200))
-        sending.finish(claimed, delivered=True, detail="200", retry=True, now=at(seconds))
+        finish(claimed, delivered=True, detail="200", retry=True, now=at(seconds))
     return accepted
 
 

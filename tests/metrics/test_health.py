@@ -12,13 +12,13 @@ from django.db import connection, connections
 from django.test import Client
 from pytest_django.fixtures import Settings
 
-from alerts.backlog import MOST_QUEUED
-from alerts.sending import claim, finish
+from alerts.outbox import MAX_QUEUED
 from config import health
 from config.celery import app
 from core.clock import utc_now
 from monitors.models import SchedulerTick
 from monitors.scheduling import tick
+from tests.alerts.drivers import claim, finish
 from tests.factories import ChannelFactory, DeliveryFactory
 from tests.helpers import flush_broker
 from tests.processes.up import free_port
@@ -108,7 +108,7 @@ def test_with_alerts_that_nobody_sends() -> None:
 
 def test_with_a_queue_of_alerts_that_nobody_serves() -> None:
     flush_broker()
-    for _ in range(MOST_QUEUED + 1):
+    for _ in range(MAX_QUEUED + 1):
         app.send_task("alerts.tasks.tick")
     said = "61 messages wait in queue alerts: does interactive run?"
     assert ready() == (503, GOOD | {"alerts": said})

@@ -71,7 +71,7 @@ def tick() -> int:
     now = utc_now()
     events.add_outage_events(now)
     events.address(now)
-    return mailing.send_due()
+    return mailing.OUTBOX.send_due()
 
 
 def has_outage(monitor: Monitor, **columns: Any) -> Incident:
@@ -231,10 +231,10 @@ class TestCrashes:
         make_subscriber(page)
         create_note(Caller(user), page.public_id, NOTE, now=utc_now())
         events.address(utc_now())
-        assert len(mailing.claim(utc_now())) == 1  # and dies
-        assert mailing.send_due() == 0
+        assert len(mailing.OUTBOX.claim(utc_now())) == 1  # and dies
+        assert mailing.OUTBOX.send_due() == 0
         PageMail.objects.update(leased_until=utc_now())
-        assert mailing.send_due() == 1
+        assert mailing.OUTBOX.send_due() == 1
         assert len(inbox.mails) == 1
 
     def test_a_death_between_the_event_and_its_mails_loses_none(
@@ -261,8 +261,8 @@ class TestCrashes:
         run_concurrently(*[lambda: events.address(utc_now())] * 3)
 
         def work() -> None:
-            while claimed := mailing.claim(utc_now()):
-                mailing.send(claimed)
+            while mailing.OUTBOX.send_next():
+                pass
 
         run_concurrently(work, work, work)
         assert len(inbox.mails) == 20
@@ -313,7 +313,7 @@ def test_ten_thousand_are_addressed_by_one_statement(user: User, page: StatusPag
         assert events.address(now) == 1
     assert len(captured) <= 8
     assert PageMail.objects.count() == 10_000
-    assert len(mailing.claim(now)) == mailing.BATCH
+    assert len(mailing.OUTBOX.claim(now)) == mailing.BATCH
 
 
 def test_a_small_page_does_not_wait_for_a_large_one(user: User, page: StatusPage) -> None:
@@ -324,7 +324,7 @@ def test_a_small_page_does_not_wait_for_a_large_one(user: User, page: StatusPage
     for one in (page, small):
         create_note(Caller(user), one.public_id, NOTE, now=utc_now())
     events.address(utc_now())
-    claimed = {one.mail_id for one in mailing.claim(utc_now())}
+    claimed = {one.pk for one in mailing.OUTBOX.claim(utc_now())}
     assert PageMail.objects.get(subscriber=last).pk in claimed
 
 
@@ -340,7 +340,7 @@ def test_an_account_with_many_pages_gets_no_more_turns_than_one_with_a_single_pa
         create_note(Caller(page.owner), page.public_id, NOTE, now=utc_now())
     while events.address(utc_now()):
         pass
-    claimed = {one.mail_id for one in mailing.claim(utc_now())}
+    claimed = {one.pk for one in mailing.OUTBOX.claim(utc_now())}
     theirs = PageMail.objects.filter(subscriber__page=single)
     assert {mail.pk for mail in theirs} <= claimed
 

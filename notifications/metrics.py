@@ -1,4 +1,4 @@
-"""What is counted of alerts. docs/operate/metrics.md is the table of this; a test compares the two."""
+"""Counters of the outbox. docs/operate/metrics.md documents them; a test compares the two."""
 
 from __future__ import annotations
 
