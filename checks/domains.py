@@ -1,4 +1,4 @@
-"""Which domain is the one that was registered. Plain Python, and no network: the list of suffixes is bundled."""
+"""Registrable domains, by the bundled list of public suffixes. Plain Python without network."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 
 @cache
 def _suffixes() -> PublicSuffixList:
-    # Suffixes of registries only: foo.github.io is a name that GitHub lets, github.io what is registered.
+    # Suffixes of registries only: of foo.github.io, github.io is registered.
     return PublicSuffixList(accept_unknown=False, only_icann=True)
 
 
 def registrable_domain(host: str) -> str | None:
-    """The registrable domain of a host in ASCII form, in lower case.
+    """Return the registrable domain of a host in ASCII form, in lower case.
 
-    None where nothing is registered: literal addresses, single labels, bare public suffixes, unknown suffixes.
+    None for literal addresses, single labels, public suffixes themselves, and unknown suffixes.
     """
     if literal_address(host) is not None:
         return None
@@ -33,5 +33,5 @@ def registrable_domain(host: str) -> str | None:
 
 
 def top_level(domain: str) -> str:
-    """The last label, which tells whose registry is asked."""
+    """Return the last label, which selects the registry."""
     return domain.rpartition(".")[2]

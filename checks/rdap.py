@@ -1,8 +1,7 @@
-"""When a registration expires, asked of the domain's registry by RDAP (RFC 9082, 9083). Plain Python.
+"""Look up when a domain registration expires, by RDAP (RFC 9082, 9083). Plain Python.
 
-whoisit knows the registries: IANA's list (RFC 9224) and those of country codes that are missing from it. The
-answer is read here: whoisit's parser guesses at dates ("unknown 12" is the 12th of this month), and a guess
-must not be taken for an expiry.
+whoisit knows the registries: IANA's list (RFC 9224) and country codes that are missing from it. Answers are parsed
+here, because whoisit's parser guesses dates: "unknown 12" becomes the 12th of this month.
 """
 
 from __future__ import annotations
@@ -23,18 +22,18 @@ from core.http import BodyTooLarge, ForbiddenTarget
 DEFAULT_WAIT = timedelta(hours=1)
 SHORTEST_WAIT, LONGEST_WAIT = timedelta(minutes=1), timedelta(days=1)
 _LIST_LIFETIME = timedelta(days=7)
-_LIST_RETRY = timedelta(hours=1)  # a list that could not be read anew still serves
+_LIST_RETRY = timedelta(hours=1)  # an old list is still used if a new one cannot be read
 _FIRST_LIST_RETRY = timedelta(minutes=1)
-# Registries that keep no date put the beginning of some epoch. No registration of today ended before this.
+# Registries without a date report the beginning of some epoch. No registration of today ended before this.
 _NO_DATE_BEFORE = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 class RdapError(Exception):
-    """No expiry came of a lookup. The text is a sentence for a person, none of it the registry's."""
+    """The lookup failed. The text is a sentence for the user, without text of the registry."""
 
 
 class LookupFailed(RdapError):
-    """The registry, or the list of registries, gave nothing that can be used."""
+    """The registry, or the list of registries, sent no usable answer."""
 
 
 class NoRegistry(RdapError):
@@ -42,7 +41,7 @@ class NoRegistry(RdapError):
 
 
 class RegistryBusy(RdapError):
-    """The registry wants to be left alone for `retry_after`, between SHORTEST_WAIT and LONGEST_WAIT."""
+    """The registry limits requests. Retry after `retry_after`, between SHORTEST_WAIT and LONGEST_WAIT."""
 
     def __init__(self, retry_after: timedelta) -> None:
         super().__init__("The registry answers no more questions for now.")
@@ -61,7 +60,7 @@ class _Directory(Bootstrap):  # type: ignore[misc]  # whoisit is untyped
 
 @dataclass(frozen=True, slots=True)
 class _Listing:
-    """What is known of the registries, why nothing is, and when to ask again."""
+    """The list of registries, or the error that prevented it, and when to load it again."""
 
     queries: QueryBuilder | None
     error: str
@@ -69,21 +68,18 @@ class _Listing:
 
 
 class RdapClient:
-    """Looks registrations up. Make one per process: it keeps the list of registries. Safe to use from threads."""
+    """Looks up registrations. Thread-safe. Create one per process: it keeps the list of registries."""
 
     def __init__(self, session: requests.Session, bootstrap_url: str) -> None:
-        """`bootstrap_url` is the folder that holds IANA's `dns.json`. Registries are asked by http only where
-        the folder itself is read by http; `session` should refuse it otherwise."""
+        """`bootstrap_url` is the folder of IANA's `dns.json`. Registries are asked by http only if the folder is
+        read by http; `session` should refuse it otherwise."""
         self._session = session
         self._list_url = f"{bootstrap_url.rstrip('/')}/dns.json"
         self._lock = threading.Lock()
         self._listing = _Listing(None, "", datetime.min.replace(tzinfo=UTC))
 
     def look_up(self, domain: str, *, now: datetime) -> datetime:
-        """When the registration of a registrable domain (ASCII, lower case) expires; raises RdapError.
-
-        The age of the list of registries is counted up to `now`, and the wait until a date that a registry names.
-        """
+        """Return when the registration of a registrable domain (ASCII, lower case) expires. Raises RdapError."""
         try:
             _, url, _ = self._queries(now).build(query_type="domain", query_value=domain)
         except UnsupportedError:
@@ -106,7 +102,7 @@ class RdapClient:
             return self._listing.queries
 
     def _renew(self, known: _Listing, now: datetime) -> _Listing:
-        """A fresh list; after a failure the known one, for some time."""
+        """Return a new list; after a failure the known one, for some time."""
         try:
             queries, error, lifetime = self._fetch(now), "", _LIST_LIFETIME
         except LookupFailed as failure:
@@ -155,7 +151,7 @@ def _json(response: requests.Response, what: str) -> Any:
 
 
 def expiration(answer: Any) -> datetime:
-    """The latest `expiration` event of a domain object (RFC 9083, 4.5 and 5.3) in UTC; raises LookupFailed."""
+    """Return the latest `expiration` event of a domain object (RFC 9083, 4.5 and 5.3) in UTC. Raises LookupFailed."""
     if not isinstance(answer, dict) or answer.get("objectClassName") != "domain":
         raise LookupFailed("The registry sent no domain.")
     events = answer.get("events")
@@ -165,7 +161,7 @@ def expiration(answer: Any) -> datetime:
         if isinstance(event, dict) and str(event.get("eventAction")).strip().lower() == "expiration"
     ]
     if not dates:
-        raise LookupFailed("The registry tells no expiration date.")
+        raise LookupFailed("The registry reports no expiration date.")
     read = [moment for moment in map(_moment, dates) if moment is not None]
     if not read:
         raise LookupFailed("The registry's expiration date cannot be read.")
@@ -173,7 +169,7 @@ def expiration(answer: Any) -> datetime:
 
 
 def _moment(text: Any) -> datetime | None:
-    """ISO 8601; what names no zone is read as UTC, a mere date as its beginning."""
+    """Parse ISO 8601: without a zone as UTC, a date as its beginning."""
     if not isinstance(text, str):
         return None
     try:
@@ -185,7 +181,7 @@ def _moment(text: Any) -> datetime | None:
 
 
 def retry_after(header: str | None, *, now: datetime) -> timedelta:
-    """How long a Retry-After header (RFC 9110, 10.2.3) asks to wait, kept within bounds."""
+    """Return how long a Retry-After header (RFC 9110, 10.2.3) asks to wait, within limits."""
     text = (header or "")[:100].strip()
     if text.isascii() and text.isdigit():
         wait = timedelta(seconds=min(int(text[:9]), int(LONGEST_WAIT.total_seconds())))

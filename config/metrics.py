@@ -104,7 +104,7 @@ def _collect() -> Iterator[Metric]:
 
 
 def _broker_metrics() -> list[Metric]:
-    counted.tell()
+    counted.report()
     sums = counted.read_sums()
     levels = counted.read_levels()
     lengths = GaugeMetricFamily(QUEUE_LENGTH.name, QUEUE_LENGTH.help, labels=QUEUE_LENGTH.labels)

@@ -1,4 +1,4 @@
-"""Where a request came from, as throttles count it."""
+"""The client address of a request, as throttles count it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from rest_framework.request import Request
 
 from core.egress import Address
 
-_LONGEST = 100  # an address and its zone; what is longer is none, and not to be remembered
+_LONGEST = 100  # an address and its zone; longer text is not cached
 
 
 def _parse(text: str) -> Address | None:
-    """An address; IPv4 that a dual-stack socket shows as ::ffff:192.0.2.1 is IPv4."""
+    """Parse an address. ::ffff:192.0.2.1 of a dual-stack socket becomes IPv4."""
     return _parse_short(text) if len(text) <= _LONGEST else None
 
 
@@ -36,15 +36,15 @@ def _is_trusted(address: Address) -> bool:
 
 
 def client_address(request: Request | HttpRequest) -> Address | None:
-    """As `address_of` finds it."""
+    """Return `address_of` the request."""
     return address_of(request.META)
 
 
 def address_of(meta: Mapping[str, Any]) -> Address | None:
-    """The peer of the connection. Only where TRUSTED_PROXIES names the peer, the address that it forwards for.
+    """Return the peer of the connection, or the address that it forwards for if TRUSTED_PROXIES contains the peer.
 
-    X-Forwarded-For is read from its right end, where our own proxies write: the first address that is not one of
-    them is the client, whatever the client itself wrote further left. `meta` is that of a request, or a WSGI environ.
+    X-Forwarded-For is read from its right end, where our own proxies write. The first address that is no trusted proxy
+    is the client; what the client wrote further left is ignored. `meta` is that of a request, or a WSGI environ.
     """
     address = _parse(meta.get("REMOTE_ADDR", ""))
     hops = meta.get("HTTP_X_FORWARDED_FOR", "").split(",")
@@ -57,27 +57,27 @@ def address_of(meta: Mapping[str, Any]) -> Address | None:
 
 
 def is_forwarded_by_a_stranger(request: HttpRequest) -> bool:
-    """Whether some proxy sent it on that TRUSTED_PROXIES does not name, so that `client_address` is the proxy's.
+    """Return whether a proxy that is not in TRUSTED_PROXIES forwarded it, so that `client_address` is the proxy's.
 
-    One on this machine would otherwise lend 127.0.0.1 to the whole world.
+    Otherwise every client of a proxy on this machine would count as 127.0.0.1.
     """
     forwarded = any(name in request.META for name in ("HTTP_X_FORWARDED_FOR", "HTTP_FORWARDED", "HTTP_VIA"))
     return forwarded and not is_from_trusted_proxy(request.META)
 
 
 def is_from_trusted_proxy(meta: Mapping[str, Any]) -> bool:
-    """Whether the peer of the connection is a proxy whose word counts."""
+    """Return whether the peer of the connection is in TRUSTED_PROXIES."""
     peer = _parse(meta.get("REMOTE_ADDR", ""))
     return peer is not None and _is_trusted(peer)
 
 
 def client_network(request: Request | HttpRequest) -> str:
-    """As `network_of` finds it."""
+    """Return `network_of` the request."""
     return network_of(request.META)
 
 
 def network_of(meta: Mapping[str, Any]) -> str:
-    """What is counted as one client: an IPv4 address, or the /64 that one IPv6 subscriber has to himself."""
+    """Return what counts as one client: an IPv4 address, or the /64 of an IPv6 subscriber."""
     address = address_of(meta)
     if isinstance(address, IPv6Address):
         return str(IPv6Network((address, 64), strict=False))

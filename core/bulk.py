@@ -1,7 +1,6 @@
-"""Many rows in one statement: arrays in, in plain SQL.
+"""Insert and update many rows in one statement with arrays, in plain SQL.
 
-For the path of every check. The ORM's bulk methods do the same at a multiple of the CPU, most of it for
-making and taking apart objects of which nobody needs more than the columns.
+For the path of every check: the ORM's bulk methods need a multiple of the CPU, most of it for model objects.
 """
 
 from __future__ import annotations
@@ -16,9 +15,9 @@ Columns = Mapping[str, str]  # column: its type in PostgreSQL, in the order of t
 
 
 def array(values: Iterable[Any]) -> str:
-    """Values as an array in PostgreSQL's spelling, to be cast: numbers, booleans, aware datetimes, text, None.
+    """Return a PostgreSQL array literal, to be cast, of numbers, booleans, aware datetimes, text and None.
 
-    psycopg adapts the items of a list one by one in Python, which is most of what a statement costs.
+    psycopg would adapt the items of a list one by one in Python, which is most of the cost of a statement.
     """
     return "{" + ",".join(map(_item, values)) + "}"
 
@@ -63,7 +62,7 @@ def update_rows(
 ) -> None:
     """Set the columns of each row, found by `key`, to its values.
 
-    `expressions` are what a column is set to instead of its value `new.<column>`; `old` is the row as it stands.
+    `expressions` replace the value `new.<column>` of a column; `old` is the stored row.
     """
     if not rows:
         return

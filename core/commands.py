@@ -1,4 +1,4 @@
-"""What our management commands share: help that shows its examples as they are, and one exit code for no database."""
+"""The base of our management commands: help with examples, and one exit code for an unreachable database."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ EXIT_UNREACHABLE = 4
 
 
 class OurCommand(BaseCommand):
-    """A command whose `epilog`, printed as it is written, has its examples and a table `exit codes:`.
+    """A command whose `epilog`, printed unchanged, has examples and a table `exit codes:`.
 
     `docs/use/commands.md` has the same table; a test compares the two. argparse exits with 2 for wrong use, and so does
     a command that finds it later.
@@ -28,11 +28,11 @@ class OurCommand(BaseCommand):
         try:
             return super().execute(*args, **options)
         except (OperationalError, InterfaceError) as error:
-            told = f"the database does not answer: {_first_line(error)}"
-            raise CommandError(told, returncode=EXIT_UNREACHABLE) from error
+            problem = f"the database does not answer: {_first_line(error)}"
+            raise CommandError(problem, returncode=EXIT_UNREACHABLE) from error
         except ProgrammingError as error:
-            told = f"the database is not migrated: {_first_line(error)}"
-            raise CommandError(told, returncode=EXIT_UNREACHABLE) from error
+            problem = f"the database is not migrated: {_first_line(error)}"
+            raise CommandError(problem, returncode=EXIT_UNREACHABLE) from error
 
 
 def _first_line(error: Exception) -> str:

@@ -1,4 +1,4 @@
-"""Habits of the database connection."""
+"""Helpers for the database connection: release it, lock by name, iterate in chunks, prepare a statement."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ M = TypeVar("M", bound=Model)
 
 
 def release_connection() -> None:
-    """Give the connection back to the pool before waiting for the network.
+    """Return the connection to the pool before waiting for the network.
 
-    A wait inside a transaction would hold its locks for as long, so that is refused.
+    Raises RuntimeError in a transaction, which would keep its locks during the wait.
     """
     if connection.in_atomic_block:
         raise RuntimeError("the network must not be awaited inside a transaction")
@@ -25,9 +25,9 @@ def release_connection() -> None:
 
 @contextmanager
 def hasty_connection(*, patience_sec: int) -> Iterator[psycopg.Connection]:
-    """One of its own, in autocommit, for whoever has no time to wait for the pool. Raises psycopg.Error.
+    """Open a separate connection in autocommit, for callers that cannot wait for the pool. Raises psycopg.Error.
 
-    `patience_sec` is for connecting, for which libpq takes two at least, and for each statement.
+    `patience_sec` limits connecting, for which libpq's minimum is 2, and each statement.
     """
     parameters = connection.get_connection_params() | {
         "connect_timeout": patience_sec,
@@ -58,7 +58,7 @@ CHUNK_ROWS = 500
 def chunks(queryset: QuerySet[M]) -> Iterator[list[M]]:
     """Iterate a large queryset in primary-key chunks, releasing the connection in between.
 
-    Rows that are added meanwhile may be missing.
+    Rows that are added during the iteration may be missing.
     """
     last: int = 0
     while rows := list(queryset.filter(pk__gt=last).order_by("pk")[:CHUNK_ROWS]):

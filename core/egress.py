@@ -1,7 +1,7 @@
-"""Which addresses Pulsekeeper may open a socket to on behalf of a user (decision 29).
+"""Which addresses Pulsekeeper may open a socket to on behalf of a user.
 
-Asked at the moment the socket opens, never only about a name: what a name resolves to changes between the
-question and the connect. Plain Python on purpose, probes and deliveries share it.
+The guard is asked when a socket opens, never only about a name, because the addresses of a name may change before the
+connection. Plain Python: probes and deliveries share it.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _is_public_v4(address: IPv4Address) -> bool:
 
 
 def _embedded_v4(address: IPv6Address) -> IPv4Address | None:
-    """The IPv4 address that a translator or tunnel would make of it: ::ffff/96, 64:ff9b::/96, 2002::/16."""
+    """Return the IPv4 address that a translator or tunnel derives: ::ffff/96, 64:ff9b::/96, 2002::/16."""
     if address in _NAT64:
         return IPv4Address(int(address) & 0xFFFFFFFF)
     return address.ipv4_mapped or address.sixtofour
@@ -84,21 +84,21 @@ def _is_public(address: Address) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class EgressGuard:
-    """Permits public addresses, and the `allowed` networks. Hashable, so an answer may be cached by guard."""
+    """Permits public addresses, and the `allowed` networks. Hashable, so that callers can cache by guard."""
 
     allowed: tuple[Network, ...] = ()
 
     def permits(self, address: Address) -> bool:
         if any(address in network for network in self.allowed):
             return True
-        # A dual-stack socket reaches 127.0.0.1 as ::ffff:127.0.0.1 too; the tunnelled forms stay closed.
+        # A dual-stack socket reaches 127.0.0.1 as ::ffff:127.0.0.1 too; tunnelled forms stay refused.
         if isinstance(address, IPv6Address) and (mapped := address.ipv4_mapped) is not None:
             return self.permits(mapped)
         return _is_public(address)
 
 
 def parse_networks(text: str) -> tuple[Network, ...]:
-    """CIDRs separated by commas, as in `ALLOWED_PRIVATE_NETWORKS`. Raises ValueError that names the bad one."""
+    """Parse CIDRs separated by commas, as in `ALLOWED_PRIVATE_NETWORKS`. Raises ValueError."""
     networks: list[Network] = []
     for item in text.split(","):
         if not (cidr := item.strip()):
@@ -117,7 +117,7 @@ _V4_PART = re.compile(r"0x[0-9a-f]*|0[0-7]*|[1-9][0-9]*", re.ASCII)
 
 
 def _parse_loose_v4(host: str) -> IPv4Address | None:
-    """The spellings of inet_aton: one to four parts, each decimal, octal or hex, the last filling the rest."""
+    """Parse the formats of inet_aton: one to four parts, each decimal, octal or hex, the last filling the rest."""
     parts = host.lower().split(".")
     if len(parts) > 4 or not all(_V4_PART.fullmatch(part) and len(part) <= 32 for part in parts):
         return None
@@ -134,15 +134,15 @@ def _parse_loose_v4(host: str) -> IPv4Address | None:
 
 
 def literal_address(host: str) -> Address | None:
-    """The address a URL's host spells, or None where it is a name that has to be resolved.
+    """Return the address that a URL's host is, or None if it is a name that has to be resolved.
 
-    Knows what libcurl and getaddrinfo take for an address: brackets, zone ids, %-escapes, a trailing dot,
-    digits that IDNA folds to ASCII, and inet_aton's 127.1, 0x7f.0.0.1, 017700000001 and 2130706433.
+    Accepts what libcurl and getaddrinfo accept: brackets, zone ids, %-escapes, a trailing dot, digits that IDNA maps
+    to ASCII, and inet_aton's 127.1, 0x7f.0.0.1, 017700000001 and 2130706433.
     """
     text = host.strip()
     if text.startswith("[") and text.endswith("]"):
         text = text[1:-1]
-    # The zone goes first: its % is no escape, and it does not change which address is meant.
+    # The zone first: its % is no escape, and it does not change the address.
     if ":" in text:
         text = text.partition("%")[0]
     text = unicodedata.normalize("NFKC", unquote(text)).translate(_IDNA_DOTS).removesuffix(".")

@@ -1,4 +1,4 @@
-"""Files that are whole or not there."""
+"""Write files completely or not at all."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from core.ids import random_text
 
 @contextmanager
 def replaced(path: Path, *, mode: int = 0o666, overwrite: bool = True) -> Iterator[TextIO]:
-    """Write what becomes the file at `path` when all of it is on disk; until then there is what there was.
+    """Replace the file at `path` with what is written, once all of it is on disk.
 
-    `mode` is that of a new file, less the umask; one that there is keeps its own. Links are followed, and what is no
-    file, like `/dev/stdout` or a pipe, is written to as it is. Who is killed half-way leaves a hidden draft beside it.
-    Without `overwrite` of two at once only one has its file there. Raises OSError, FileExistsError among them.
+    `mode` is that of a new file, less the umask; an existing one keeps its mode. Links are followed. `/dev/stdout` and
+    pipes are written directly. A killed process leaves a hidden draft beside the file. Without `overwrite`, raises
+    FileExistsError if the file exists; raises other OSErrors.
     """
     target = path.resolve()
     if target.exists() and not target.is_file():

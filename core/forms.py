@@ -1,4 +1,4 @@
-"""Forms of pages: drawn by templates/forms, and judged in the end by the services that the API calls too."""
+"""Forms of pages: rendered by templates/forms, validated in the end by the services that the API calls too."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ class Renderer(TemplatesSetting):
 
 
 def conditional(field: F) -> F:
-    """A field that is asked for in some cases, which its form judges: it is not required, and not called optional."""
+    """Return the field as one that its form requires in some cases: neither required nor labelled optional."""
     field.required = False
     field.conditional = True  # type: ignore[attr-defined]
     return field
 
 
 class ServiceForm(forms.Form):
-    """A form whose last word is a service's. It checks what the page can say better; nothing has to be said twice."""
+    """A form whose input a service validates. It checks only what the page can explain better."""
 
     def attempt(self, action: Callable[[], T]) -> T | None:
-        """What `action` returns; None where it refused, with its reason beside the field that it names.
+        """Return the result of `action`, or None if it refused, with its reason beside the field.
 
-        Called with valid data only. NotFound is no matter of the form, and goes on to the page.
+        Call it with valid data only. NotFound is raised: it is no error of the form.
         """
         try:
             return action()
         except NotFound:
             raise
         except ValidationFailed as error:
-            # The reason begins with the path of what is wrong, as the API says it: `url: …`.
+            # The reason begins with the path of the field, as in the API: `url: …`.
             self.refuse(error.field, error.reason or "")
         except ApiError as error:
             self.add_error(None, error.reason or error.code)
         return None
 
     def refuse(self, field: str | None, reason: str) -> None:
-        """Put a service's reason where a person looks for it; a form whose fields are named otherwise says where."""
+        """Put a service's reason beside its field. Override it if the form's fields have other names."""
         name = field if field in self.fields else None
         self.add_error(name, sentence(reason.removeprefix(f"{name}: ") if name else reason))
 

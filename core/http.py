@@ -1,8 +1,7 @@
-"""Requests to addresses that somebody else names, other than checks: RDAP, webhooks, connectors.
+"""Requests to addresses that users name, other than checks: RDAP, webhooks, connectors. Plain Python.
 
-Plain Python. A `GuardedSession` is a `requests.Session` with bounds: which addresses a socket may be opened to
-(decision 29), how long a request may take with all its redirects, and how much may be read. Whatever goes wrong
-is a `requests.RequestException`; the three below are its bounds being met.
+A `GuardedSession` is a `requests.Session` with limits: the egress guard, the total time with all redirects, and the
+size of the body. Every error is a `requests.RequestException`; the three below are those of the limits.
 """
 
 from __future__ import annotations
@@ -35,25 +34,24 @@ _CHUNK = 16 * 1024
 
 
 class ForbiddenTarget(requests.ConnectionError):
-    """Every address that the host has is one that the egress guard refuses."""
+    """The egress guard refuses every address of the host."""
 
 
 class BodyTooLarge(requests.RequestException):
-    """The body, decompressed, is longer than the session reads. Nothing of it is given."""
+    """The body, decompressed, is longer than the session reads. None of it is returned."""
 
 
 class DeadlineExceeded(requests.Timeout):
-    """The request, with its redirects, took longer than it may."""
+    """The request, with its redirects, took too long."""
 
 
 class GuardedSession(requests.Session):
-    """Safe to use from several threads: it keeps no cookies and no connections.
+    """Thread-safe: it keeps no cookies and no connections. It reads no proxy, netrc or authorities from the environment.
 
-    No proxy, netrc or authorities come from the environment; `ca_file` holds those to trust, in PEM form, and
-    None takes those that `requests` brings along. A scheme outside of `schemes` raises
-    `requests.exceptions.InvalidSchema`, also where a redirect leads to it. Answers are read to their end, at
-    most `max_body` bytes: `stream=True` changes nothing. `timeout` is seconds for the whole, `total_sec` where
-    it is not given. Resolving a name takes as long as the system's resolver takes.
+    `ca_file` has the authorities to trust in PEM form; None uses those of `requests`. A scheme that is not in
+    `schemes` raises `requests.exceptions.InvalidSchema`, also in a redirect. Answers are read completely, at most
+    `max_body` bytes: `stream=True` changes nothing. `timeout` is the total in seconds, by default `total_sec`, except
+    that resolving a name takes as long as the system's resolver.
     """
 
     def __init__(
@@ -78,21 +76,21 @@ class GuardedSession(requests.Session):
         self.headers["Accept-Encoding"] = "gzip, deflate"
 
     def send(self, request: requests.PreparedRequest, **kwargs: Any) -> requests.Response:
-        # Redirects come through here too, with the `timeout` of the first: one deadline for all.
+        # Redirects also call this, with the `timeout` of the first request: one deadline for all.
         timeout = kwargs.get("timeout")
         if not isinstance(timeout, _Deadline):
             kwargs["timeout"] = _Deadline.after(self._total_sec if timeout is None else float(timeout))
         return super().send(request, **kwargs)
 
     def get_redirect_target(self, resp: requests.Response) -> str | None:
-        """Raise InvalidURL for a Location that is too long: parsing a host takes quadratic time."""
+        """Return the Location. Raises InvalidURL if it is too long: parsing a host takes quadratic time."""
         target = super().get_redirect_target(resp)
         if target is not None and len(target) > MAX_LOCATION:
             raise requests.exceptions.InvalidURL(f"the redirect is longer than {MAX_LOCATION} characters")
         return target
 
     def get_adapter(self, url: str | bytes) -> HTTPAdapter:
-        """One of its own for each hop, so that no connection is kept and no state shared."""
+        """Return a new adapter for each hop, so that no connection is kept and no state shared."""
         text = url.decode() if isinstance(url, bytes) else url
         if urlsplit(text).scheme.lower() not in self._schemes:
             raise requests.exceptions.InvalidSchema(f"only {' and '.join(sorted(self._schemes))} is allowed")
@@ -101,8 +99,7 @@ class GuardedSession(requests.Session):
 
 @dataclass(frozen=True, slots=True)
 class _Deadline:
-    at: float
-    """By the monotonic clock."""
+    at: float  # monotonic
 
     @classmethod
     def after(cls, seconds: float) -> _Deadline:
@@ -110,7 +107,7 @@ class _Deadline:
 
     @property
     def remaining(self) -> float:
-        """Seconds; raises DeadlineExceeded when there are none."""
+        """Return the seconds left. Raises DeadlineExceeded if none are."""
         remaining = self.at - time.monotonic()
         if remaining <= 0:
             raise DeadlineExceeded("the request took too long")
@@ -122,14 +119,14 @@ class _Deadline:
 
 
 class _RefusedError(Exception):
-    """Raised where urllib3 would take an OSError for its own; `_Hop` makes a ForbiddenTarget of it."""
+    """Not an OSError, which urllib3 would handle; `_Hop` turns it into ForbiddenTarget."""
 
 
 class _Door:
-    """Opens the sockets of one hop, and shuts them when its time is over.
+    """Opens the sockets of one hop, and shuts them down at the deadline.
 
-    A socket's timeout bounds each read, not their sum: a server that sends a byte now and then would be waited
-    for without end, in the head of an answer too. So a timer shuts the socket under whoever reads it.
+    A socket's timeout limits each read, not their sum: a server could send single bytes for ever. So a timer shuts the
+    socket down during the read.
     """
 
     def __init__(self, guard: EgressGuard) -> None:
@@ -161,10 +158,10 @@ class _Door:
                 try:
                     watched.shutdown(socket.SHUT_RDWR)
                 except OSError:
-                    continue  # it is not connected any more
+                    continue  # no longer connected
 
     def connect(self, host: str, port: int) -> socket.socket:
-        """To the first address of `host` that is permitted and answers; each is judged as it is connected to."""
+        """Connect to the first address of `host` that is permitted and answers."""
         failure: OSError | None = None
         refused = False
         for family, kind, protocol, _, where in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
@@ -187,7 +184,7 @@ class _Door:
         raise failure or OSError(f"{host} has no address")
 
     def _watch(self, opened: socket.socket) -> None:
-        # A duplicate, because wrapping in TLS takes the descriptor away from the socket it is given.
+        # A duplicate, because TLS takes the descriptor away from the socket it wraps.
         with self._lock:
             self._watched.append(opened.dup())
             if self._shut_down:
@@ -195,7 +192,7 @@ class _Door:
 
 
 class _Hop(HTTPAdapter):
-    """One request and its answer, read."""
+    """Sends one request and reads its answer."""
 
     def __init__(self, guard: EgressGuard, *, max_body: int) -> None:
         self._door = _Door(guard)
@@ -215,7 +212,7 @@ class _Hop(HTTPAdapter):
         proxies: Mapping[str, str] | None = None,
     ) -> requests.Response:
         deadline: _Deadline = timeout
-        request.headers.pop("Cookie", None)  # what an earlier hop set
+        request.headers.pop("Cookie", None)  # set by an earlier hop
         with self._door.open_until(deadline):
             try:
                 response = super().send(
@@ -235,7 +232,7 @@ class _Hop(HTTPAdapter):
                 raise DeadlineExceeded("the request took too long", request=request) from None
             finally:
                 self.close()
-        if deadline.over:  # an answer without a length ends where it is shut, like a whole one
+        if deadline.over:  # an answer without a length looks complete when it is shut down
             raise DeadlineExceeded("the request took too long", request=request)
         return response
 
@@ -246,9 +243,8 @@ class _Hop(HTTPAdapter):
             if len(body) > self._max_body:
                 response.close()
                 raise BodyTooLarge(f"the answer is longer than {self._max_body} bytes", response=response)
-        response._content = bytes(body)  # where `requests` itself puts what it has read
-        # Neither the declared charset, which Python may decode in quadratic time, nor one that `requests` guesses.
-        # What is asked here answers in JSON.
+        response._content = bytes(body)  # where `requests` itself stores it
+        # Not the declared charset, which Python may decode in quadratic time, or a guessed one: answers are JSON.
         response.encoding = "utf-8-sig"
 
     def build_response(self, req: requests.PreparedRequest, resp: Any) -> requests.Response:
@@ -259,7 +255,7 @@ class _Hop(HTTPAdapter):
 
 
 class _Guarded:
-    """For connections: the socket comes through the door. Errors are those that urllib3 raises here."""
+    """A connection whose socket the door opens. Raises the errors of urllib3's own method."""
 
     door: _Door
 

@@ -9,7 +9,7 @@ ALPHABET = "abcdefghijklmnopqrstuvwxyz234567"
 
 
 def random_text(nbytes: int) -> str:
-    """Lower-case base32 without padding: safe in URLs and shells, and selected by a double click."""
+    """Return lower-case base32 without padding: safe in URLs and shells, and selected by a double click."""
     return base64.b32encode(secrets.token_bytes(nbytes)).decode().rstrip("=").lower()
 
 
@@ -30,7 +30,7 @@ def member_id() -> str:
 
 
 def session_id() -> str:
-    return new_id("sin")  # of signing in: `ses_` begins the token itself
+    return new_id("sin")  # `ses_` is the prefix of the token itself
 
 
 def token_id() -> str:

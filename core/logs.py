@@ -1,8 +1,7 @@
-"""Log lines: one JSON object each, or text to read; and the ids that every line of a request or a task carries.
+"""Log lines as JSON or text, with the ids that every line of a request or a task has.
 
-Code logs by `logging.getLogger(__name__)`, with ids as `extra`, and binds by `bound` what all lines of a piece of work
-are to say. structlog makes lines of that (docs/adr/0022), and is loaded when there is the first one to write: many a
-process never has one, and beat has no memory to spare.
+Code logs with `logging.getLogger(__name__)` and ids as `extra`, and uses `bound` for fields of all lines. structlog
+formats them (docs/adr/0022). It is loaded with the first line, because many processes write none.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _PLAIN = (str, int, float, bool, type(None))
 
 
 def bind(**fields: object) -> Token[Any]:
-    """From here on all lines of this thread have these fields, until `unbind`."""
+    """Add fields to all lines of this thread, until `unbind`."""
     return _bound.set({**(_bound.get() or {}), **fields})
 
 
@@ -37,7 +36,7 @@ def unbind(token: Token[Any]) -> None:
 
 @contextmanager
 def bound(**fields: object) -> Iterator[Mapping[str, Any]]:
-    """Within the block all lines of this thread have these fields, and what is added."""
+    """Add fields to all lines of this thread in the block. Yield them with what `add` adds."""
     token = bind(**fields)
     try:
         yield context()
@@ -46,21 +45,21 @@ def bound(**fields: object) -> Iterator[Mapping[str, Any]]:
 
 
 def add(**fields: object) -> None:
-    """More for the innermost block around; nothing where there is none."""
+    """Add fields to the innermost block, if any."""
     mine = _bound.get()
     if mine is not None:
         mine.update(fields)
 
 
 def context() -> Mapping[str, Any]:
-    """What is bound here."""
+    """Return the bound fields."""
     return _bound.get() or {}
 
 
 class Formatter(logging.Formatter):
-    """structlog's, made when it has its first line to write.
+    """Creates structlog's formatter with the first line.
 
-    Where `json` is not given, LOG_FORMAT of the environment tells: granian writes lines before settings are read.
+    `json` is by default that of LOG_FORMAT in the environment: granian logs before settings are read.
     """
 
     def __init__(self, *, json: bool | None = None) -> None:
@@ -77,7 +76,7 @@ class Formatter(logging.Formatter):
 
 
 def _structured(*, json: bool) -> logging.Formatter:
-    with blocked("rich"):  # 4 MiB that structlog.dev takes along, and no line of ours is made by
+    with blocked("rich"):  # 4 MiB that structlog.dev loads and our lines do not need
         import structlog
     meta = structlog.stdlib.ProcessorFormatter.remove_processors_meta
     return structlog.stdlib.ProcessorFormatter(
@@ -100,7 +99,7 @@ Event = MutableMapping[str, Any]
 
 
 def _only_plain(_logger: object, _method: str, event: Event) -> Event:
-    """Django and Celery attach requests and the arguments of tasks: nothing of that is for a log."""
+    """Drop requests and task arguments, which Django and Celery attach."""
     return {
         name: value
         for name, value in event.items()
@@ -113,7 +112,7 @@ def _with_context(_logger: object, _method: str, event: Event) -> Event:
 
 
 def trace_ids() -> Mapping[str, str]:
-    """Of the span under way, where traces are on: nobody else has loaded OpenTelemetry."""
+    """Return the ids of the current span, if tracing has loaded OpenTelemetry."""
     tracing = sys.modules.get("opentelemetry.trace")
     if tracing is None:
         return {}
@@ -122,21 +121,21 @@ def trace_ids() -> Mapping[str, str]:
 
 
 def _without_secrets(_logger: object, _method: str, event: Event) -> Event:
-    """Last, and with what every line has at its beginning."""
+    """Mask secrets as the last step, and put common fields first."""
     names = (*_FIRST, *(name for name in event if name not in _FIRST))
     return {name: mask_all(event[name], name=name) for name in names}
 
 
 def _as_text(_logger: object, _method: str, event: Event) -> str:
-    """`2026-11-21 17:00:00 WARNING monitors.tasks: the workers are behind  task=…`, and what broke below it."""
+    """Format as `2026-11-21 17:00:00 WARNING monitors.tasks: the workers are behind  task=…`, then the traceback."""
     time, level, logger = event.pop("timestamp"), event.pop("level"), event.pop("logger")
-    said = _on_one_line(event.pop("event"))
+    text = _on_one_line(event.pop("event"))
     below = "".join(f"\n{event.pop(name)}" for name in ("stack_info", "exception") if name in event)
     fields = "".join(f" {name}={_on_one_line(value)}" for name, value in event.items())
-    start = f"{time[:19].replace('T', ' ')} {level.upper()} {logger}: {said}"
+    start = f"{time[:19].replace('T', ' ')} {level.upper()} {logger}: {text}"
     return f"{start} {fields}{below}" if fields else f"{start}{below}"
 
 
 def _on_one_line(value: object) -> str:
-    """Nobody's name for a thing begins a line of its own."""
+    """Escape line breaks and control characters, so that no value can forge a line."""
     return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in str(value))

@@ -1,4 +1,4 @@
-"""Mails that requests send, and whether mails leave this deployment at all."""
+"""Mail that requests send, and whether a mail server is configured."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def has_server() -> bool:
 def send_once(message: EmailMessage) -> str | None:
     """Send a mail from a request. Return None, or the name of the error.
 
-    The mail server may be slow: the request gives its database connection back, and few requests wait at a time.
+    The mail server may be slow, so the request returns its database connection, and few requests wait at a time.
     """
     if not connection.in_atomic_block:
         connection.close()

@@ -1,8 +1,7 @@
-"""Takes secrets out of what leaves for logs, for Sentry and for traces.
+"""Mask secrets in logs, Sentry events and traces.
 
-Code must not log secrets in the first place. This is the net below it: the names under which secrets go, the shapes
-that ours have, and the very values that this deployment is configured with. Plain Python, so that any process can use
-it before Django is set up.
+Code must not log secrets in the first place. This is the safety net: names of secrets, formats of our own, and the
+values that this deployment is configured with. Usable before Django is set up.
 """
 
 from __future__ import annotations
@@ -14,14 +13,14 @@ from typing import Any
 from urllib.parse import urlsplit
 
 MASKED = "[masked]"
-_SHORTEST = 8  # a configured value that is shorter would be found in innocent words
+_SHORTEST = 8  # shorter configured values would match ordinary words
 
 _NAMES = (
     r"pass(?:word|wd|phrase)?|secret|token|api[-_]?key|private[-_]?key|secret[-_]?key|encryption[-_]?keys?|"
     r"authorization|proxy-authorization|cookies?|set-cookie|csrfmiddlewaretoken|sessionid|dsn|"
     r"credentials?|otp|recovery[-_]?codes?"
 )
-# `password1`, `client_secret`, `x-api-key`: the name, or what ends in it after a dash or an underscore.
+# `password1`, `client_secret`, `x-api-key`: the name itself, or after a dash or underscore.
 _SECRET_NAME = re.compile(rf"(?:\A|[-_.])(?:{_NAMES})\d?\Z", re.IGNORECASE)
 
 _SECRET = re.compile(
@@ -31,7 +30,7 @@ _SECRET = re.compile(
     | (?P<scheme>\b(?:bearer|basic)\s+)[^\s"',;]+
     | (?P<other>\b(?!https?:)[a-z][a-z0-9+]{1,19}://)[^\s"'<>]+     # of databases, brokers, mail servers, chats
     | (?P<chat>://(?:hooks\.slack\.com|discord(?:app)?\.com/api/webhooks|api\.telegram\.org)/)[^\s"'<>]+
-    | (?P<pool>\bwith\ url:\ )\S+                            # of requests, which tells no host there
+    | (?P<pool>\bwith\ url:\ )\S+                            # of requests, without a host
     | (?P<user>://)[^\s/@:"']*:[^\s/@"']+@
     | (?P<link>/(?:v1/heartbeats|invitations|alert-channels/confirm|status-subscriptions/(?:confirm|unsubscribe)
         |account/(?:confirm-email|signup|password/reset))/)[^\s/?"']+
@@ -45,7 +44,7 @@ _SECRET = re.compile(
 
 
 def mask(text: str) -> str:
-    """The text without what looks like a secret, and without the secrets that this deployment knows."""
+    """Mask what looks like a secret, and the secrets of this deployment's settings."""
     for value in _configured():
         if value in text:
             text = text.replace(value, MASKED)
@@ -53,7 +52,7 @@ def mask(text: str) -> str:
 
 
 def mask_all(value: Any, *, name: str = "") -> Any:
-    """`mask` for all texts within dictionaries and lists, and for whatever lies under a secret's name."""
+    """Mask all texts in dictionaries and lists, and every value under the name of a secret."""
     if name and value not in (None, "") and _SECRET_NAME.search(name):
         return MASKED
     if isinstance(value, str):
@@ -85,7 +84,7 @@ def _configured() -> tuple[str, ...]:
 
 @cache
 def _of_settings() -> tuple[str, ...]:
-    """The values of the settings that are secret, the longest first: one may be part of another."""
+    """Return the secret values of the settings, the longest first: one may be part of another."""
     from django.conf import settings
 
     database = settings.DATABASES["default"]

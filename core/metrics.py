@@ -1,8 +1,8 @@
-"""Counters that all processes of Pulsekeeper add to, for /metrics to show.
+"""Counters of all processes, for /metrics.
 
-A process sums up what it counts and adds that to a hash in the broker once a second, and when it ends. So a worker
-needs no port of its own, and one that is gone is still counted. Values only grow; a broker that was flushed starts them
-at zero, as Prometheus expects of a restart. A broker that is away costs nobody an error: the sums wait for it.
+A process adds its sums to a hash in the broker once a second, and when it exits. So a worker needs no port, and one
+that has exited is still counted. Values only grow; after a flush of the broker they start at zero, as Prometheus
+expects of a restart. While the broker is unreachable, sums wait in the process.
 
 A label value never comes from a user: each new one is kept for ever.
 """
@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 KEY = "metrics"  # a hash: `name|label values|part` and its sum
 LEVELS_KEY = "metrics:levels"  # a hash: `name|process` and `value|epoch seconds`
 EVERY_SEC = 1.0
-LEVEL_KEPT_SEC = 10.0  # a process that did not tell for so long is gone, and so is what it held
+LEVEL_KEPT_SEC = 10.0  # a process that has not reported for this long has exited
 _PATIENCE_SEC = 0.5
 
 Labels = tuple[str, ...]
@@ -48,14 +48,14 @@ class Counter:
     labels: Labels = ()
 
     def add(self, amount: float = 1, *values: str) -> None:
-        """`values` of the labels, in their order."""
+        """Add to the sum of these label values, in the order of the labels."""
         if amount:
             _sums.add(((f"{self.name}|{','.join(values)}|", amount),))
 
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """How values are spread. `bounds` are the upper ends of its buckets, which the last, without end, follows."""
+    """A distribution of values. `bounds` are the upper ends of its buckets, before the last, open one."""
 
     name: str
     help: str
@@ -63,7 +63,7 @@ class Histogram:
     labels: Labels = ()
 
     def observe(self, found: Sequence[float], *values: str) -> None:
-        """All of a group at once, which costs little more than one."""
+        """Add a group of values, which costs little more than one."""
         buckets: dict[int, int] = defaultdict(int)
         for value in found:
             buckets[bisect_left(self.bounds, value)] += 1
@@ -75,27 +75,27 @@ class Histogram:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """What the processes hold at the moment, all together."""
+    """A gauge: the sum of a current value over all processes."""
 
     name: str
     help: str
 
     def follow(self, read: Callable[[], float]) -> None:
-        """Tell what `read` says of this process, from now on."""
+        """Report the value of `read` for this process from now on."""
         _sums.follow(self.name, read)
 
 
 class _Sums:
-    """What this process counted and has not told yet; a thread of its own tells it."""
+    """Sums that this process has not reported yet; a thread reports them."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, float] = defaultdict(float)
         self._levels: dict[str, Callable[[], float]] = {}
         self._lock = threading.Lock()
-        self._telling = threading.Lock()
+        self._reporting = threading.Lock()
         self._process = random_text(5)
         self._thread: threading.Thread | None = None
-        self._silent = False
+        self._unreachable = False
 
     def add(self, amounts: Iterable[tuple[str, float]]) -> None:
         with self._lock:
@@ -110,25 +110,25 @@ class _Sums:
 
     def _start(self) -> None:
         if self._thread is None:
-            self._thread = threading.Thread(target=self._keep_telling, name="metrics", daemon=True)
+            self._thread = threading.Thread(target=self._keep_reporting, name="metrics", daemon=True)
             self._thread.start()
 
-    def _keep_telling(self) -> None:
+    def _keep_reporting(self) -> None:
         while True:
             time.sleep(EVERY_SEC)
-            self.tell()
+            self.report()
 
-    def tell(self) -> None:
-        """Add what waits to what all have counted. Where the broker is away it goes on waiting, said once."""
-        with self._telling:
+    def report(self) -> None:
+        """Report the sums. If the broker is unreachable, log it once and keep them."""
+        with self._reporting:
             with self._lock:
-                told, self._waiting = self._waiting, defaultdict(float)
+                reported_sums, self._waiting = self._waiting, defaultdict(float)
                 levels = {f"{name}|{self._process}": read() for name, read in self._levels.items()}
-            if not told and not levels:
+            if not reported_sums and not levels:
                 return
             try:
                 with _broker(settings.REDIS_URL).pipeline(transaction=True) as pipe:
-                    for field, amount in told.items():
+                    for field, amount in reported_sums.items():
                         pipe.hincrbyfloat(KEY, field, amount)
                     if levels:
                         now = utc_now().timestamp()
@@ -138,15 +138,15 @@ class _Sums:
                     pipe.execute()
             except redis.RedisError as error:
                 with self._lock:
-                    for field, amount in told.items():
+                    for field, amount in reported_sums.items():
                         self._waiting[field] += amount
-                if not self._silent:
+                if not self._unreachable:
                     logger.warning("metrics wait for the broker: %s", error)
-                self._silent = True
+                self._unreachable = True
             else:
-                if self._silent:
-                    logger.info("metrics are told again")
-                self._silent = False
+                if self._unreachable:
+                    logger.info("metrics are reported again")
+                self._unreachable = False
 
 
 @cache
@@ -163,26 +163,26 @@ def _broker(url: str) -> redis.Redis:
 _sums = _Sums()
 
 
-def tell() -> None:
-    """Tell what this process counted now, and not within the next second: when it ends, or is asked."""
-    _sums.tell()
+def report() -> None:
+    """Report now: when the process exits, or metrics are read."""
+    _sums.report()
 
 
-atexit.register(tell)
+atexit.register(report)
 
 
-def _begin_anew() -> None:
-    """In a forked child, where the thread is not and the sums are those of the parent, which tells them."""
+def _reset() -> None:
+    """Reset in a forked child, which has no thread, and whose sums the parent reports."""
     global _sums
     _sums = _Sums()
     _broker.cache_clear()
 
 
-os.register_at_fork(after_in_child=_begin_anew)
+os.register_at_fork(after_in_child=_reset)
 
 
 def _hash(key: str) -> dict[str, str]:
-    # What decode_responses makes of it, which redis-py's types do not know.
+    # Text because of decode_responses, which redis-py's types do not express.
     return cast("dict[str, str]", _broker(settings.REDIS_URL).hgetall(key))
 
 

@@ -30,7 +30,7 @@ def new_address() -> str:
 
 
 def post(address: str, answer: Any) -> None:
-    """Send the answer. It expires if nobody fetches it."""
+    """Send the answer. It expires if it is not fetched."""
     with _client(settings.REDIS_URL).pipeline() as pipe:
         pipe.rpush(address, msgspec.json.encode(answer))
         pipe.expire(address, KEPT_SEC)

@@ -1,8 +1,8 @@
-"""What people call the programs that ask."""
+"""Readable names of user agents."""
 
 from __future__ import annotations
 
-# The first that is named wins: Edge and Opera call themselves Chrome too, and Chrome Safari.
+# The first match wins: Edge and Opera contain Chrome too, and Chrome contains Safari.
 _BROWSERS = {
     "Edg": "Edge",
     "OPR": "Opera",
@@ -23,7 +23,7 @@ _SYSTEMS = {
 
 
 def name_of(user_agent: str) -> str:
-    """As people would call it; the words of what calls itself nothing that is known."""
+    """Return browser and system, or the beginning of an unknown user agent."""
     browser = next((name for word, name in _BROWSERS.items() if word in user_agent), "")
     system = next((name for word, name in _SYSTEMS.items() if word in user_agent), "")
     if browser and system:

@@ -1,4 +1,4 @@
-"""Which Pulsekeeper this is."""
+"""The version of Pulsekeeper."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ from pathlib import Path
 def product_version() -> str:
     try:
         return version("pulsekeeper")
-    except PackageNotFoundError:  # run from a checkout, as `make up` does
+    except PackageNotFoundError:  # run from a checkout, as by `make up`
         project = Path(__file__).resolve().parents[1] / "pyproject.toml"
         return str(tomllib.loads(project.read_text())["project"]["version"])

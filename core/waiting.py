@@ -1,7 +1,7 @@
-"""Places for requests that wait for a worker, a provider or a mail server.
+"""Limit the requests that wait for a worker, a provider or a mail server.
 
-Each holds a thread of the web process for seconds, so an account gets few of them and all accounts together get no more
-than a part of the threads (`config.gateway`). Counted by each web process for itself: a crash leaves nothing behind.
+Each occupies a thread of the web process for seconds, so an account gets few of them, and all accounts get only part of
+the threads (`config.gateway`). Each web process counts its own, so a crash leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from core.db import release_connection
 from core.errors import TooManyRequests
 
 HELD = 8
-"""Requests of one account that wait at the same time."""
+"""Requests of one account that wait at the same time, each in one place."""
 PRESENT = 24
-"""The same, with those that wait for one of these places."""
+"""The same, with those that wait for a place."""
 PRESENT_IN_PROCESS = 64
-"""All of a web process. The gateway has more threads than this."""
+"""Those of all accounts in a web process. The gateway has more threads."""
 PATIENCE_SEC = 2.0
 RETRY_SEC = 5.0
 
@@ -30,7 +30,7 @@ _present: Counter[str] = Counter()
 
 @contextmanager
 def waiting_place(account: str) -> Iterator[None]:
-    """Hold one of the places of an account, or of a client that has none.
+    """Occupy a place of an account, or of a client address.
 
     A burst waits up to PATIENCE_SEC for its turn. Raises TooManyRequests.
     """

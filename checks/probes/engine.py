@@ -78,7 +78,7 @@ class ProbeEngine:
         """Run all checks at once and return when the last has its outcome.
 
         `on_outcome(key, outcome)` is called in this thread once per spec, as each ends, and must be quick: the
-        others wait meanwhile. Whatever a target or a spec does becomes an outcome. What `specs` or `on_outcome`
+        others wait for it. Whatever a target or a spec does becomes an outcome. What `specs` or `on_outcome`
         raise is passed on, and the checks in progress are dropped.
         """
         try:

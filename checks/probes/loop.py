@@ -216,7 +216,7 @@ class Loop(Generic[K]):
             self._reactor.unwatch(watched.fileno())
 
     def call_later(self, probe: AnyProbe, seconds: float, then: Callable[[], None]) -> None:
-        """Call `then` in so many seconds, unless the probe has ended."""
+        """Call `then` after `seconds`, unless the probe has ended."""
         heapq.heappush(self._timers, (time.monotonic() + seconds, next(self._timer_number), probe, then))
 
     # Inside

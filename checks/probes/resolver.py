@@ -1,8 +1,8 @@
-"""Names to addresses on c-ares: any number at once on one socket, each name once, remembered for a short while.
+"""Resolve names with c-ares: any number at once on one socket, each name once, cached for a short time.
 
-libcurl's threaded resolver looks up at most 20 names of a multi handle at a time, so that 20 names whose servers
-hang would delay everybody else's check; threads of our own with getaddrinfo move that limit but keep it, and
-getaddrinfo does not tell a name without addresses from one that does not exist.
+libcurl's threaded resolver looks up at most 20 names of a multi handle at a time, so 20 names whose servers hang would
+delay all other checks. Threads with getaddrinfo only raise that limit, and getaddrinfo does not distinguish a name
+without addresses from one that does not exist.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from pycares import errno
 
 from core.text import shorten
 
-_REMEMBER_SECONDS = 30.0  # shorter than the shortest interval: every check may see a change of address
+_REMEMBER_SECONDS = 30.0  # shorter than the shortest interval, so every check sees a new address
 _MAX_REMEMBERED = 10_000
-# The first try; each further one waits twice as long, about 12 s in all. c-ares would come down to this by
-# itself for servers that answer quickly, and a lost answer to AAAA delays the one to A by one try.
+# The first try; each further one waits twice as long, about 12 s in total. A lost answer to AAAA delays the one to A by
+# one try.
 _TRY_SECONDS = 0.25
 _TRIES = 6
-# How long an A record is waited for before AAAA alone will do. Long, because a machine without IPv6 can do nothing
-# with it and would call the target down; short of the usual timeout, because a zone that drops A is up for others.
+# How long to wait for an A record before AAAA alone is used. Long, because a machine without IPv6 cannot use it; less
+# than the usual timeout, because a zone that drops queries for A is up for others.
 _LONELY_SECONDS = 2.0
-_JOIN_SECONDS = 5.0  # a lookup this old is between late tries; who asks now is better served by a new one
+_JOIN_SECONDS = 5.0  # an older lookup is between late tries: a new one is faster
 _MOST_ALONE = 64  # lookups with a socket and a thread of their own
 _MOST_ADDRESSES = 32  # of a name: an answer over TCP may hold four thousand
 _NAME_CHARS = 120  # of a name in a sentence
@@ -37,9 +37,9 @@ _NAME_CHARS = 120  # of a name in a sentence
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """`addresses` in libcurl's spelling, comma separated, in the order to try them; or `error`, a sentence.
+    """`addresses` in libcurl's format, comma separated, in the order to try them; or `error`, a sentence.
 
-    `ours`: no name server could be reached at all, which says nothing about the name.
+    `ours`: no name server could be reached, which says nothing about the name.
     """
 
     addresses: str = ""
@@ -52,9 +52,9 @@ class Answer:
 
 
 class _Lookup:
-    """One question under way and who waits for its answer. `started` is in monotonic seconds.
+    """A lookup in progress and the callbacks that wait for it. `started` is in monotonic seconds.
 
-    `channel` is the shared one, or one of its own once what that brought was doubtful.
+    `channel` is the shared one, or a separate one after a doubtful answer.
     """
 
     __slots__ = ("answered", "channel", "host", "started", "waiting")
@@ -97,7 +97,7 @@ def _addresses(found: pycares.AddrInfoResult) -> str:
         text = node.addr[0].decode("ascii")
         if node.family != socket.AF_INET6:
             spelt[text] = None
-        elif not node.addr[3]:  # a scoped address is link-local, and libcurl's list cannot spell its scope
+        elif not node.addr[3]:  # a scoped address is link-local, and libcurl's list has no scopes
             spelt[f"[{text}]"] = None
         if len(spelt) == _MOST_ADDRESSES:
             break
@@ -105,11 +105,10 @@ def _addresses(found: pycares.AddrInfoResult) -> str:
 
 
 def _is_doubtful(found: pycares.AddrInfoResult | None, status: int) -> bool:
-    """Whether an answer may be owed to garbage that came for another name.
+    """Return whether garbage that was received for another name may have caused the answer.
 
-    Bytes that are no message make c-ares close the socket they came over and ask everything anew that waits on
-    it: a few of them use up everybody's tries, of one query or of both, and of two it reports the last. So a
-    hostile zone would make other names fail, or lose their IPv4 addresses.
+    Bytes that are no DNS message make c-ares close the socket and repeat all queries on it. A few of them use up the
+    tries of all names, so a hostile zone could make other names fail or lose their IPv4 addresses.
     """
     if found is None:
         return status in {errno.ARES_EBADRESP, errno.ARES_ENODATA}
@@ -127,17 +126,17 @@ def _ask(
 
 
 class Resolver:
-    """Thread-safe; one for all loops of an engine. Nothing of it holds up the process's exit.
+    """Thread-safe; one for all loops of an engine. Its threads do not delay the exit of the process.
 
-    c-ares keeps answers by their TTL as well, failures among them, as name servers do.
+    c-ares also caches answers by their TTL, including failures, as name servers do.
     """
 
     def __init__(self, servers: Sequence[str] = ()) -> None:
         """`servers` are addresses with or without a port, `192.0.2.1`, `192.0.2.1:5353` or `[2001:db8::1]:5353`.
 
-        None means the system's. The system's hosts file and search domains hold either way.
+        Without any, the system's are used. The system's hosts file and search domains always apply.
         """
-        # Guards the tables below. Never held while c-ares is called: its thread calls us with its own lock held.
+        # For the tables below. Not held during calls of c-ares, whose thread calls us with its own lock held.
         self._lock = threading.Lock()
         self._known: dict[str, tuple[float, Answer]] = {}
         self._under_way: dict[str, _Lookup] = {}
@@ -148,18 +147,18 @@ class Resolver:
         self._channel = self._new_channel()
         self._asked: SimpleQueue[_Lookup] = SimpleQueue()
         self._doubts: SimpleQueue[tuple[_Lookup, pycares.AddrInfoResult | None, int]] = SimpleQueue()
-        # c-ares must not be asked from its own callbacks: another thread may wait for its lock with ours in hand.
+        # c-ares must not be called from its own callbacks: another thread may hold our lock and wait for its lock.
         for work in (self._ask_for_lonely, self._ask_alone):
             threading.Thread(target=work, name="probe-resolver", daemon=True).start()
 
     def recall(self, host: str) -> Answer | None:
-        """What is known of `host`, without waiting."""
+        """Return the cached answer, if any."""
         known = self._known.get(host)
         return known[1] if known is not None and known[0] > time.monotonic() else None
 
     def resolve(self, host: str, on_answer: Callable[[Answer], None]) -> None:
-        """Looks `host` up; `on_answer` is called, mostly in another thread, and must be quick and not raise."""
-        if not host.isascii() or "\0" in host:  # what c-ares would read as another name
+        """Look up `host`. `on_answer` is called, mostly in another thread, and must be quick and not raise."""
+        if not host.isascii() or "\0" in host:  # c-ares would read another name
             on_answer(_failed(host, errno.ARES_EBADNAME))
             return
         with self._lock:
@@ -169,26 +168,26 @@ class Resolver:
                 return
             lookup = self._under_way[host] = _Lookup(host, self._channel, on_answer)
         _ask(self._channel, host, partial(self._take, lookup))
-        if not lookup.answered:  # the hosts file and c-ares' own memory answer at once
+        if not lookup.answered:  # the hosts file and c-ares' cache answer at once
             self._asked.put(lookup)
 
     def _ask_for_lonely(self) -> None:
-        """Ask for AAAA alone where A does not come.
+        """Query AAAA alone if there is no answer for A.
 
-        c-ares gives up on a lost AAAA as soon as it has A, but not the other way round: a name whose servers
-        answer AAAA and drop A would wait for all tries.
+        c-ares gives up on a lost AAAA once it has A, but not the other way round: a name whose servers answer AAAA
+        and drop A would wait for all tries.
         """
         while True:
             lookup = self._asked.get()
             if not lookup.answered:
                 time.sleep(max(0.0, lookup.started + _LONELY_SECONDS - time.monotonic()))
             if not lookup.answered:
-                # Fully qualified, lest a search domain answers for a name whose own zone is only slow.
+                # Fully qualified, or a search domain could answer for a name whose own zone is slow.
                 name = lookup.host.removesuffix(".") + "."
                 _ask(lookup.channel, name, partial(self._take_lonely, lookup), family=socket.AF_INET6)
 
     def _ask_alone(self) -> None:
-        """Ask doubtful ones again, each on a socket of its own; what came stands where there is no room for that."""
+        """Repeat doubtful lookups, each on its own socket. Beyond `_MOST_ALONE` the doubtful answer is used."""
         while True:
             lookup, found, status = self._doubts.get()
             with self._lock:
@@ -216,7 +215,7 @@ class Resolver:
             self._settle(lookup, found, errno.ARES_SUCCESS, whole=False)
 
     def _take(self, lookup: _Lookup, found: pycares.AddrInfoResult | None, status: int) -> None:
-        """In c-ares' thread, or in that of the caller where c-ares had to ask nobody."""
+        """Called in c-ares' thread, or in the caller's if c-ares sends no query."""
         if _is_doubtful(found, status):
             self._doubts.put((lookup, found, status))
         else:
@@ -225,14 +224,14 @@ class Resolver:
     def _settle(
         self, lookup: _Lookup, found: pycares.AddrInfoResult | None, status: int, *, whole: bool = True
     ) -> None:
-        """Answer whoever waits; `whole` is False where a record that did not come may still exist."""
+        """Answer all that wait. `whole` is False if a record without an answer may exist."""
         addresses = "" if found is None else _addresses(found)
         if addresses:
             answer = Answer(addresses)
         else:
             answer = _failed(lookup.host, errno.ARES_ENODATA if found is not None else status)
         with self._lock:
-            # A failure is not remembered: the next check asks anew, and an outage ends when it ends.
+            # Failures are not cached: an outage of the name servers must not be prolonged.
             if answer.error is None and whole:
                 self._remember(lookup.host, answer)
             if self._under_way.get(lookup.host) is lookup:

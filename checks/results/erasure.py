@@ -1,7 +1,7 @@
-"""What deleted monitors left behind goes in small steps, outside the request that deleted them.
+"""Delete the results of deleted monitors in small steps, outside the request that deleted the monitor.
 
-Nobody reaches it meanwhile: results are found through their monitor only. Nothing is added either: recording locks
-the monitor's state, and finds none.
+Until then they are unreachable, because results are read through their monitor only. None is added, because recording
+locks the monitor's state and finds none.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ MONITORS_AT_ONCE = 20
 
 
 def erase_deleted() -> int:
-    """Delete results and roll-ups of all monitors that are gone; how many monitors these were."""
+    """Delete the results and roll-ups of all deleted monitors. Return the number of monitors."""
     erased = 0
     while monitor_ids := list(
         DeletedMonitor.objects.order_by("deleted_at").values_list("monitor_id", flat=True)[:MONITORS_AT_ONCE]
     ):
-        # Results first: as long as there are any, their hours may still be rolled up.
+        # Results first: as long as one exists, its hour may be rolled up.
         for series in (RESULTS, ROLLUPS):
             for start, end in _stretches(series):
                 _erase(series, monitor_ids, start=start, end=end)
         with transaction.atomic():
-            hold(LOCK)  # no roll-up that read the results before they went is written after this
+            hold(LOCK)  # no roll-up from results read before their deletion is written after this
             _erase(ROLLUPS, monitor_ids)
             LateHour.objects.filter(monitor_id__in=monitor_ids).delete()
             DeletedMonitor.objects.filter(monitor_id__in=monitor_ids).delete()
@@ -39,7 +39,7 @@ def erase_deleted() -> int:
 
 
 def _stretches(series: Series) -> list[tuple[datetime | None, datetime | None]]:
-    """All of time in steps of a partition, None without an end: one statement for each, one transaction for each."""
+    """Return all of time in steps of a partition, None for an open end. Each step is one transaction."""
     edges = [start for start, _ in parts(series)]
     return list(zip([None, *edges], [*edges, None], strict=True))
 

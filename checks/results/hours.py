@@ -1,4 +1,4 @@
-"""Hours, which results are found by and rolled up into."""
+"""The hour of a result, which its indexes and roll-ups use."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from datetime import UTC, datetime, timedelta
 from django.db.models import DateTimeField, Func
 
 HOUR = timedelta(hours=1)
-# Word for word the expression of the index result_hours: PostgreSQL uses it for nothing that is spelt otherwise.
-# date_trunc would not do: it depends on the session's time zone, and an index may not.
+# Exactly the expression of the index result_hours: PostgreSQL uses the index for no other spelling. date_trunc
+# depends on the session's time zone, which an index may not.
 HOUR_OF_CHECK = "date_bin('1 hour', checked_at, '2000-01-01 00:00+00')"
-# Of the index result_times, which serves the roll-ups alone. Were it made of checked_at itself, the planner would join
-# it to the other one where a monitor's results of a while are wanted, and read ten times as many rows.
+# Of the index result_times, which only the roll-ups use. With checked_at itself, the planner would combine both
+# indexes for the results of one monitor, and read ten times as many rows.
 MINUTE_OF_CHECK = "date_bin('1 minute', checked_at, '2000-01-01 00:00+00')"
 
 
 class HourOf(Func):
-    """HOUR_OF_CHECK for the ORM: the hour of UTC that a time lies in."""
+    """HOUR_OF_CHECK for the ORM: the UTC hour of a time."""
 
     function = "date_bin"
     template = "%(function)s('1 hour', %(expressions)s, '2000-01-01 00:00+00')"
@@ -35,6 +35,6 @@ def start_of_hour(moment: datetime) -> datetime:
 
 
 def end_of_hour(moment: datetime) -> datetime:
-    """The first full hour at or after it."""
+    """Return the first full hour at or after the moment."""
     start = start_of_hour(moment)
     return start if start == moment else start + HOUR

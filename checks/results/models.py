@@ -1,4 +1,4 @@
-"""What checks left behind."""
+"""Results of checks, and what is made of them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ from checks.spec import ReasonCode, Verdict
 
 
 class CheckResult(models.Model):
-    """One check, as it was found. Written once, in bulk, and never changed.
+    """The result of one check. Written once, in bulk, and never changed.
 
-    The table is partitioned by day of UTC (ADR 12). `monitor_id` is no foreign key: this is the
-    largest table by far, and it lies below `monitors`. A result is named by (monitor, claim), and recording, under
-    the lock of the monitor's state, stores it once: the database has no unique index, which would be as large as the
-    rows themselves. The order of the columns is that of their alignment.
+    The table is partitioned by day of UTC (ADR 12). `monitor_id` is no foreign key, because `monitors` is a
+    higher floor. A result is identified by (monitor, claim). Recording stores it once, under the lock of the monitor's
+    state: a unique index would be as large as the rows. The columns are ordered by alignment.
     """
 
     pk = models.CompositePrimaryKey("monitor_id", "checked_at", "claim")
@@ -40,14 +39,14 @@ class CheckResult(models.Model):
         indexes: ClassVar = [
             # By hour, not by time: the rows of an hour share one entry, which makes it a sixth as large.
             models.Index("monitor_id", HourOf("checked_at"), name="result_hours"),
-            # Failures are few and looked for by themselves; of passes this costs nothing but the comparison.
+            # Failures are few and queried separately; a pass costs only the comparison.
             models.Index(
                 "monitor_id",
                 HourOf("checked_at"),
                 name="result_failures",
                 condition=~models.Q(verdict=Verdict.UP.value),
             ),
-            # Rows come in the order of time, so an hour of everybody's is a short stretch of the table.
+            # Rows are written in the order of time, so an hour of all monitors is a short stretch of the table.
             BrinIndex(MinuteOf("checked_at"), autosummarize=True, name="result_times"),
         ]
 
@@ -56,7 +55,7 @@ class CheckResult(models.Model):
 
 
 class HourlyRollup(models.Model):
-    """What an hour of a monitor's results comes to. Partitioned by month of UTC.
+    """The results of one monitor in one hour. Partitioned by month of UTC.
 
     `timed` counts the passed checks that have a latency; sum, least and most are over those.
     """
@@ -77,10 +76,10 @@ class HourlyRollup(models.Model):
 
 
 class RollupProgress(models.Model):
-    """One row: how far the roll-ups are. Nulls: nothing is rolled up yet.
+    """How far the roll-ups are, in one row. Null: nothing is rolled up yet.
 
-    Hours before `closed_until` are closed: a result that comes for one of them leaves a LateHour. Hours before
-    `rolled_until`, which follows, are rolled up. Between the two lies what is being rolled up.
+    Hours before `closed_until` are closed: a result that is recorded for one of them adds a LateHour. Hours before
+    `rolled_until`, which follows, are rolled up.
     """
 
     id = models.SmallIntegerField(primary_key=True, default=1)
@@ -92,10 +91,9 @@ class RollupProgress(models.Model):
 
 
 class LateHour(models.Model):
-    """A result came for an hour that is closed: it has to be rolled up again.
+    """A result was recorded for a closed hour, which has to be rolled up again.
 
-    A row for each result, not for each hour: those who note them never wait for one another, nor for the one who
-    works them off.
+    One row for each result, not for each hour, so that transactions that add them never wait for each other.
     """
 
     monitor_id = models.BigIntegerField()
@@ -106,9 +104,9 @@ class LateHour(models.Model):
 
 
 class DeletedMonitor(models.Model):
-    """A monitor that is gone, and whose results and roll-ups still have to go.
+    """A deleted monitor whose results and roll-ups are not deleted yet.
 
-    A trigger on monitors writes it: whatever deletes a monitor, be it a cascade or somebody at the database's prompt.
+    A trigger on monitors adds it, so cascades and manual deletions in the database are covered.
     """
 
     monitor_id = models.BigIntegerField(primary_key=True)

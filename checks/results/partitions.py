@@ -1,8 +1,7 @@
-"""The large tables in parts by time: made ahead, and dropped whole when they are old (ADR 12).
+"""Partitions by time of the large tables: created ahead of time, and dropped when they are old (ADR 12).
 
-Each has a default partition besides, so that no row is ever refused: not while a partition is missing, and not from
-a worker whose clock is off. Locks that stop recording are waited for LOCK_WAIT at most, and held for as long as a few
-entries in the catalogue take; what does not come about now does so with the next run.
+Each table has a default partition, so that no row is refused while a partition is missing or a worker's clock is wrong.
+Locks that stop recording are awaited for at most LOCK_WAIT and held for moments. The next run retries what failed.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ logger = logging.getLogger(__name__)
 
 LOCK_WAIT = "500ms"
 AHEAD = timedelta(days=7)
-BEHIND = timedelta(days=1)  # results of yesterday still come in after midnight
-# A day of which more rows lie in the default partition stays there: moving them would stop recording for too long.
+BEHIND = timedelta(days=1)  # results of yesterday are still recorded after midnight
+# A day with more rows in the default partition stays there: moving them would stop recording for too long.
 MOST_MOVED = 500_000
 STRAYS_AT_ONCE = 10_000
 
@@ -44,7 +43,7 @@ class Series:
         return f"{self.table}_default"
 
     def bounds(self, moment: datetime) -> Bounds:
-        """Those of the partition that a moment lies in."""
+        """Return the bounds of the partition that contains a moment."""
         day = moment.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
         if not self.monthly:
             return day, day + timedelta(days=1)
@@ -55,7 +54,7 @@ class Series:
         return f"{self.table}_p{start.strftime(self._suffix)}"
 
     def start(self, name: str) -> datetime:
-        """The reverse of `name`. Raises ValueError for a name that is none of ours."""
+        """Reverse `name`. Raises ValueError for other names."""
         text = name.removeprefix(f"{self.table}_p")
         return datetime.strptime(text, self._suffix).replace(tzinfo=UTC)
 
@@ -64,7 +63,7 @@ class Series:
         return "%Y%m" if self.monthly else "%Y%m%d"
 
     def wanted(self, *, now: datetime) -> list[Bounds]:
-        """The partitions that there should be around now, oldest first."""
+        """Return the partitions that should exist now, oldest first."""
         found = [self.bounds(now - BEHIND)]
         while (start := found[-1][1]) <= now + AHEAD:
             found.append(self.bounds(start))
@@ -76,18 +75,18 @@ ROLLUPS = Series("checks_hourlyrollup", "hour", monthly=True)
 SERIES = (RESULTS, ROLLUPS)
 
 
-def is_there(series: Series) -> bool:
-    """Whether the migration has been that makes it."""
+def exists(series: Series) -> bool:
+    """Return whether the table is migrated."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT to_regclass(%s) IS NOT NULL", [series.default])
         return bool(cursor.fetchone()[0])
 
 
 def parts(series: Series) -> list[Bounds]:
-    """The partitions that there are, oldest first, the default one left out.
+    """Return the existing partitions without the default one, oldest first.
 
-    By the rows of the catalogue: to_regclass() of a partition's name would ask the session's cache, which does not
-    hear of what others made or dropped while this one waited for an advisory lock.
+    From the rows of the catalogue: to_regclass() of a partition's name would ask the session's cache, which misses
+    what others created or dropped while this session waited for an advisory lock.
     """
     with connection.cursor() as cursor:
         cursor.execute(
@@ -102,28 +101,28 @@ def parts(series: Series) -> list[Bounds]:
 
 
 def make(series: Series, wanted: list[Bounds]) -> list[str]:
-    """Make those that are missing; the names of those made. Any number of runs at once is fine."""
+    """Create missing partitions and return their names. Concurrent runs are safe."""
     made = []
-    # The latest first: where the present day cannot be had, because its rows fill the default partition already,
-    # the days to come are at least.
+    # The latest first, so that the coming days are created even if the present one fails, because the default partition
+    # has too many of its rows.
     for bounds in sorted(set(wanted) - set(parts(series)), reverse=True):
         name = series.name(bounds[0])
-        with _put_off_while_locked(f"make {name}"):
+        with _skip_if_locked(f"make {name}"):
             if _make(series, bounds):
                 made.append(name)
     return made
 
 
 def _make(series: Series, bounds: Bounds) -> bool:
-    """Make one, unless somebody else has; rows that wait for it in the default partition move in."""
+    """Create one unless it exists, and move its rows out of the default partition."""
     name, default = series.name(bounds[0]), series.default
     inside = f"{series.column} >= %s AND {series.column} < %s"
     with _catalogue() as cursor:
         if bounds in parts(series):
             return False
-        # Recording has to wait at the parent: what waits at the default partition was sent there already, and would
-        # be refused when its row belongs into this one. ATTACH itself takes a lesser lock on the parent, and the
-        # same one on the default partition, but after the rows have moved: two steps to one lock can deadlock.
+        # Recording has to wait at the parent: a row that waits at the default partition would be refused once it
+        # belongs into the new one. ATTACH takes a weaker lock on the parent and the same on the default partition, but
+        # after the rows have moved, and upgrading a lock can deadlock.
         cursor.execute(f"LOCK TABLE ONLY {series.table} IN SHARE ROW EXCLUSIVE MODE")
         cursor.execute(f"LOCK TABLE {default} IN ACCESS EXCLUSIVE MODE")
         cursor.execute(
@@ -132,9 +131,9 @@ def _make(series: Series, bounds: Bounds) -> bool:
         )
         (waiting,) = cursor.fetchone()
         if waiting > MOST_MOVED:
-            logger.error("%s is not made: too many of its rows are in %s", name, default)
+            logger.error("%s is not created: too many of its rows are in %s", name, default)
             return False
-        # Not PARTITION OF, which locks out those who read, too.
+        # Not PARTITION OF, which also blocks readers.
         cursor.execute(f"CREATE TABLE {name} (LIKE {series.table} INCLUDING DEFAULTS INCLUDING STORAGE)")
         if waiting:
             cursor.execute(
@@ -142,7 +141,7 @@ def _make(series: Series, bounds: Bounds) -> bool:
                 f" INSERT INTO {name} SELECT * FROM moved",
                 bounds,
             )
-        # Its indexes are built here, from those of the parent.
+        # This creates its indexes, from those of the parent.
         cursor.execute(
             f"ALTER TABLE {series.table} ATTACH PARTITION {name} FOR VALUES FROM (%s) TO (%s)", bounds
         )
@@ -150,12 +149,12 @@ def _make(series: Series, bounds: Bounds) -> bool:
 
 
 def drop(series: Series, *, before: datetime) -> list[str]:
-    """Drop the partitions that end by then; the names of those dropped."""
+    """Drop the partitions that end by then, and return their names."""
     dropped = []
     for start, end in parts(series):
         name = series.name(start)
         if end <= before:
-            with _put_off_while_locked(f"drop {name}"):
+            with _skip_if_locked(f"drop {name}"):
                 if _drop(series, (start, end)):
                     dropped.append(name)
     return dropped
@@ -165,15 +164,15 @@ def _drop(series: Series, bounds: Bounds) -> bool:
     with _catalogue() as cursor:
         if bounds not in parts(series):
             return False
-        # Detaching first would take the same lock; concurrently it cannot be done beside a default partition.
+        # Detaching first would take the same lock; DETACH CONCURRENTLY fails if there is a default partition.
         cursor.execute(f"DROP TABLE {series.name(bounds[0])}")
     return True
 
 
 def delete_strays(series: Series, *, before: datetime) -> int:
-    """Delete rows of the default partition that are older than that; how many they were.
+    """Delete rows of the default partition from before that time, and return their number.
 
-    There are hardly any: what came late for a partition that is gone, or from a clock that is wrong.
+    They are few: late results for a dropped partition, or results from a wrong clock.
     """
     deleted: int = 0
     with connection.cursor() as cursor:
@@ -190,7 +189,7 @@ def delete_strays(series: Series, *, before: datetime) -> int:
 
 @contextmanager
 def _catalogue() -> Iterator[CursorWrapper]:
-    """A transaction of its own, one at a time, that gives up where it would keep recording waiting."""
+    """Run one transaction at a time, which gives up rather than keep recording waiting."""
     with transaction.atomic(durable=True), connection.cursor() as cursor:
         hold("partitions")
         cursor.execute("SELECT set_config('lock_timeout', %s, true)", [LOCK_WAIT])
@@ -198,10 +197,10 @@ def _catalogue() -> Iterator[CursorWrapper]:
 
 
 @contextmanager
-def _put_off_while_locked(what: str) -> Iterator[None]:
+def _skip_if_locked(what: str) -> Iterator[None]:
     try:
         yield
     except OperationalError as error:
         if not isinstance(error.__cause__, LockNotAvailable):
             raise
-        logger.warning("could not %s beside what holds the table now; the next run will try again", what)
+        logger.warning("could not %s, because the table is locked; the next run retries", what)

@@ -1,4 +1,4 @@
-"""How long results and what is made of them are kept."""
+"""How long results and roll-ups are kept."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ logger = logging.getLogger(__name__)
 
 
 def keep_partitions(now: datetime) -> None:
-    """Make the partitions of the coming days, and drop those whose time is up. Repeating it changes nothing."""
+    """Create the partitions of the coming days, and drop expired ones. Idempotent."""
     for series in SERIES:
         for name in make(series, series.wanted(now=now)):
-            logger.info("made %s", name)
-    _forget(ROLLUPS, before=now - timedelta(days=settings.ROLLUPS_KEPT_DAYS))
+            logger.info("created %s", name)
+    _drop_old(ROLLUPS, before=now - timedelta(days=settings.ROLLUPS_KEPT_DAYS))
     before, rolled = now - timedelta(days=settings.RESULTS_KEPT_DAYS), rolled_until()
     if rolled is None or rolled < before:
-        # What is not in the roll-ups yet would be gone for good.
+        # Dropping results that are not rolled up would lose them.
         logger.log(
             logging.INFO if rolled is None else logging.WARNING, "results are rolled up until %s", rolled
         )
     if rolled is not None:
-        _forget(RESULTS, before=min(before, rolled))
+        _drop_old(RESULTS, before=min(before, rolled))
 
 
-def _forget(series: Series, *, before: datetime) -> None:
+def _drop_old(series: Series, *, before: datetime) -> None:
     for name in drop(series, before=before):
         logger.info("dropped %s", name)
     if strays := delete_strays(series, before=before):

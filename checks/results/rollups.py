@@ -1,9 +1,8 @@
-"""What hours of results come to, one set-based statement for an hour of everybody's (ADR 12).
+"""Hourly roll-ups: one set-based statement for an hour of all monitors (ADR 12).
 
-An hour is closed first, in a transaction of its own, and rolled up then. Recording looks at what is closed before
-it commits a result of an hour gone by, under a lock that the closing waits for; so such a result is either
-committed before the hour is rolled up, or leaves a LateHour. Jobs take turns at one lock, and each upsert begins
-with what is committed by then: two at once, or one broken off, count nothing twice.
+An hour is closed first, in its own transaction, and then rolled up. Recording a result of a past hour reads what is
+closed, under a lock that closing waits for. So the result is either committed before the hour is rolled up, or adds a
+LateHour. Jobs share one lock and each upsert replaces the row, so concurrent or interrupted jobs count nothing twice.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from core.db import hold, try_hold
 
 logger = logging.getLogger(__name__)
 
-# How long after its end an hour is closed: what comes in order is in by then, and leaves no LateHour.
+# An hour is closed this long after its end: until then results come in order and add no LateHour.
 GRACE = timedelta(minutes=5)
 HOURS_PER_RUN = 48
 LATE_AT_ONCE = 2_000
@@ -48,18 +47,18 @@ _ROLL_UP = f"""
      WHERE checked_at >= %(start)s AND checked_at < %(end)s
        AND {MINUTE_OF_CHECK} >= %(start)s AND {MINUTE_OF_CHECK} < %(end)s
      GROUP BY 1, 2
-     ORDER BY 2, 1  -- the monitors of one account, made one after the other, lie beside each other
+     ORDER BY 2, 1  -- rows of one account, whose monitors have similar ids, are stored together
     ON CONFLICT (monitor_id, hour) DO UPDATE
     SET ({_COLUMNS}) = ROW ({", ".join(f"excluded.{name}" for name in _COLUMNS.split(", "))})
 """
-# KEY SHARE: many hold it at once, and what sets rolled_until passes it by.
+# KEY SHARE: many transactions hold it at once, and an update of rolled_until does not wait for it.
 _CLOSED = "SELECT closed_until FROM checks_rollupprogress WHERE id = 1 FOR KEY SHARE"
 
 
 def roll_up(now: datetime, *, most: int = HOURS_PER_RUN) -> int:
-    """Roll up hours that have ended, the oldest first, and those that late results came for.
+    """Roll up hours that have ended, the oldest first, and hours with late results.
 
-    At most so many hours: after a long stop the next runs go on. Returns how many were rolled up.
+    At most `most` hours: after a long stop the next runs continue. Return the number of hours.
     """
     _close(now)
     done = 0
@@ -72,14 +71,14 @@ def roll_up(now: datetime, *, most: int = HOURS_PER_RUN) -> int:
 
 
 def roll_up_past(start: datetime, end: datetime) -> None:
-    """Roll up the whole hours of [start, end) for results that were not recorded but put there."""
+    """Roll up the full hours of [start, end), for results that were inserted without recording."""
     day = start
     while day < end:
         with transaction.atomic(durable=True):
             hold(LOCK)
             _roll_up_between(day, min(day + timedelta(days=1), end))
         day += timedelta(days=1)
-    # Where nothing was rolled up before. Otherwise the job goes on where it is, and comes here once more.
+    # Only if nothing was rolled up before. Otherwise the job continues where it is, and repeats these hours.
     RollupProgress.objects.get_or_create(id=1)
     RollupProgress.objects.filter(rolled_until=None).update(closed_until=end, rolled_until=end)
 
@@ -90,15 +89,15 @@ def _roll_up_between(start: datetime, end: datetime) -> None:
 
 
 def rolled_until() -> datetime | None:
-    """Hours before it are rolled up; None while none is."""
+    """Return the time before which hours are rolled up, or None."""
     return RollupProgress.objects.values_list("rolled_until", flat=True).first()
 
 
 def note_late(results: Collection[tuple[int, datetime]], *, now: datetime) -> None:
-    """In the transaction that stores results: have the hours rolled up again that are closed already.
+    """Mark closed hours to be rolled up again, in the transaction that stores results.
 
-    `results` are (monitor, checked_at). Nearly all of them are of this hour, and cost a comparison. The lock lets
-    others like it pass, and has the closing of an hour wait for the end of this transaction.
+    `results` are (monitor, checked_at). Nearly all of them are of this hour, and cost a comparison. The lock is shared,
+    and closing an hour waits for the end of this transaction.
     """
     this_hour = start_of_hour(now)
     earlier = {(monitor_id, start_of_hour(at)) for monitor_id, at in results if at < this_hour}
@@ -106,7 +105,7 @@ def note_late(results: Collection[tuple[int, datetime]], *, now: datetime) -> No
         return
     with connection.cursor() as cursor:
         cursor.execute(_CLOSED)
-        if (row := cursor.fetchone()) is None:  # the very first one: without a row there is nothing to lock
+        if (row := cursor.fetchone()) is None:  # the first one ever: without a row nothing can be locked
             RollupProgress.objects.bulk_create([RollupProgress(id=1)], ignore_conflicts=True)
             cursor.execute(_CLOSED)
             row = cursor.fetchone()
@@ -117,7 +116,7 @@ def note_late(results: Collection[tuple[int, datetime]], *, now: datetime) -> No
 
 
 def _close(now: datetime) -> None:
-    """Close all hours that ended a while ago. Waits for recording under way, which holds the row for moments."""
+    """Close all hours that ended some time ago. Waits for concurrent recording, which locks the row for moments."""
     end = start_of_hour(now - GRACE)
     progress, _ = RollupProgress.objects.get_or_create(id=1)
     if progress.closed_until is not None and progress.closed_until >= end:
@@ -132,7 +131,7 @@ def _close(now: datetime) -> None:
 
 
 def _first_hour(now: datetime) -> datetime | None:
-    """Where rolling up begins: at the oldest results that are kept; None as long as there are none."""
+    """Return the first hour to roll up, that of the oldest results, or None without results."""
     found: list[datetime] = []
     oldest = start_of_hour(now) - timedelta(days=settings.RESULTS_KEPT_DAYS)
     with connection.cursor() as cursor:
@@ -147,7 +146,7 @@ def _first_hour(now: datetime) -> datetime | None:
 
 
 def _roll_up_next() -> bool:
-    """Roll up the oldest closed hour that is not; False where there is none, or somebody else is at it."""
+    """Roll up the oldest closed hour. Return False if none is left or another job is running."""
     with transaction.atomic(durable=True):
         if not try_hold(LOCK):
             return False
@@ -163,10 +162,10 @@ def _roll_up_next() -> bool:
 
 
 def _redo(now: datetime) -> int:
-    """Roll up hours again that late results came for, or for the first time; how many notes were worked off.
+    """Roll up hours with late results again, and return the number of LateHour rows that were processed.
 
-    The notes go first, then the results are read: whoever notes one afterwards will be read by the next run. Of an
-    hour that is (nearly) too old to be kept the results may be gone in part, and the roll-up must stay.
+    The rows are deleted before the results are read, so a later one is left for the next run. An hour that is nearly
+    too old is left alone: some of its results may be dropped, and its roll-up must stay.
     """
     oldest = start_of_hour(now) + HOUR - timedelta(days=settings.RESULTS_KEPT_DAYS)
     with transaction.atomic(durable=True), connection.cursor() as cursor:
@@ -180,8 +179,8 @@ def _redo(now: datetime) -> int:
             """,
             [LATE_AT_ONCE],
         )
-        notes: list[Any] = cursor.fetchall()
-        pairs = {(monitor_id, hour) for monitor_id, hour in notes if hour >= oldest}
+        late: list[Any] = cursor.fetchall()
+        pairs = {(monitor_id, hour) for monitor_id, hour in late if hour >= oldest}
         if pairs:
             hours = [hour for _, hour in pairs]
             cursor.execute(
@@ -197,4 +196,4 @@ def _redo(now: datetime) -> int:
                     "end": max(hours) + HOUR,
                 },
             )
-    return len(notes)
+    return len(late)

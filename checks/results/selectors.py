@@ -1,4 +1,4 @@
-"""Read what checks left behind."""
+"""Read results and latencies."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from checks.results.models import CheckResult
 from checks.results.rollups import rolled_until
 from checks.spec import Verdict
 
-_STRETCHES = (timedelta(days=1), timedelta(days=7))
+_PAGE_SPANS = (timedelta(days=1), timedelta(days=7))
 
 
 _COLUMNS = (
@@ -36,56 +36,51 @@ _PASSED = "verdict <> 'down' AND latency_ms IS NOT NULL"
 
 
 @dataclass(frozen=True, slots=True)
-class _Stretch:
-    """A stretch of time, of which the latencies are read from roll-ups, or, within an hour, from results.
-
-    `end` None is open, and read from results.
-    """
+class _Span:
+    """A span of time whose latencies are read from roll-ups (`rolled`) or from results. `end` None is open."""
 
     start: datetime
     end: datetime | None
     rolled: bool = False
 
 
-def _stretches(since: datetime, rolled: datetime | None) -> list[_Stretch]:
-    """Whole hours from roll-ups as far as they are; what begins within an hour and the latest ones from results."""
+def _spans(since: datetime, rolled: datetime | None) -> list[_Span]:
+    """Return full hours from roll-ups where they exist, and the rest from results."""
     first = end_of_hour(since)
     if rolled is None or rolled <= first:
-        return [_Stretch(since, None)]
-    whole = [_Stretch(first, rolled, rolled=True), _Stretch(rolled, None)]
-    return whole if since == first else [_Stretch(since, first), *whole]
+        return [_Span(since, None)]
+    whole = [_Span(first, rolled, rolled=True), _Span(rolled, None)]
+    return whole if since == first else [_Span(since, first), *whole]
 
 
-def _latencies(
-    stretches: Sequence[_Stretch], monitor_ids: Collection[int], *, by: str
-) -> tuple[str, list[Any]]:
-    """SQL of rows (monitor, {by} of the hour, sum, count), several of one monitor and time; and its parameters."""
+def _latencies(spans: Sequence[_Span], monitor_ids: Collection[int], *, by: str) -> tuple[str, list[Any]]:
+    """Return SQL for rows (monitor, `by` of the hour, sum, count) and its parameters. Groups may repeat."""
     parts: list[str] = []
     parameters: list[Any] = []
-    for stretch in stretches:
-        if stretch.rolled:
+    for span in spans:
+        if span.rolled:
             parts.append(
                 f"SELECT monitor_id, {by.format(at='hour')} AS at, latency_sum AS total, timed"
                 " FROM checks_hourlyrollup WHERE monitor_id = ANY (%s) AND hour >= %s AND hour < %s"
             )
-            parameters += [list(monitor_ids), stretch.start, stretch.end]
+            parameters += [list(monitor_ids), span.start, span.end]
             continue
         parts.append(
             f"SELECT monitor_id, {by.format(at='checked_at')} AS at, sum(latency_ms) AS total, count(*) AS timed"
             f" FROM checks_checkresult WHERE monitor_id = ANY (%s) AND {_PASSED}"
-            f" AND {HOUR_OF_CHECK} {'>=' if stretch.end is None else '='} %s AND checked_at >= %s"
+            f" AND {HOUR_OF_CHECK} {'>=' if span.end is None else '='} %s AND checked_at >= %s"
         )
-        parameters += [list(monitor_ids), start_of_hour(stretch.start), stretch.start]
-        if stretch.end is not None:
+        parameters += [list(monitor_ids), start_of_hour(span.start), span.start]
+        if span.end is not None:
             parts[-1] += " AND checked_at < %s"
-            parameters.append(stretch.end)
+            parameters.append(span.end)
         parts[-1] += " GROUP BY 1, 2"
     return " UNION ALL ".join(parts), parameters
 
 
 def average_latency(monitor_ids: Collection[int], *, since: datetime) -> dict[int, float]:
-    """Mean latency in ms over passed checks since then, by monitor; one without any is left out."""
-    rows, parameters = _latencies(_stretches(since, rolled_until()), monitor_ids, by="0")
+    """Return the mean latency in ms of passed checks, by monitor with any."""
+    rows, parameters = _latencies(_spans(since, rolled_until()), monitor_ids, by="0")
     with connection.cursor() as cursor:
         cursor.execute(
             f"SELECT monitor_id, sum(total) / sum(timed) FROM ({rows}) AS part GROUP BY 1 HAVING sum(timed) > 0",
@@ -95,9 +90,9 @@ def average_latency(monitor_ids: Collection[int], *, since: datetime) -> dict[in
 
 
 def daily_latency(monitor_id: int, *, since: datetime) -> dict[date, float]:
-    """Mean latency in ms over passed checks by day of UTC; a day without any is left out."""
+    """Return the mean latency in ms of passed checks, by UTC day with any."""
     by_day = "({at} AT TIME ZONE 'UTC')::date"
-    rows, parameters = _latencies(_stretches(since, rolled_until()), [monitor_id], by=by_day)
+    rows, parameters = _latencies(_spans(since, rolled_until()), [monitor_id], by=by_day)
     with connection.cursor() as cursor:
         cursor.execute(
             f"SELECT at, sum(total) / sum(timed) FROM ({rows}) AS part GROUP BY 1 HAVING sum(timed) > 0",
@@ -116,13 +111,12 @@ def results_of(
     until: datetime | None = None,
     verdict: Verdict | None = None,
 ) -> list[CheckResult]:
-    """The newest results of [since, until), at most `limit`; `before` is (checked_at, claim) of the last one had.
+    """Return the newest results of [since, until). `before` is (checked_at, claim) of the previous page's last one.
 
-    Two checks may end in the same microsecond (a repeated one, a late one), so the claim decides between them.
+    Two checks may end in the same microsecond, so the claim decides between them.
 
-    The last day of them is asked for first, then its week, then the rest. The day fills most pages, and what lies
-    before is then not even planned for: without a bound every partition is opened, and a page costs as much as there
-    are days.
+    The last day is queried first, then its week, then the rest: the day fills most pages, and without a bound the
+    planner opens every partition.
     """
     results: QuerySet[CheckResult] = CheckResult.objects.filter(monitor_id=monitor_id)
     newest = now
@@ -135,11 +129,11 @@ def results_of(
         results = _up_to(results, until).filter(checked_at__lt=until)
     if verdict is not None:
         results = results.filter(verdict=verdict)
-    # Evidence is read of one result at a time: it can outweigh all the rest of a page.
+    # Evidence is read for one result at a time: it can be larger than the rest of a page.
     results = results.defer("evidence").order_by(HourOf("checked_at").desc(), "-checked_at", "-claim")
     rows: list[CheckResult] = []
-    for stretch in _backwards(results, newest, since):
-        rows += stretch[: limit - len(rows)]
+    for span in _backwards(results, newest, since):
+        rows += span[: limit - len(rows)]
         if len(rows) == limit:
             break
     return rows
@@ -148,9 +142,9 @@ def results_of(
 def _backwards(
     results: QuerySet[CheckResult], newest: datetime, since: datetime | None
 ) -> Iterator[QuerySet[CheckResult]]:
-    """The results in stretches of time, the last ones first, together all since then."""
+    """Yield the results in spans of time, the latest first."""
     end: datetime | None = None
-    for length in _STRETCHES:
+    for length in _PAGE_SPANS:
         start = newest - length
         if since is not None and since >= start:
             break
@@ -162,17 +156,16 @@ def _backwards(
 
 
 def _up_to(results: QuerySet[CheckResult], end: datetime) -> QuerySet[CheckResult]:
-    """Those until then; by the hour, which the index begins at, and by the time, which tells the partitions.
+    """Filter by the hour, which the index begins with, and by the time, which selects the partitions.
 
-    There is no such thing for a beginning: the page ends there anyhow, and the planner takes two bounds for
-    independent, expects next to nothing, and reads and sorts a day to find the last hundred of it.
+    Not for a beginning: the planner takes two bounds for independent, expects few rows, and sorts a whole day.
     """
     hour = start_of_hour(end)
     return results.alias(hour=HourOf("checked_at")).filter(hour__lte=hour, checked_at__lte=end)
 
 
 def result_of(monitor_id: int, claim: int, at: datetime) -> CheckResult | None:
-    """The result of a claim that was checked in the millisecond from `at` on."""
+    """Return the result of a claim that was checked in the millisecond from `at` on."""
     results = CheckResult.objects.filter(monitor_id=monitor_id, claim=claim)
     return (
         results.alias(hour=HourOf("checked_at"))
@@ -182,7 +175,7 @@ def result_of(monitor_id: int, claim: int, at: datetime) -> CheckResult | None:
 
 
 def results_since(claims: Mapping[int, int], *, since: datetime) -> dict[int, CheckResult]:
-    """By monitor, the result of that claim, or else of the first after it; of checks that ended since then."""
+    """Return by monitor the result of that claim or the first after it, of checks that ended since then."""
     with connection.cursor() as cursor:
         cursor.execute(
             f"SELECT DISTINCT ON (monitor_id) {', '.join(_COLUMNS)} FROM checks_checkresult"
@@ -198,7 +191,7 @@ def results_since(claims: Mapping[int, int], *, since: datetime) -> dict[int, Ch
 
 
 def evidence_of(checks: Collection[tuple[int, int, datetime]]) -> dict[tuple[int, int], dict[str, Any]]:
-    """What these (monitor, claim, checked_at) saw, by (monitor, claim); those without evidence are left out."""
+    """Return the evidence of these (monitor, claim, checked_at), if any, by (monitor, claim)."""
     monitors, claims, times = zip(*checks, strict=True) if checks else ((), (), ())
     with connection.cursor() as cursor:
         cursor.execute(

@@ -1,4 +1,4 @@
-"""Latencies over time: of many monitors by the hour, and of one in as many points as a chart has room for."""
+"""Latencies over time: of many monitors by the hour, and of one monitor in the points of a chart."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from checks.results.rollups import rolled_until
 
 _PASSED = "FILTER (WHERE verdict <> 'down')"
 _STEP = "date_bin(make_interval(secs => %(step)s), {at}, %(since)s)"
-# Hours of results and of roll-ups alike. `since` and `rolled` are full hours: roll-ups before `rolled`, results after.
+# Hours from roll-ups before `rolled`, and from results after it. `since` and `rolled` are full hours.
 _HOURS = f"""
     SELECT monitor_id, hour, latency_sum, slow, timed, latency_min, latency_max
       FROM checks_hourlyrollup
@@ -63,7 +63,7 @@ class Hours:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """What the passed checks of a stretch of time from `at` on came to, in ms; None where nobody kept it."""
+    """The passed checks of a span of time from `at` on, in ms; None if not stored."""
 
     at: datetime
     mean: float | None
@@ -78,14 +78,14 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """`points` oldest first, those without any check left out; `whole` is over all of the time."""
+    """`points` with checks, oldest first; `whole` is the whole time."""
 
     points: Sequence[Point]
     whole: Point
 
 
 def hours_of(monitor_ids: Collection[int], *, since: datetime, now: datetime) -> dict[int, Hours]:
-    """Of each monitor with any check, the hours from that of `since` to that of `now`; in two queries for all."""
+    """Return the hours from `since` to `now` of each monitor that has results, in two queries."""
     first = start_of_hour(since)
     count = (start_of_hour(now) - first) // HOUR + 1
     found: dict[int, Hours] = {}
@@ -102,7 +102,7 @@ def hours_of(monitor_ids: Collection[int], *, since: datetime, now: datetime) ->
 
 
 def rolled_series(monitor_id: int, *, since: datetime, step: timedelta) -> Series:
-    """From the hour of `since` on, in points of `step`, which is a number of hours; from roll-ups: no percentiles."""
+    """Return points of `step` (full hours) from roll-ups, from the hour of `since` on, without percentiles."""
     first = start_of_hour(since)
     with connection.cursor() as cursor:
         cursor.execute(_ROLLED, {**_span([monitor_id], first), "step": step.total_seconds()})
@@ -112,7 +112,7 @@ def rolled_series(monitor_id: int, *, since: datetime, step: timedelta) -> Serie
 
 
 def exact_series(monitor_id: int, *, since: datetime, step: timedelta) -> Series:
-    """From `since` on, in points of `step`, from the results themselves. For as far back as these are kept."""
+    """Return points of `step` from results, from `since` on, as far back as results are kept."""
     with connection.cursor() as cursor:
         cursor.execute(
             _EXACT,

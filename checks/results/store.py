@@ -1,4 +1,4 @@
-"""Writing what checks found: the largest table, and the path of every check."""
+"""Store results: the largest table, on the path of every check."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _COLUMNS = {
 }
 _REASONS = {"reason_code": "text", "detail": "text", "evidence": "jsonb"}  # of those that are down or slow
 
-Made = tuple[int, int, CheckOutcome]  # monitor, claim, what was found
+Made = tuple[int, int, CheckOutcome]  # monitor, claim
 
 
 def store_results(made: Sequence[Made]) -> None:
-    """Store results that are not stored yet, to be rolled up with their hours. Inside a transaction."""
-    passed, told = [], []
+    """Store results that are not stored yet, in the caller's transaction. Their hours are rolled up later."""
+    passed, explained = [], []
     for monitor_id, claim, found in made:
         row = (
             monitor_id,
@@ -47,17 +47,17 @@ def store_results(made: Sequence[Made]) -> None:
             passed.append(row)
         else:
             evidence = None if found.evidence is None else json.dumps(found.evidence.stored())
-            told.append((*row, found.reason_code, found.detail, evidence))
+            explained.append((*row, found.reason_code, found.detail, evidence))
     insert_rows(_TABLE, _COLUMNS, passed)
-    insert_rows(_TABLE, _COLUMNS | _REASONS, told)
-    # The clock as it is now, not the caller's `now` of before it waited for locks: what counts is when this commits.
+    insert_rows(_TABLE, _COLUMNS | _REASONS, explained)
+    # Not the caller's `now`, which is older than its locks: what counts is when this commits.
     note_late([(monitor_id, found.checked_at) for monitor_id, _, found in made], now=utc_now())
 
 
 def stored_claims(made: Sequence[Made]) -> set[tuple[int, int]]:
-    """Those of (monitor, claim) for which a result is stored already.
+    """Return the (monitor, claim) that have a stored result.
 
-    Only results of about the same time are looked at: a claim is worked on within its lease, however often.
+    Only results of about the same time are read: a claim is worked on within its lease.
     """
     if not made:
         return set()
@@ -75,7 +75,7 @@ def stored_claims(made: Sequence[Made]) -> set[tuple[int, int]]:
                 array(monitor_id for monitor_id, _, _ in made),
                 array(claim for _, claim, _ in made),
                 array(hours),
-                min(hours) - HOUR,  # these two name the partitions
+                min(hours) - HOUR,  # these two select the partitions
                 max(hours) + 2 * HOUR,
             ],
         )

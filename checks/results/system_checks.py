@@ -1,4 +1,4 @@
-"""`manage.py check --database default`: is what has to be made ahead there?"""
+"""Check that partitions exist ahead of time, in `manage.py check --database default`."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 from django.apps import AppConfig
 from django.core import checks
 
-from checks.results.partitions import SERIES, is_there, parts
+from checks.results.partitions import SERIES, exists, parts
 from core.clock import utc_now
 
-AHEAD = timedelta(days=2)  # the hourly task keeps a week: by then it has failed for five days
+AHEAD = timedelta(days=2)  # the hourly task creates a week: at two days it has failed for five
 
 
 @checks.register(checks.Tags.database)
@@ -30,5 +30,5 @@ def partitions_are_made_ahead(
             id="checks.W001",
         )
         for series in SERIES
-        if is_there(series) and series.bounds(now + AHEAD) not in parts(series)
+        if exists(series) and series.bounds(now + AHEAD) not in parts(series)
     ]

@@ -1,4 +1,4 @@
-"""What workers do about what checks left behind."""
+"""Tasks that maintain the tables of results."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from core.clock import utc_now
 
 @shared_task(name="checks.tasks.keep_partitions")
 def keep_partitions() -> None:
-    """Partitions for the coming days, and none older than they are kept."""
+    """Create the partitions of the coming days, and drop old ones."""
     retention.keep_partitions(utc_now())
 
 
 @shared_task(name="checks.tasks.roll_up")
 def roll_up() -> None:
-    """Hours that have ended, and those that late results came for."""
+    """Roll up hours that have ended, and hours with late results."""
     rollups.roll_up(utc_now())
 
 
 @shared_task(name="checks.tasks.erase_deleted")
 def erase_deleted() -> None:
-    """What deleted monitors left behind."""
+    """Delete the results of deleted monitors."""
     erasure.erase_deleted()

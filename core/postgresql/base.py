@@ -1,4 +1,4 @@
-"""The backend itself, found by Django under this name."""
+"""The database backend; Django requires this module name."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from psycopg_pool import ConnectionPool
 
 
 class DatabaseWrapper(base.DatabaseWrapper):
-    """Looks at a pooled connection before it is handed out, and lets go of all of them where it is dead.
+    """Checks a pooled connection before use, and drops all connections if it is dead.
 
-    One dies with its server, and so do the others. The pool's own check (CONN_HEALTH_CHECKS) looks at one after the
-    other and waits longer after each: whoever comes first after a restart would wait for 1, 2, 4, … seconds.
+    If one is dead because its server was restarted, all are. The pool's own check (CONN_HEALTH_CHECKS) tries one after
+    the other and waits 1, 2, 4, … seconds in between.
     """
 
     def get_new_connection(self, conn_params: dict[str, Any]) -> Any:

@@ -1,4 +1,4 @@
-"""What the admin pages of all apps are made of. Loaded by `config.urls` alone: workers have no use for it."""
+"""The base of the admin pages of all apps. Only `config.urls` loads it: workers do not need it."""
 
 from core.staff.acting import act, ask
 from core.staff.filters import AutocompleteFilter

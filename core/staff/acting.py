@@ -1,4 +1,4 @@
-"""Actions on chosen rows: done by a service, noted in the admin's log with it, and told."""
+"""Admin actions on selected rows: a service does them, and the admin's log records them."""
 
 from __future__ import annotations
 
@@ -33,30 +33,30 @@ def act(
     gone: bool = False,
     named: Callable[[Any], str] = str,
 ) -> BulkResult[Any] | None:
-    """Do it to the chosen rows, by their keys. `done` is what a row was then: "paused". `gone`: it is no more. `named`
-    is what the log calls it, which is kept for longer than the row.
+    """Call `do` with the keys of the selected rows and log it, in one transaction. Return None if the service refused.
 
-    What was done and the note of it are one transaction: neither is without the other. None where a service refused.
+    `done` is the participle for the message ("paused"), `gone` whether the rows are deleted, and `named` returns the
+    name in the log, which outlives the row.
     """
     keys = list(queryset.values_list("pk", flat=True))
     try:
         with transaction.atomic():
             outcome = do(keys)
-            _note(request, page.model, [(row.pk, named(row)) for row in outcome.done], done=done, gone=gone)
+            _log(request, page.model, [(row.pk, named(row)) for row in outcome.done], done=done, gone=gone)
     except ApiError as error:
         page.message_user(request, f"Nothing was done: {error.reason}", messages.ERROR)
         return None
-    _tell(page, request, outcome, done=done, chosen=len(keys))
+    _report(page, request, outcome, done=done, chosen=len(keys))
     return outcome
 
 
-def _note(
+def _log(
     request: HttpRequest, model: type[Model], rows: Sequence[tuple[Any, str]], *, done: str, gone: bool
 ) -> None:
     kind = ContentType.objects.get_for_model(model, for_concrete_model=False)
     LogEntry.objects.bulk_create(
         LogEntry(
-            user_id=request.user.pk or 0,  # somebody of the staff: the stubs do not know
+            user_id=request.user.pk or 0,  # always staff, which the stubs do not know
             content_type=kind,
             object_id=str(key),
             object_repr=name[:200],
@@ -67,7 +67,7 @@ def _note(
     )
 
 
-def _tell(
+def _report(
     page: admin.ModelAdmin[Any], request: HttpRequest, outcome: BulkResult[Any], *, done: str, chosen: int
 ) -> None:
     count, opts = len(outcome.done), page.opts
@@ -81,7 +81,7 @@ def _tell(
         reasons = "; ".join(
             f"{number} {'is' if number == 1 else 'are'} {why}" for why, number in left.items()
         )
-        text += f" Left as they are: {reasons}."
+        text += f" Not changed: {reasons}."
     page.message_user(request, text, messages.SUCCESS if count else messages.WARNING)
 
 
@@ -94,7 +94,7 @@ def ask(
     title: str,
     button: str,
 ) -> F | TemplateResponse:
-    """The form, once it is filled in; until then the page that asks for it. The action hands that page on."""
+    """Return the valid form, or the page that asks for it, which the action returns."""
     form = form_class(request.POST if ASKED in request.POST else None)
     if form.is_bound and form.is_valid():
         return form

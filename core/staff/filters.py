@@ -12,12 +12,12 @@ from django.db.models import QuerySet
 from django.forms import Media, ModelChoiceField
 from django.http import HttpRequest
 
-# What a list's address says besides the filter itself: where in the list somebody was.
-_FORGOTTEN = ("p", "all")
+# Query parameters of the position in the list, which a new filter resets.
+_RESET = ("p", "all")
 
 
 class AutocompleteFilter(admin.FieldListFilter):
-    """By the row that a foreign key leads to, found by its own search: Django's would list all of them."""
+    """Filters by a foreign key with an autocomplete field: Django's filter would list all rows."""
 
     template = "staff/autocomplete_filter.html"
 
@@ -43,21 +43,23 @@ class AutocompleteFilter(admin.FieldListFilter):
         return given[-1] if isinstance(given, list) else given
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        """All of them where nothing was chosen before Show was pressed."""
+        """Return all rows if none was selected."""
         return (super().queryset(request, queryset) if self.value else None) or queryset
 
     def choices(self, changelist: ChangeList) -> Iterator[Any]:
-        """One: what the template draws a form of."""
-        widget = AutocompleteSelect(self._field, self._site, attrs={"data-placeholder": "Anybody's"})
+        """Yield one choice: the context of the template's form."""
+        widget = AutocompleteSelect(self._field, self._site, attrs={"data-placeholder": "All"})
         rows = self._field.remote_field.model._default_manager.all()
-        widget.choices = ModelChoiceField(rows, required=False).choices  # where it finds the chosen one
+        widget.choices = ModelChoiceField(
+            rows, required=False
+        ).choices  # the widget reads the selected row from it
         yield {
             "select": widget.render(self.lookup, self.value, {"id": f"filter-{self.field_path}"}),
             "id": f"filter-{self.field_path}",
             "kept": [
                 (name, value)
                 for name, values in changelist.filter_params.items()
-                if name != self.lookup and name not in _FORGOTTEN
+                if name != self.lookup and name not in _RESET
                 for value in (values if isinstance(values, list) else [values])
             ],
             "without": changelist.get_query_string(remove=[self.lookup]),
@@ -66,7 +68,7 @@ class AutocompleteFilter(admin.FieldListFilter):
 
 
 def media_of(list_filter: Any) -> Media:
-    """What the filters of a list need, of Django's own files."""
+    """Return the media of Django's autocomplete widget, if a filter needs it."""
     for each in list_filter:
         if isinstance(each, tuple | list) and each[1] is AutocompleteFilter:
             return AutocompleteSelect(None, None).media  # type: ignore[arg-type]

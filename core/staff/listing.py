@@ -1,6 +1,6 @@
-"""Lists that cost what they show, however many rows there are.
+"""Admin lists whose cost does not grow with the table.
 
-Django's own count all rows, sort by any column and look for words in the middle of texts: each reads a whole table.
+Django's own lists count all rows, sort by any column and search within texts: each reads a whole table.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from django.db.models import Model, Q, QuerySet
 from django.http import HttpRequest
 
 MOST_LISTED = 1_000
-"""Rows that can be leafed through. Who wants another one searches or filters for it."""
+"""Rows that can be paged through. Others are found by a search or a filter."""
 MOST_RELATED = 200
-"""Rows of another table that a search goes on from."""
+"""Rows of a related table that a search uses."""
 
 _CONTAINS = "__icontains"
 
 
 def is_capped(queryset: QuerySet[Any]) -> bool:
-    """Whether there are more rows than are listed."""
+    """Return whether the list is shorter than the queryset."""
     return queryset.order_by()[: MOST_LISTED + 1].count() > MOST_LISTED
 
 
@@ -41,12 +41,12 @@ class StaffChangeList(ChangeList):
         self.is_capped = self.result_count >= MOST_LISTED
 
     def get_ordering_field(self, field_name: Any) -> Any:
-        """None where the list is not sorted by it: also for whoever writes the address by hand."""
+        """Return None for columns that are not in `sortable_by`, also if the query string names them."""
         return super().get_ordering_field(field_name) if field_name in (self.sortable_by or ()) else None
 
 
 def search(queryset: QuerySet[Any], fields: tuple[str, ...], term: str) -> QuerySet[Any]:
-    """Rows of which one of `fields` begins with the term; or contains it, where the field ends in `__icontains`."""
+    """Return rows where one of `fields` begins with the term, or contains it if the field ends in `__icontains`."""
     found = Q(pk__in=[])
     for field in fields:
         found |= _matching(queryset.model, field, term)
@@ -54,7 +54,7 @@ def search(queryset: QuerySet[Any], fields: tuple[str, ...], term: str) -> Query
 
 
 def _matching(model: type[Model], field: str, term: str) -> Q:
-    """The condition, with the keys of related rows looked up before: one that spans tables can use no index."""
+    """Return the condition. Keys of related rows are queried first: a condition over two tables can use no index."""
     path = field.removesuffix(_CONTAINS)
     first, _, rest = path.partition("__")
     if rest:
@@ -64,12 +64,12 @@ def _matching(model: type[Model], field: str, term: str) -> Q:
         return Q(**{f"{first}__in": list(keys[:MOST_RELATED])})
     if field.endswith(_CONTAINS):
         return Q(**{field: term})
-    # Ids and addresses are in lower case; a person may type them otherwise.
+    # Ids and addresses are stored in lower case.
     return Q(**{f"{path}__startswith": term}) | Q(**{f"{path}__startswith": term.lower()})
 
 
 def describe(fields: tuple[str, ...]) -> str:
-    """For the person who searches."""
+    """Return the help text of the search field."""
     begins = [_words(field) for field in fields if not field.endswith(_CONTAINS)]
     contains = [_words(field.removesuffix(_CONTAINS)) for field in fields if field.endswith(_CONTAINS)]
     parts = ["begins with: " + ", ".join(begins)] if begins else []

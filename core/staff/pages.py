@@ -1,4 +1,4 @@
-"""The base of every admin page: bounded lists, and what hangs on a row below it."""
+"""The base of every admin page: bounded lists, and related rows below a row."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from core.staff.listing import MOST_LISTED, CappedPaginator, StaffChangeList, de
 
 M = TypeVar("M", bound=Model)
 
-_LOOKUPS = ("exact", "isempty", "isnull", "id", "pk")  # as they follow one another from the end
+_LOOKUPS = ("exact", "isempty", "isnull", "id", "pk")  # suffixes, in the order they are removed
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Some rows that hang on the one that is shown, as words. `more`: the address of a list of all of them."""
+    """Some related rows as text. `more` is the URL of the list of all of them."""
 
     title: str
     headers: Sequence[str]
@@ -33,8 +33,8 @@ class Section:
 
 
 class StaffAdmin(admin.ModelAdmin[M]):
-    """`search_fields` are found by their beginnings (`core.staff.listing.search`); a list is in the order of keys, the
-    newest first, and is sorted by a column only where `sortable_by` says that this costs little.
+    """Searches `search_fields` by their beginnings (`core.staff.listing.search`). Lists are sorted by key, the newest
+    first, and by other columns only if `sortable_by` has them.
     """
 
     paginator = CappedPaginator
@@ -63,7 +63,7 @@ class StaffAdmin(admin.ModelAdmin[M]):
         return (search(queryset, fields, term) if term and fields else queryset), False
 
     def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest | None = None) -> bool:
-        """By what `list_filter` names and by keys: by any other column one could guess what no page shows."""
+        """Allow lookups of `list_filter` and of keys: others could be used to guess values that no page shows."""
         path = lookup
         for end in _LOOKUPS:
             path = path.removesuffix(f"__{end}")
@@ -75,20 +75,22 @@ class StaffAdmin(admin.ModelAdmin[M]):
         self, request: HttpRequest, queryset: QuerySet[Any], *args: Any
     ) -> HttpResponse | None:
         if request.POST.get("select_across") == "1" and is_capped(queryset):
-            text = f"These are more than {MOST_LISTED:,}: search or filter for fewer. Nothing was done."
+            text = (
+                f"More than {MOST_LISTED:,} rows are selected: search or filter for fewer. Nothing was done."
+            )
             self.message_user(request, text, messages.WARNING)
             return HttpResponseRedirect(request.get_full_path())
         return super().response_action(request, queryset, *args)
 
     def has_act_permission(self, request: HttpRequest) -> bool:
-        """For actions, on models that no form changes."""
+        """Return whether the user may run actions, on models that no form changes."""
         return request.user.has_perm(f"{self.opts.app_label}.change_{self.opts.model_name}")
 
     def has_revoke_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm(f"{self.opts.app_label}.delete_{self.opts.model_name}")
 
     def sections(self, request: HttpRequest, row: M) -> Sequence[Section]:
-        """Below the row's own page: of each at most as many rows as a person looks at."""
+        """Return the related rows below the row's own page, limited to what fits a page."""
         return ()
 
     def render_change_form(
@@ -111,14 +113,14 @@ class StaffAdmin(admin.ModelAdmin[M]):
 
 
 def _name_of(list_filter: Any) -> str:
-    """What the addresses of a filter begin with."""
+    """Return the first part of a filter's query parameters."""
     if isinstance(list_filter, tuple | list):
         return str(list_filter[0])
     return list_filter if isinstance(list_filter, str) else str(list_filter.parameter_name)
 
 
 class ReadOnlyAdmin(StaffAdmin[M]):
-    """For looking, not for changing: a row changes through its services, which know what follows."""
+    """Shows rows without changing them: services do that."""
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
@@ -131,5 +133,5 @@ class ReadOnlyAdmin(StaffAdmin[M]):
 
 
 def list_of(model: type[Model], **filters: Any) -> str:
-    """The address of the list of a model's rows, filtered."""
+    """Return the URL of the filtered list of a model's rows."""
     return f"{reverse(f'admin:{model._meta.app_label}_{model._meta.model_name}_changelist')}?{urlencode(filters)}"

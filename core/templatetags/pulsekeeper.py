@@ -1,4 +1,4 @@
-"""What templates of every app say the same way: icons, times and durations. A builtin of the engine: no {% load %}."""
+"""Icons, times and durations for the templates of all apps. A builtin of the engine: no {% load %}."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 @register.simple_tag
 def icon(name: str) -> SafeString:
-    """An icon of static/vendor/lucide, as large as the text beside it; it says nothing to a screen reader."""
+    """Render an icon of static/vendor/lucide, as large as the text, hidden from screen readers."""
     return format_html(
         '<svg class="icon" aria-hidden="true"><use href="{}#{}"/></svg>',
         static("vendor/lucide/icons.svg"),
@@ -49,7 +49,7 @@ def when(moment: datetime | None, style: str = "full", *, never: str = "never") 
 
 @register.filter
 def duration(value: timedelta | float | None) -> str:
-    """A span of time in its two largest units, as in `3 h 20 min`; a number is one of seconds."""
+    """Format a span of time in its two largest units, as `3 h 20 min`; a number is in seconds."""
     if value is None:
         return ""
     left = round(value.total_seconds() if isinstance(value, timedelta) else value)
@@ -65,7 +65,7 @@ def duration(value: timedelta | float | None) -> str:
 
 @register.filter
 def milliseconds(value: float | None) -> str:
-    """A latency: `84 ms`, `1.62 s`, or a dash for none."""
+    """Format a latency: `84 ms`, `1.62 s`, or a dash for none."""
     if value is None:
         return NOTHING
     return f"{value:.0f} ms" if value < 1000 else f"{value / 1000:.2f} s"
@@ -73,5 +73,5 @@ def milliseconds(value: float | None) -> str:
 
 @register.filter
 def percent(value: float | None) -> str:
-    """An uptime: `100 %`, `99.98 %`, or a dash for none."""
+    """Format an uptime: `100 %`, `99.98 %`, or a dash for none."""
     return NOTHING if value is None else f"{value:.2f}".rstrip("0").rstrip(".") + " %"

@@ -101,7 +101,7 @@ def test_pages_answer_and_run_nothing_from_the_broker(
     public_paths += [f"/badge/{badge.key}/status.svg", "/metrics", "/readyz", "/v1/monitors"]
 
     def statuses() -> dict[str, int]:
-        counted.tell()
+        counted.report()
         found = {path: look(path).status_code for path in public_paths}
         return found | {"/admin/health/": staff.get("/admin/health/").status_code}
 

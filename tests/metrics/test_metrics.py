@@ -48,11 +48,11 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture(autouse=True)
 def _nothing_counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    metrics.tell()
+    metrics.report()
     flush_broker()
     monkeypatch.setattr(shown, "FRESH_SEC", -1)
     yield
-    metrics.tell()
+    metrics.report()
     flush_broker()
 
 
@@ -231,7 +231,7 @@ def test_a_forked_child_counts_for_itself() -> None:
     pid = os.fork()
     if pid == 0:  # tells its own, and not the parent's five once more
         instruments.PINGS.add(1, "full")
-        metrics.tell()
+        metrics.report()
         os._exit(0)
     assert os.waitpid(pid, 0)[1] == 0
     assert scrape()["pulsekeeper_pings_total{outcome=full}"] == 6
@@ -254,15 +254,15 @@ def test_without_the_broker_nothing_fails_and_nothing_is_lost(
     with caplog.at_level(logging.INFO, logger="core"):
         for second in range(3):
             assert record_ping(monitor.public_id, now=NOON + timedelta(seconds=second))
-            metrics.tell()
+            metrics.report()
         found = scrape()
         assert found["pulsekeeper_unreachable{source=broker}"] == 1
         assert "pulsekeeper_due" in found
         assert "pulsekeeper_in_flight" not in found
         assert caplog.text.count("metrics wait for the broker") == 1
         settings.REDIS_URL = alive
-        metrics.tell()
-        assert caplog.text.count("metrics are told again") == 1
+        metrics.report()
+        assert caplog.text.count("metrics are reported again") == 1
     assert scrape()["pulsekeeper_pings_total{outcome=unchanged}"] == 2
 
 

@@ -1,7 +1,7 @@
-"""Content codings undone as the body comes (RFC 9110, 8.4): gzip and deflate, within bounds of every layer.
+"""Decode gzip and deflate bodies as they arrive (RFC 9110, 8.4), with limits for each layer. Pure.
 
-libcurl could do it, but lets a gzip stream that ends early pass as whole, and refuses a coding that it does not
-know even where nobody reads the body. Plain Python; a hostile stream ends in NotInCodingError.
+libcurl could do it, but accepts a gzip stream that ends early, and refuses an unknown coding even if the body is not
+read. A hostile stream ends in NotInCodingError.
 """
 
 from __future__ import annotations
@@ -11,10 +11,9 @@ from collections.abc import Generator, Iterable, Iterator
 
 ACCEPTED = "gzip, deflate"
 
-_PIECE = 65_536  # bounds what one step inflates a few bytes to
+_PIECE = 65_536  # limits what one step inflates a few bytes to
 _MOST_CODINGS = 2
-# A layer inside another can decode to nothing for ever, and empty streams cost time and no bytes: neither is
-# compression of anything that somebody would read.
+# A layer inside another can decode to nothing for ever, and empty streams cost time and no bytes.
 _MOST_BYTES = 1024 * 1024 + _PIECE
 _MOST_STREAMS = 1_000
 # Bytes between two codings: a few KB on the wire expand to all of them at once, and inflating may take 60 ms per MiB.
@@ -29,7 +28,7 @@ class NotInCodingError(ValueError):
 
 
 class TooMuchError(ValueError):
-    """There is more in the body than anybody reads."""
+    """The body decodes to more than is read."""
 
 
 class _Inflater:
@@ -46,10 +45,9 @@ class _Inflater:
 
     @property
     def whole(self) -> bool:
-        """Whether the body may end here. An empty one, as answers to HEAD and 204s have, may."""
+        """Return whether the body may end here. An empty one, as of HEAD and 204, may."""
         if self._padding or not (self._streams or self._head):
             return True
-        # Between two streams what is left over is one byte that began none.
         return self._streams > 0 and self._stream is None
 
     def undo(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
@@ -63,7 +61,7 @@ class _Inflater:
                 data = yield from self._inflate(self._stream, data)
 
     def _open(self, data: bytes) -> bytes:
-        """Begin a stream of `data`; returns what is to be fed to it."""
+        """Begin a stream with `data`, and return what to feed to it."""
         if len(data) < len(_GZIP_MAGIC):
             self._head = data
             return b""
@@ -85,7 +83,7 @@ class _Inflater:
         return _ZLIB if zlib_header else _RAW
 
     def _inflate(self, stream: zlib._Decompress, data: bytes) -> Generator[bytes, None, bytes]:
-        """Yields what `data` holds; returns the bytes after the stream's end."""
+        """Yield the decoded bytes, and return those after the end of the stream."""
         while True:
             try:
                 out = stream.decompress(data, _PIECE)
@@ -106,7 +104,7 @@ class _Inflater:
 
 
 class Decoder:
-    """Undoes the codings of one body."""
+    """Decodes one body."""
 
     def __init__(self, codings: list[str]) -> None:
         *outer, inner = reversed(codings)
@@ -117,14 +115,11 @@ class Decoder:
 
     @property
     def whole(self) -> bool:
-        """Whether no stream ends too early where the body ends now."""
+        """Return whether every stream is complete if the body ends now."""
         return all(inflater.whole for inflater in self._inflaters)
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
-        """The decoded bytes, in pieces of at most 64 KiB.
-
-        Raises NotInCodingError and TooMuchError, as it is iterated.
-        """
+        """Yield the decoded bytes, in pieces of at most 64 KiB. Raises NotInCodingError and TooMuchError."""
         pieces: Iterable[bytes] = (chunk,)
         for inflater in self._inflaters:
             pieces = inflater.undo(pieces)
@@ -132,10 +127,10 @@ class Decoder:
 
 
 def decoder_for(content_encoding: bytes) -> tuple[Decoder | None, str | None]:
-    """What undoes a Content-Encoding, and the first coding in it that cannot be undone.
+    """Return the decoder of a Content-Encoding, and the first unknown coding in it.
 
-    With such a one there is no decoder: the bytes are taken as they are, as browsers do. Servers declare
-    charsets here, and codings that nobody asked for.
+    With an unknown one there is no decoder and the bytes stay encoded, as in browsers: some servers declare charsets
+    here, and codings that were not requested.
     """
     named = [name.strip().lower() for name in content_encoding.split(b",")]
     names = [name for name in named if name not in {b"", b"identity"}]

@@ -1,8 +1,8 @@
-"""One value of a JSON body, by a dot path (decision 23). Pure.
+"""Find one value of a JSON body by a dot path. Pure.
 
-The body is scanned, not built: a hostile mebibyte of `[1,1,…]` would be 50 MB of objects and a quarter of a second
-in the thread that runs all other checks. So the value is found as the text that it has in the body, which is also
-how numbers are compared: 1.10 stays 1.10, and no integer is too long to read.
+The body is scanned, not parsed: a hostile mebibyte of `[1,1,…]` would be 50 MB of objects and a quarter of a second in
+the thread that runs all other checks. The value is found as its text in the body, and numbers are compared as text:
+1.10 stays 1.10, and no integer is too long.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from msgspec import DecodeError, Raw
 
 _ABSENT = Raw(b"")
 _BLANKS = b" \t\n\r"
-# Farther into an array every item before it is an object of its own: bearable, since the path is the owner's.
+# Beyond this index of an array, an object is created for each item before: acceptable, since the path is the owner's.
 _MOST_FIELDS = 1_000
-# The bytes that all steps into one body may scan: enough for all rules of a monitor and a mebibyte below ten layers.
+# Limit of bytes that all steps into one body scan: enough for all rules of a monitor and a mebibyte below ten layers.
 _MOST_SCANNED = 16 * 1024 * 1024
-_ITEM_COST = 16  # making an object of an item takes as long as skipping this many bytes
-# A longer object or array is not spelled out: no `equals` holds as much, whatever its blanks and escapes.
+_ITEM_COST = 16  # creating an object takes as long as skipping this many bytes
+# A longer object or array is not formatted: `equals` is never as long.
 _LONGEST_COMPACT = 64 * 1024
-# Escapes of half a character are JSON by its grammar, and real: text that was cut in the middle of an emoji. msgspec
-# refuses them, so they are removed. Escaped backslashes must be out of the way, or the u after one would count.
+# Escapes of half a character are valid JSON and occur in text that was cut within an emoji. msgspec refuses them, so
+# they are removed. Escaped backslashes are replaced first, or the u after one would match.
 _LONE_SURROGATE = re.compile(
     rb"""\\u[dD][89abAB][0-9a-fA-F]{2} (?! \\u[dD][c-fC-F][0-9a-fA-F]{2})
        | (?<! \\u[dD][89abAB][0-9a-fA-F]{2}) \\u[dD][c-fC-F][0-9a-fA-F]{2}""",
@@ -36,7 +36,7 @@ _MOST_REPAIRS = 1_000
 
 
 class NotJsonError(ValueError):
-    """The text is not JSON. NaN and Infinity are Python's, not JSON's."""
+    """The text is not JSON. NaN and Infinity are not JSON."""
 
 
 class _Number(str):
@@ -46,10 +46,10 @@ class _Number(str):
 
 
 class Document:
-    """A JSON body. Each step into it scans the value that it leads through, `_MOST_SCANNED` bytes in all."""
+    """A JSON body. Each step of a path scans one value, `_MOST_SCANNED` bytes in total."""
 
     def __init__(self, text: str) -> None:
-        """Raise NotJsonError for a text that is not JSON."""
+        """Raises NotJsonError."""
         body = text.encode(errors="replace")
         try:
             whole = msgspec.json.decode(body, type=Raw)
@@ -60,9 +60,9 @@ class Document:
         self._scanned = len(body)
 
     def find(self, path: str) -> bytes:
-        """The JSON text of the value at `path`: objects by key, of duplicates the last, arrays by index.
+        """Return the JSON text at `path`: objects by key (of duplicates the last), arrays by index.
 
-        Raises LookupError where there is no such value, RecursionError where nested too deep.
+        Raises LookupError if the value is missing, RecursionError if it is nested too deep.
         """
         steps = tuple(path.split("."))
         for depth in range(len(steps)):
@@ -105,7 +105,7 @@ class Document:
 def _member(value: bytes, name: str) -> Any:
     try:
         kind = _object_with(name)
-    except ValueError:  # a quote, a backslash or a control in it, which msgspec cannot single out
+    except ValueError:  # a name with a quote, backslash or control character
         return msgspec.json.decode(value, type=dict[str, Raw]).get(name, _ABSENT)
     return msgspec.json.decode(value, type=kind).item_0
 
@@ -122,19 +122,19 @@ def _decode_repaired(body: bytes) -> Raw:
 
 @lru_cache(maxsize=512)
 def _object_with(name: str) -> Any:
-    """A type that takes one member of an object and passes over the others. Raises ValueError for odd names."""
+    """Return a type that decodes only one member of an object. Raises ValueError for some names."""
     return msgspec.defstruct("Object", [("item_0", Raw, _ABSENT)], rename={"item_0": name})
 
 
 @lru_cache(maxsize=64)
 def _array_until(index: int) -> Any:
-    """A type that takes the first items of an array and passes over the rest."""
+    """Return a type that decodes only the first items of an array."""
     fields = [(f"item_{number}", Raw, _ABSENT) for number in range(index + 1)]
     return msgspec.defstruct("Array", fields, array_like=True)
 
 
 def comparable(value: bytes) -> str:
-    """A value as `equals` spells it: a string as it is, all else as compact JSON in the body's order."""
+    """Return a value in the form of `equals`: strings unquoted, all else as compact JSON in the body's order."""
     if value[:1] == b'"':
         return msgspec.json.decode(value, type=str)
     if value[:1] not in b"{[" or len(value) > _LONGEST_COMPACT:

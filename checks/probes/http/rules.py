@@ -1,7 +1,4 @@
-"""Content rules on a response body (decisions 22 and 23).
-
-Pure. A hostile body ends in a sentence, never in an error.
-"""
+"""Content rules on a response body. Pure. A hostile body breaks a rule, but never raises."""
 
 from __future__ import annotations
 
@@ -19,8 +16,8 @@ from checks.probes.http.spec import ContentRule, RuleType
 from core.text import quote
 
 _CHARSET = re.compile(r"""charset\s*=\s*["']?([A-Za-z0-9._:+-]{1,40})""", re.IGNORECASE)
-# Python caches each name that it does not know, so it is only asked for the names that it has. These of them are no
-# charsets of the web, and some take quadratic time.
+# Python caches unknown names, so only known ones are looked up. These are not charsets of the web, and some take
+# quadratic time.
 _NOT_CHARSETS = {
     "aliases",
     "charmap",
@@ -45,7 +42,7 @@ _BOMS = (
 
 
 def _declared_charset(content_type: str | None) -> str | None:
-    """The charset of a Content-Type, None where it names none that is known."""
+    """Return the charset of a Content-Type, or None if it names none that is known."""
     match = _CHARSET.search(content_type or "")
     if match is None:
         return None
@@ -54,7 +51,7 @@ def _declared_charset(content_type: str | None) -> str | None:
     if name not in _CHARSETS:
         return None
     try:
-        b"a".decode(name, "replace")  # refuses codecs that make no text of bytes, as zlib and rot13
+        b"a".decode(name, "replace")  # refuses codecs that do not produce text, as zlib and rot13
     except (LookupError, ValueError):
         return None
     return name
@@ -62,9 +59,9 @@ def _declared_charset(content_type: str | None) -> str | None:
 
 @cache
 def _characters(charset: str) -> str | None:
-    """The 256 characters of a single-byte charset, None for others.
+    """Return the 256 characters of a single-byte charset, None for others.
 
-    With these a mebibyte takes 1 ms. Python's own decoders take 0.1 s where every byte stands for nothing.
+    With them a mebibyte takes 1 ms. Python's own decoders take 0.1 s if every byte is invalid.
     """
     if not hasattr(import_module(f"encodings.{charset}"), "decoding_table"):
         return None
@@ -72,7 +69,7 @@ def _characters(charset: str) -> str | None:
 
 
 def _replace_some(fault: UnicodeError) -> tuple[str, int]:
-    """Replace a fault of a body as "replace" does; with the thousandth, drop the rest. Each fault takes time."""
+    """Replace invalid bytes like "replace", but drop the rest after the thousandth: each takes time."""
     if not isinstance(fault, UnicodeDecodeError):
         raise fault
     met = vars(fault).get("met", 0) + 1  # Python passes the same object for all faults of a text
@@ -84,7 +81,7 @@ codecs.register_error("replace-some", _replace_some)
 
 
 def decode_body(body: bytes | bytearray, content_type: str | None) -> str:
-    """The text of a body: charset of the Content-Type, then byte order mark, then UTF-8 with replacement."""
+    """Decode a body by the charset of the Content-Type, else by its byte order mark, else as UTF-8 with replacement."""
     charset = _declared_charset(content_type)
     if charset is None:
         charset = next((name for mark, name in _BOMS if body.startswith(mark)), "utf_8")
@@ -93,13 +90,13 @@ def decode_body(body: bytes | bytearray, content_type: str | None) -> str:
         return codecs.charmap_decode(body, "replace", characters)[0]  # type: ignore[arg-type]
     try:
         text = body.decode(charset, "replace-some" if charset.startswith(("utf_16", "utf_32")) else "replace")
-    except ValueError:  # a codec that knows no replacement
+    except ValueError:  # a codec without replacement
         text = body.decode("utf-8", "replace")
     return text.removeprefix("\ufeff")
 
 
 class _Body:
-    """A body that is decoded and parsed at most once, and only for a rule that asks."""
+    """A body, decoded and parsed at most once, and only if a rule needs it."""
 
     def __init__(self, raw: bytes | bytearray, content_type: str | None) -> None:
         self._raw = raw
@@ -146,10 +143,10 @@ def find_broken_rule(
     over_cap: bool,
     mask: Callable[[str], str] = str,
 ) -> str | None:
-    """A sentence on the first rule that the body breaks, None when every rule passes.
+    """Return a sentence about the first rule that the body breaks, None if every rule passes.
 
-    `over_cap` says that `raw` is only the first MiB: text rules look at what came, JSON cannot be read. `mask`
-    hides what must not be shown in text of the body.
+    `over_cap`: `raw` is only the first MiB, which text rules search, but JSON cannot be read. `mask` removes secrets
+    from quoted text.
     """
     body = _Body(raw, content_type)
     for rule in rules:
