@@ -46,7 +46,7 @@ class DeadlineExceeded(requests.Timeout):
 
 
 class GuardedSession(requests.Session):
-    """Thread-safe: it keeps no cookies and no connections. It reads no proxy, netrc or authorities from the environment.
+    """Thread-safe: it keeps no cookies and no connections, and nothing comes from the environment.
 
     `ca_file` has the authorities to trust in PEM form; None uses those of `requests`. A scheme that is not in
     `schemes` raises `requests.exceptions.InvalidSchema`, also in a redirect. Answers are read completely, at most

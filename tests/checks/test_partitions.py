@@ -205,7 +205,7 @@ class TestPartitions:
         assert held.wait(10)
         with caplog.at_level(logging.WARNING):
             assert drop(RESULTS, before=NOON + DAY) == []
-        assert "the next run will try again" in caplog.text
+        assert "the next run retries" in caplog.text
         store(NOON)
         done.set()
         reader.join()
