@@ -21,7 +21,7 @@ names: tuple[tuple[str, str, Name], ...] = (
     ("no-ttl", "Has an answer that must not be kept.", Name(V4, ttl=0)),
     (
         "many",
-        "Has thirty addresses, of which the others refuse.",
+        "Has thirty addresses, and all but one refuse.",
         Name(("127.0.0.1", *(f"127.0.1.{n}" for n in range(1, 30)))),
     ),
     ("delayed", "Has servers that take 0.2 s.", Name(V4, seconds=0.2)),

@@ -12,17 +12,32 @@ _HEAD = b"HTTP/1.1 200 OK\r\n"
 cut: tuple[tuple[str, str, Script, int], ...] = (
     ("length", "Closes before the announced length.", [answer(200, b"half", length=9)], 200),
     ("no-body", "Announces a body and closes.", [answer(200, length=9)], 200),
-    ("reset-body", "Resets the connection amid the body.", [answer(200, b"half", length=9), Reset()], 200),
-    ("error-body", "Answers 500 and closes amid the body.", [answer(500, b"half", length=9)], 500),
-    ("chunk", "Closes amid a chunk.", [CHUNKED, b"9\r\nhalf"], 200),
+    (
+        "reset-body",
+        "Resets the connection in the middle of the body.",
+        [answer(200, b"half", length=9), Reset()],
+        200,
+    ),
+    (
+        "error-body",
+        "Answers 500 and closes in the middle of the body.",
+        [answer(500, b"half", length=9)],
+        500,
+    ),
+    ("chunk", "Closes in the middle of a chunk.", [CHUNKED, b"9\r\nhalf"], 200),
     ("no-chunk", "Announces chunks and sends none.", [CHUNKED], 200),
     ("last-chunk", "Closes before the last chunk.", [CHUNKED, chunk(b"the end")], 200),
     ("reset-chunk", "Resets the connection between chunks.", [CHUNKED, chunk(b"half"), Reset()], 200),
     ("chunk-size", "Sends a chunk whose size is no number.", [CHUNKED, b"zz\r\nhalf\r\n0\r\n\r\n"], 200),
     ("chunk-end", "Sends a chunk longer than announced.", [CHUNKED, b"4\r\ntoo long\r\n0\r\n\r\n"], 200),
-    ("headers", "Closes amid the headers.", [_HEAD, b"Server: x\r\n"], 200),
-    ("header-line", "Closes amid a header.", [_HEAD, b"Server: "], 200),
-    ("reset-headers", "Resets the connection amid the headers.", [_HEAD, b"Server: x\r\n", Reset()], 200),
+    ("headers", "Closes in the middle of the headers.", [_HEAD, b"Server: x\r\n"], 200),
+    ("header-line", "Closes in the middle of a header.", [_HEAD, b"Server: "], 200),
+    (
+        "reset-headers",
+        "Resets the connection in the middle of the headers.",
+        [_HEAD, b"Server: x\r\n", Reset()],
+        200,
+    ),
 )
 for name, about, script, status in cut:
     down(f"cut-{name}", about, script, "partial_response", "cut short", http_status=status)
@@ -91,7 +106,7 @@ for name, about, script, words in broken:
 unasked: tuple[tuple[str, str, Script, str], ...] = (
     ("close", "Closes the connection before the request.", [], "without an answer"),
     ("reset", "Resets the connection before the request.", [Reset()], "connection"),
-    ("listen-close", "Closes the connection amid the request.", [Listen()], "without an answer"),
+    ("listen-close", "Closes the connection in the middle of the request.", [Listen()], "without an answer"),
     (
         "smtp",
         "Greets first, as mail servers do.",
@@ -102,7 +117,7 @@ unasked: tuple[tuple[str, str, Script, str], ...] = (
 for name, about, script, words in unasked:
     down(f"unasked-{name}", about, Place(Unasked(script)), "connection_failure", words)
 up("unasked-answer", "Answers before it is asked.", Place(Unasked([answer(200, b"hello"), Listen()])))
-down("closed-port", "Has nobody listening on the port.", Place(Closed()), "connection_failure", "refused")
+down("closed-port", "Has no listener on the port.", Place(Closed()), "connection_failure", "refused")
 
 malformed: tuple[tuple[str, str, Script], ...] = (
     ("no-colon", "Sends a header without a colon.", [_HEAD + b"odd\r\n\r\n"]),

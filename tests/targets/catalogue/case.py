@@ -18,7 +18,7 @@ SHORT = {"timeout_ms": 1000}  # the least that the API takes, for targets that s
 
 @dataclass(frozen=True)
 class Closed:
-    """A port that nobody listens on."""
+    """A port without a listener."""
 
 
 @dataclass(frozen=True)

@@ -51,12 +51,12 @@ for name, about, script in (
 up("coding-empty", "Declares gzip and sends no body.", coded(b"", "gzip"))
 up(
     "coding-unknown",
-    "Sends a coding that nobody asked for, and no rule reads it.",
+    "Sends an unasked coding, and no rule reads it.",
     coded(b"\x0b\x02\x80", "br"),
 )
 down(
     "coding-unknown-rule",
-    "Sends a coding that nobody asked for, and a rule reads it.",
+    "Sends an unasked coding, and a rule reads it.",
     coded(b"\x0b\x02\x80", "br"),
     "content_failure",
     '"br"',
@@ -142,7 +142,7 @@ down(
 for name, about, body, coding in (
     ("gzip", "Ends gzip early, at the announced length.", squeezed(b"the end" * 99)[:-12], "gzip"),
     ("checksum", "Ends gzip before its checksum.", squeezed(b"the end")[:-8], "gzip"),
-    ("header", "Ends gzip amid its header.", squeezed(b"the end")[:5], "gzip"),
+    ("header", "Ends gzip in the middle of its header.", squeezed(b"the end")[:5], "gzip"),
     ("deflate", "Ends deflate early.", zlib.compress(b"the end" * 99)[:-6], "deflate"),
     ("member", "Ends the second member of gzip early.", squeezed(b"a") + squeezed(b"the end")[:-3], "gzip"),
 ):

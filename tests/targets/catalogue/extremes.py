@@ -49,7 +49,7 @@ bodies: tuple[tuple[str, str, Script], ...] = (
     ("tiny-chunks", "Sends 5,000 chunks of a byte.", [CHUNKED, chunk(b"x") * 5000, b"0\r\n\r\n"]),
     (
         "second-answer",
-        "Sends a second answer, which nobody asked for.",
+        "Sends a second, unasked response.",
         [answer(200, b"one"), answer(500, b"two")],
     ),
 )

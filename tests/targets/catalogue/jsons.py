@@ -39,7 +39,7 @@ for name, about, body, rule in (
     ("index", "Holds an array that is walked by index.", '{"a": [{"b": 1}, {"b": 2}]}', holds("a.1.b", "2")),
     ("top-array", "Is an array itself.", '[{"a": 1}]', holds("0.a")),
     ("number-key", "Holds an object with a number for a key.", '{"a": {"0": 1}}', holds("a.0")),
-    ("duplicate", "Holds a key twice, of which the last counts.", '{"a": 1, "a": 2}', holds("a", "2")),
+    ("duplicate", "Holds a key twice; the last one counts.", '{"a": 1, "a": 2}', holds("a", "2")),
     ("mark", "Begins with a byte order mark.", b'\xef\xbb\xbf{"a": 1}', holds("a")),
     ("utf-16", "Is in UTF-16.", '{"a": "ü"}'.encode("utf-16"), holds("a", "ü")),
     ("blanks", "Is surrounded by blanks.", ' \r\n\t{"a": 1}\n ', holds("a")),

@@ -43,7 +43,7 @@ for code in (301, 302, 303, 307, 308):
     )
     up(
         f"redirect-{code}",
-        f"Redirects with {code} to a page that is there.",
+        f"Redirects with {code} to an existing page.",
         {"/": redirect("/end", code), "/end": END},
         follow_redirects=True,
     )
@@ -202,7 +202,7 @@ down(
 )
 down(
     "redirect-to-closed-port",
-    "Redirects to a port that nobody listens on.",
+    "Redirects to a port without a listener.",
     {"main": Place(redirect("@away@/")), "away": Place(Closed())},
     "connection_failure",
     "refused",

@@ -57,7 +57,7 @@ stalls: tuple[tuple[str, str, Script, str, int | None], ...] = (
     ("answer", "Takes the request and never answers.", [Hang()], "did not answer", None),
     (
         "headers",
-        "Stops amid the headers.",
+        "Stops in the middle of the headers.",
         [b"HTTP/1.1 200 OK\r\nServer:", Hang()],
         "headers did not end",
         200,
@@ -85,12 +85,12 @@ stalls: tuple[tuple[str, str, Script, str, int | None], ...] = (
     ),
     (
         "error-body",
-        "Answers 500 and stops amid the body.",
+        "Answers 500 and stops in the middle of the body.",
         [answer(500, length=9), Hang()],
         "did not end",
         500,
     ),
-    ("chunk", "Stops amid a chunk.", [CHUNKED, b"9\r\n1234", Hang()], "did not end", 200),
+    ("chunk", "Stops in the middle of a chunk.", [CHUNKED, b"9\r\n1234", Hang()], "did not end", 200),
     ("chunk-size", "Stops before the next chunk.", [CHUNKED, chunk(b"1234"), Hang()], "did not end", 200),
     (
         "last-chunk",
@@ -109,7 +109,7 @@ stalls: tuple[tuple[str, str, Script, str, int | None], ...] = (
     ),
     (
         "gzip",
-        "Stops amid a compressed body.",
+        "Stops in the middle of a compressed body.",
         [answer(200, squeezed(b"x" * 999)[:-9], "Content-Encoding: gzip", length=999), Hang()],
         "did not end",
         200,
@@ -119,7 +119,7 @@ for name, about, script, words, status in stalls:
     down(f"stall-{name}", about, script, "timeout", words, http_status=status, **SHORT)
 down(
     "stall-status-line",
-    "Stops amid the status line.",
+    "Stops in the middle of the status line.",
     [b"HTTP/1.1 2", Hang()],
     "timeout",
     "did not",

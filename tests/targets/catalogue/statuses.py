@@ -108,7 +108,7 @@ down(
 )
 down(
     "status-101",
-    "Switches protocols, which nobody asked for, and so gives no answer.",
+    "Switches protocols, unasked, and so sends no response.",
     [b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n"],
     "connection_failure",
     "without an answer",
@@ -129,7 +129,7 @@ up(
 )
 up(
     "status-line-four-digits",
-    "Sends a status of four digits, of which the first three are read.",
+    "Sends a status of four digits; the first three are read.",
     [b"HTTP/1.1 2000 OK\r\nContent-Length: 0\r\n\r\n"],
 )
 for name, about, line in (
