@@ -1,4 +1,4 @@
-"""What lies where in DATA_DIR, and the small files the processes tell each other things by."""
+"""The layout of DATA_DIR, and the files through which the processes share state."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from devserver.locks import EmbeddedError, FileLock
 
-# Not the superuser: what the application could be talked into doing ends at its own databases.
+# Not the superuser, so that the application has access to its own databases only.
 ROLE = "pulsekeeper"
 SUPERUSER = "postgres"
 # Generated once for a local installation.
@@ -24,10 +24,10 @@ class DataFolder:
 
     @classmethod
     def prepare(cls, path: Path) -> DataFolder:
-        """Make what is missing, private to us; folders that exist keep their permissions."""
+        """Create missing folders for this user only. Existing ones keep their permissions."""
         root = path.expanduser().absolute()
         try:
-            # Root's servers run as another user, who must pass through; what lies inside is closed itself.
+            # Under root the servers run as another user, which must enter the folder. Its content is private.
             root.mkdir(mode=0o711 if os.geteuid() == 0 else 0o700, parents=True, exist_ok=True)
             folder = cls(root.resolve())
             folder.private.mkdir(mode=0o700, exist_ok=True)
@@ -37,26 +37,26 @@ class DataFolder:
 
     @property
     def private(self) -> Path:
-        return self.root / "embedded"
+        return self.root / "servers"
 
     @property
     def gate(self) -> Path:
-        """Locked exclusively while somebody joins, leaves, starts or stops the servers."""
+        """Locked exclusively while a process joins, leaves, starts or stops the servers."""
         return self.private / "gate.lock"
 
     @property
     def holders(self) -> Path:
-        """Locked shared by everyone who uses the servers."""
+        """Locked shared by every process that uses the servers."""
         return self.private / "holders.lock"
 
     @property
-    def keeper(self) -> Path:
-        """Locked exclusively by the keeper for its whole life; holds its pid."""
-        return self.private / "keeper.lock"
+    def supervisor(self) -> Path:
+        """Locked exclusively by the supervisor while it runs; contains its pid."""
+        return self.private / "supervisor.lock"
 
     @property
-    def keeper_log(self) -> Path:
-        return self.private / "keeper.log"
+    def supervisor_log(self) -> Path:
+        return self.private / "supervisor.log"
 
     @property
     def postgres(self) -> Path:
@@ -69,9 +69,9 @@ class DataFolder:
     def log(self, name: str) -> Path:
         return self.private / f"{name}.log"
 
-    def keeper_pid(self) -> int | None:
-        """The pid of the living keeper. The lock says if it lives: a pid may be somebody else's."""
-        with FileLock(self.keeper) as lock:
+    def supervisor_pid(self) -> int | None:
+        """Return the pid of the running supervisor, or None. Its lock shows whether it runs, as pids are reused."""
+        with FileLock(self.supervisor) as lock:
             if lock.share():
                 return None
             text = lock.read()
@@ -89,7 +89,7 @@ class DataFolder:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Replace `path` in one step by a file that only its owner reads."""
+    """Replace `path` atomically by a file that only its owner can read."""
     fd, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(fd, "w") as file:
@@ -103,13 +103,13 @@ def write_private(path: Path, text: str) -> None:
 
 
 def load_or_create_secrets(data_dir: Path) -> dict[str, str]:
-    """SECRET_KEY and ENCRYPTION_KEYS (comma separated Fernet keys, the first encrypts) of `data_dir`.
+    """Return SECRET_KEY and ENCRYPTION_KEYS of `data_dir`.
 
-    Losing the file makes stored secrets unreadable, so a damaged one is an error, never replaced.
+    A damaged file is an error and never replaced, as stored secrets cannot be decrypted without it.
     """
     folder = DataFolder.prepare(data_dir)
     path = folder.root / "secrets.json"
-    # Two first starts at once must agree on one set.
+    # Two concurrent first starts must use the same secrets.
     with FileLock(folder.private / "secrets.lock") as lock:
         if not lock.exclude(wait=10):
             raise EmbeddedError(f"another process keeps {path} locked")
@@ -122,7 +122,7 @@ def load_or_create_secrets(data_dir: Path) -> dict[str, str]:
         except ValueError as error:
             raise EmbeddedError(f"{path} is damaged: restore it from a backup") from error
     if not isinstance(stored, dict) or not all(isinstance(stored.get(name), str) for name in SECRETS):
-        raise EmbeddedError(f"{path} is damaged: it must hold {' and '.join(SECRETS)}")
+        raise EmbeddedError(f"{path} is damaged: it must contain {' and '.join(SECRETS)}")
     return {name: stored[name] for name in SECRETS}
 
 

@@ -1,6 +1,6 @@
-"""What `manage.py` adds to the environment on a machine that gives no DATABASE_URL or REDIS_URL, nor files for them.
+"""Set DATABASE_URL and REDIS_URL to private servers for `manage.py`, unless both are set.
 
-Both given, as in production: nothing, and nothing of the extra `local` is imported.
+With both set, as in production, this changes nothing and imports nothing of the extra `local`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ BASE_DIR = Path(__file__).resolve().parent.parent
 
 _joined = False
 
-# Commands that touch neither database nor broker.
+# Commands that need neither database nor broker.
 SERVERLESS = {"", "check", "help", "makemigrations", "probe", "spectacular", "version", "--version"}
 
 
@@ -31,9 +31,9 @@ def uses_embedded_servers() -> bool:
 
 @contextmanager
 def local_environment(argv: Sequence[str]) -> Iterator[None]:
-    """Complete os.environ for the command line `argv`, holding what it names until the block is left."""
+    """Complete os.environ for the command line `argv`, and keep the servers running inside the block."""
     command = argv[1] if len(argv) > 1 else ""
-    if command in SERVERLESS or {"-h", "--help"} & set(argv) or _asks_an_api(argv):
+    if command in SERVERLESS or {"-h", "--help"} & set(argv) or _uses_another_instance(argv):
         yield
         return
     data_dir = Path(os.environ.get("DATA_DIR") or BASE_DIR / ".data").expanduser().absolute()
@@ -49,8 +49,8 @@ def local_environment(argv: Sequence[str]) -> Iterator[None]:
         yield
 
 
-def _asks_an_api(argv: Sequence[str]) -> bool:
-    """`run_checks --url …` works with somebody else's database."""
+def _uses_another_instance(argv: Sequence[str]) -> bool:
+    """Return whether `run_checks --url …` uses the API of another instance."""
     return argv[1] == "run_checks" and any(word.split("=")[0] == "--url" for word in argv[2:])
 
 
@@ -78,12 +78,12 @@ def _join(stack: ExitStack, data_dir: Path) -> None:
 
 @contextmanager
 def _signals_unwind() -> Iterator[None]:
-    """Turn SIGTERM and SIGHUP into SystemExit, so that `with` blocks are left as after Ctrl-C."""
+    """Turn SIGTERM and SIGHUP into SystemExit, so that `with` blocks end as after Ctrl-C."""
 
-    def leave(number: int, _: FrameType | None) -> None:
+    def raise_exit(number: int, _: FrameType | None) -> None:
         sys.exit(128 + number)
 
-    before = {number: signal.signal(number, leave) for number in (signal.SIGTERM, signal.SIGHUP)}
+    before = {number: signal.signal(number, raise_exit) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""One `up` per data folder and per port, refused before anything is started."""
+"""Allow one `up` per data folder and port, checked before anything starts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from devserver.data_folder import DataFolder
 from devserver.locks import EmbeddedError, FileLock
 
 HOST = "127.0.0.1"
-# On one's own machine the first thing to watch runs there too. Only `up` opens it.
+# A local installation monitors services of the same machine. Only `up` allows it.
 PRIVATE_NETWORKS = "127.0.0.0/8,::1/128"
 
 
@@ -22,7 +22,7 @@ def address(port: int) -> str:
 
 @contextmanager
 def sole_instance(data_dir: Path) -> Iterator[None]:
-    """Claim the data folder and check the port; os.environ then says what the children must know."""
+    """Lock the data folder, check the port, and set os.environ for child processes."""
     port = _port()
     folder = DataFolder.prepare(data_dir)
     with FileLock(folder.root / "up.lock") as lock:
@@ -47,11 +47,11 @@ def _port() -> int:
 
 def _require_free(port: int) -> None:
     with socket.socket() as probe:
-        # As web servers do: connections of an earlier run that still linger are no obstacle.
+        # As web servers do, to ignore lingering connections of an earlier run.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))
         except OSError as error:
             raise EmbeddedError(
-                f"port {port} cannot be used ({error.strerror}): choose another, PORT=8001 make up"
+                f"port {port} cannot be used ({error.strerror}): choose another one, PORT=8001 make up"
             ) from error

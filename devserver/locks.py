@@ -1,4 +1,4 @@
-"""Kernel file locks: they vanish with their process, however it ends; no stale owner is left to judge."""
+"""Kernel file locks, which are released when their process ends for any reason."""
 
 from __future__ import annotations
 
@@ -18,11 +18,10 @@ class EmbeddedError(Exception):
 
 
 class FileLock:
-    """An flock on `path`, shared or exclusive. Leaving the `with` block or closing drops it.
+    """A shared or exclusive flock on `path`. Leaving the `with` block or closing releases it.
 
-    flock belongs to the open file, not to the process: two FileLocks of one process exclude each other too,
-    and a forked child would hold its parent's lock. Descriptors are therefore closed on exec (Python's
-    default) and after a fork (below).
+    flock belongs to the open file, not to the process: two FileLocks of one process exclude each other, and a forked
+    child would keep its parent's lock. So descriptors are closed on exec (Python's default) and after a fork (below).
     """
 
     def __init__(self, path: Path) -> None:
@@ -44,7 +43,7 @@ class FileLock:
         return self._take(fcntl.LOCK_SH, wait)
 
     def exclude(self, *, wait: float = 0) -> bool:
-        """Exclusive. A shared lock already held is given up first, and stays given up when this fails."""
+        """Lock exclusively. A shared lock is released first, also if this fails."""
         return self._take(fcntl.LOCK_EX, wait)
 
     def _take(self, kind: int, wait: float) -> bool:
@@ -60,7 +59,7 @@ class FileLock:
                 return True
 
     def write(self, text: str) -> None:
-        """Leave a note for those who find the lock taken."""
+        """Write a note for processes that cannot get the lock."""
         os.ftruncate(self._fd, 0)
         os.pwrite(self._fd, text.encode(), 0)
 

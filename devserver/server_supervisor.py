@@ -1,10 +1,10 @@
-"""The keeper: one small process per data folder that starts both servers, watches them, and stops them.
+"""The server supervisor: one process per data folder that starts, watches and stops both servers.
 
-It outlives the command that started it and ends when nobody holds the folder any more. Because the kernel
-drops the locks of a killed holder, `kill -9` of every holder still ends in a clean shutdown.
+It outlives the command that started it and ends when no process uses the folder. As the kernel releases the locks of
+killed processes, the servers shut down cleanly even after `kill -9` of all users.
 
-Run by devserver.session as `python -m devserver.server_supervisor`: a request (JSON) on stdin; on stdout
-one line (JSON) when the servers are ready, or why they are not.
+Run by devserver.session as `python -m devserver.server_supervisor`, with a JSON request on stdin. It prints one line of
+JSON when the servers are ready, or with the error.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ from pathlib import Path
 from devserver.data_folder import DataFolder
 from devserver.locks import EmbeddedError, FileLock
 from devserver.postgres import PROGRAMS, Postgres, socket_folder
-from devserver.server_user import server_account
+from devserver.server_user import server_user
 from devserver.valkey import PROGRAM, Valkey
 
 LOOK_SECONDS = 0.25
-# A server that dies this often in this time will not get better by another start.
+# A server that ends this often in this time is not restarted again.
 DEATHS_ALLOWED, DEATHS_WINDOW_SECONDS = 5, 60
 
 
-class Keeper:
+class ServerSupervisor:
     def __init__(
         self, folder: DataFolder, postgres_settings: dict[str, str], valkey_settings: dict[str, str]
     ) -> None:
         self.folder = folder
-        self.asked_to_stop = threading.Event()
+        self.stop_requested = threading.Event()
         self._deaths: list[float] = []
         socket_dir = socket_folder(folder)
         folders = [folder.postgres, folder.valkey, socket_dir]
         for path in folders:
             path.mkdir(mode=0o700, exist_ok=True)
-        account = server_account(folder, [*PROGRAMS, PROGRAM], folders)
+        user = server_user(folder, [*PROGRAMS, PROGRAM], folders)
         self._servers: tuple[Postgres, Valkey] = (
-            Postgres(folder, account, socket_dir, postgres_settings),
-            Valkey(folder, account, valkey_settings, folder.read_state().get("valkey")),
+            Postgres(folder, user, socket_dir, postgres_settings),
+            Valkey(folder, user, valkey_settings, folder.read_state().get("valkey")),
         )
 
     def start(self) -> None:
@@ -57,12 +57,12 @@ class Keeper:
         postgres.stop()
 
     def watch(self) -> None:
-        """Return when the servers are to be stopped."""
-        while not self.asked_to_stop.wait(LOOK_SECONDS):
+        """Restart servers that end. Return when the servers must be stopped."""
+        while not self.stop_requested.wait(LOOK_SECONDS):
             for server in self._servers:
                 if not server.is_running():
                     self._restart(server)
-            # Under the gate nobody is joining; nobody can join before we are gone, since we end with it held.
+            # No process can join while this one has the gate, which it keeps until it ends.
             gate = FileLock(self.folder.gate)
             if gate.exclude() and FileLock(self.folder.holders).exclude():
                 self._kept_gate = gate
@@ -73,8 +73,8 @@ class Keeper:
         now = time.monotonic()
         self._deaths = [death for death in self._deaths if now - death < DEATHS_WINDOW_SECONDS] + [now]
         if len(self._deaths) > DEATHS_ALLOWED:
-            raise EmbeddedError(f"{server.name} keeps ending: see {self.folder.log(server.name)}")
-        log(f"{server.name} ended: starting it again")
+            raise EmbeddedError(f"{server.name} keeps exiting: see {self.folder.log(server.name)}")
+        log(f"{server.name} ended: restarting it")
         server.start()
         self._write_state()
 
@@ -83,11 +83,11 @@ class Keeper:
 
 
 def log(text: str) -> None:
-    print(time.strftime("%Y-%m-%d %H:%M:%S"), text, file=sys.stderr, flush=True)  # noqa: T201 - this process's log
+    print(time.strftime("%Y-%m-%d %H:%M:%S"), text, file=sys.stderr, flush=True)  # noqa: T201 - its log
 
 
 def report(error: str | None) -> None:
-    """Tell whoever started us, who may be gone, and let go of the pipe."""
+    """Report to the process that started this one, if it still runs, and close the pipe."""
     with contextlib.suppress(BrokenPipeError):
         os.write(1, (json.dumps({"error": error}) + "\n").encode())
     nothing = os.open(os.devnull, os.O_RDWR)
@@ -97,27 +97,27 @@ def report(error: str | None) -> None:
 def main() -> int:
     request = json.load(sys.stdin)
     folder = DataFolder(Path(request["data_dir"]))
-    life = FileLock(folder.keeper)
+    life = FileLock(folder.supervisor)
     if not life.exclude(wait=5):
-        report("another keeper already looks after this folder")
+        report("another supervisor already runs for this folder")
         return 1
     life.write(str(os.getpid()))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    keeper = None
+    supervisor = None
     try:
-        keeper = Keeper(folder, request["postgres_settings"], request["valkey_settings"])
+        supervisor = ServerSupervisor(folder, request["postgres_settings"], request["valkey_settings"])
         for number in (signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, lambda *_: keeper.asked_to_stop.set())
-        keeper.start()
+            signal.signal(number, lambda *_: supervisor.stop_requested.set())
+        supervisor.start()
         report(None)
-        keeper.watch()
+        supervisor.watch()
     except (EmbeddedError, OSError) as error:
         log(str(error))
         report(str(error))
         return 1
     finally:
-        if keeper is not None:
-            keeper.stop()
+        if supervisor is not None:
+            supervisor.stop()
     return 0
 
 

@@ -1,8 +1,8 @@
-"""The system account the servers run as.
+"""The system user that runs the servers.
 
-PostgreSQL refuses to run as root. Started by root it runs as a user of its own, which may be unable to
-enter the folders above DATA_DIR or the virtualenv (a 0700 /root). Those folders are not ours to open, so
-the servers are then given one capability, as little as will do, instead.
+PostgreSQL refuses to run as root. Under root it runs as its own user, which may be unable to enter the folders above
+DATA_DIR or the virtualenv, such as a private /root. Instead of opening those folders to others, the servers then get
+the smallest capability that suffices.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ SERVER_USER = "embedded_postgres"
 
 
 @dataclass(frozen=True)
-class ServerAccount:
+class ServerUser:
     name: str
     uid: int
     gid: int
     capability: str | None = None
 
     def own(self, path: Path) -> None:
-        """Hand a file or folder that we made to the servers."""
+        """Make the server user the owner of a file or folder."""
         if os.geteuid() != self.uid:
             os.chown(path, self.uid, self.gid)
 
     def start(
         self, command: Sequence[str], *, output: IO[bytes], stdin: int = subprocess.DEVNULL
     ) -> subprocess.Popen[bytes]:
-        """Run a server in a session of its own: a terminal's Ctrl-C must not reach it."""
+        """Start a server in its own session, so that Ctrl-C in a terminal does not reach it."""
         other = os.geteuid() != self.uid
         if self.capability:
             command = [*self._with_capability(self.capability), *command]
@@ -59,8 +59,8 @@ class ServerAccount:
 
     def _with_capability(self, capability: str) -> list[str]:
         only = f"-all,+{capability}"
-        # no_setuid_fixup: without it access(2), which PostgreSQL asks about its own program, ignores
-        # the capabilities of everyone but root.
+        # no_setuid_fixup: otherwise access(2), which PostgreSQL calls for its own program, ignores the
+        # capabilities of users other than root.
         return [
             "setpriv", f"--reuid={self.uid}", f"--regid={self.gid}", "--clear-groups",
             f"--inh-caps={only}", f"--ambient-caps={only}", f"--bounding-set={only}",
@@ -68,7 +68,7 @@ class ServerAccount:
         ]  # fmt: skip
 
     def can_run(self, programs: Sequence[Path], folders: Sequence[Path]) -> bool:
-        """Ask the kernel by trying, which also covers containers that withhold the capabilities."""
+        """Test by running them, which also covers containers without these capabilities."""
         enter = " && ".join(f'cd "${index + 1}"' for index in range(len(folders)))
         run = " && ".join(f'"${len(folders) + index + 1}" --version' for index in range(len(programs)))
         command = ["/bin/sh", "-c", f"{enter} && {run}", "sh", *map(str, [*folders, *programs])]
@@ -79,27 +79,27 @@ class ServerAccount:
                 return False
 
 
-def server_account(folder: DataFolder, programs: Sequence[Path], folders: Sequence[Path]) -> ServerAccount:
-    """Who runs `programs` on `folders`; raises EmbeddedError naming the folder nobody could enter."""
+def server_user(folder: DataFolder, programs: Sequence[Path], folders: Sequence[Path]) -> ServerUser:
+    """Return the user who can run `programs` on `folders`. Raises EmbeddedError that names the closed folder."""
     if os.geteuid() != 0:
         return _account(_name(os.geteuid()))
-    account = _account_under_root(folder)
+    account = _user_under_root(folder)
     for path in folders:
         account.own(path)
     capabilities = [None, "dac_read_search", "dac_override"] if shutil.which("setpriv") else [None]
     for capability in capabilities:
-        candidate = ServerAccount(account.name, account.uid, account.gid, capability)
+        candidate = ServerUser(account.name, account.uid, account.gid, capability)
         if candidate.can_run(programs, folders):
             return candidate
     closed = next((p for path in [*folders, *programs] for p in _closed_parents(path, account)), folder.root)
     raise EmbeddedError(
-        f"the user {account.name}, who runs the private servers for root, cannot enter {closed}: "
+        f"the user {account.name}, which runs the private servers for root, cannot enter {closed}: "
         f"`chmod o+x {closed}`, set DATA_DIR to another folder, or run as a normal user"
     )
 
 
 def server_uids(folder: DataFolder) -> set[int]:
-    """Whom files of the servers of `folder` may belong to."""
+    """Return the users who may own files of the servers of `folder`."""
     uids = {os.geteuid()}
     if os.geteuid() == 0:
         with contextlib.suppress(KeyError):
@@ -109,8 +109,8 @@ def server_uids(folder: DataFolder) -> set[int]:
     return uids
 
 
-def _account_under_root(folder: DataFolder) -> ServerAccount:
-    # Data made by a normal user stays that user's: root only helps out.
+def _user_under_root(folder: DataFolder) -> ServerUser:
+    # Data that a normal user created keeps that user also under root.
     if (folder.postgres / "PG_VERSION").exists() and (owner := folder.postgres.stat().st_uid) != 0:
         return _account(_name(owner))
     try:
@@ -139,9 +139,9 @@ def _add_user() -> None:
         ) from error
 
 
-def _account(name: str) -> ServerAccount:
+def _account(name: str) -> ServerUser:
     entry = pwd.getpwnam(name)
-    return ServerAccount(entry.pw_name, entry.pw_uid, entry.pw_gid)
+    return ServerUser(entry.pw_name, entry.pw_uid, entry.pw_gid)
 
 
 def _name(uid: int) -> str:
@@ -151,7 +151,7 @@ def _name(uid: int) -> str:
         raise EmbeddedError(f"PostgreSQL needs a user with a name, and uid {uid} has none") from None
 
 
-def _closed_parents(path: Path, account: ServerAccount) -> list[Path]:
+def _closed_parents(path: Path, account: ServerUser) -> list[Path]:
     def closed(parent: Path) -> bool:
         status = parent.stat()
         if status.st_uid == account.uid:
@@ -162,5 +162,5 @@ def _closed_parents(path: Path, account: ServerAccount) -> list[Path]:
 
 
 def _clean_environment() -> dict[str, str]:
-    """Nothing of the caller's: PG* variables and locales would change what the servers do."""
+    """Return an environment without PG* variables and locales, which would change the servers."""
     return {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "TZ": "UTC"}

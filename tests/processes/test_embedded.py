@@ -101,9 +101,9 @@ def gone(pid: int) -> bool:
 
 
 def all_pids(data_dir: Path) -> list[int]:
-    keeper = DataFolder(data_dir).keeper_pid()
-    assert keeper is not None
-    return [keeper, pid_of(data_dir, "postgres"), pid_of(data_dir, "valkey")]
+    supervisor = DataFolder(data_dir).supervisor_pid()
+    assert supervisor is not None
+    return [supervisor, pid_of(data_dir, "postgres"), pid_of(data_dir, "valkey")]
 
 
 def test_the_last_of_several_holders_stops_the_servers(data_dir: Path, hold: Hold) -> None:
@@ -150,7 +150,7 @@ def test_everything_killed_at_once_starts_again(data_dir: Path, hold: Hold) -> N
     with psycopg.connect(holder.servers.database_url) as connection:
         connection.execute("CREATE TABLE kept AS SELECT 7 AS number")
     pids = all_pids(data_dir)
-    for pid in [*pids, holder.process.pid]:  # the keeper first: it would start the others again
+    for pid in [*pids, holder.process.pid]:  # the supervisor first: it would start the others again
         os.kill(pid, signal.SIGKILL)
     holder.kill()
     again = hold(data_dir)
@@ -161,8 +161,8 @@ def test_everything_killed_at_once_starts_again(data_dir: Path, hold: Hold) -> N
 
 def test_servers_whose_keeper_was_killed_are_found_and_replaced(data_dir: Path, hold: Hold) -> None:
     holder = hold(data_dir)
-    keeper, *servers = all_pids(data_dir)
-    os.kill(keeper, signal.SIGKILL)
+    supervisor, *servers = all_pids(data_dir)
+    os.kill(supervisor, signal.SIGKILL)
     holder.kill()
     assert not any(gone(pid) for pid in servers)
     again = hold(data_dir)
@@ -172,9 +172,9 @@ def test_servers_whose_keeper_was_killed_are_found_and_replaced(data_dir: Path, 
 
 def test_the_last_holder_stops_servers_whose_keeper_was_killed(data_dir: Path, hold: Hold) -> None:
     holder = hold(data_dir)
-    keeper, *servers = all_pids(data_dir)
-    os.kill(keeper, signal.SIGKILL)
-    until(lambda: gone(keeper), 30, "the keeper is gone")
+    supervisor, *servers = all_pids(data_dir)
+    os.kill(supervisor, signal.SIGKILL)
+    until(lambda: gone(supervisor), 30, "the supervisor is gone")
     holder.leave()
     assert all(gone(pid) for pid in servers)
 
@@ -190,7 +190,7 @@ def test_files_naming_a_foreign_process_are_no_obstacle(data_dir: Path, hold: Ho
         state: dict[str, Any] = folder.read_state()
         state["valkey"]["pid"] = foreign.pid
         folder.write_state(state)
-        folder.keeper.write_text(str(foreign.pid))
+        folder.supervisor.write_text(str(foreign.pid))
         assert answer(hold(data_dir).servers)
         assert foreign.poll() is None
         foreign.kill()
@@ -225,7 +225,7 @@ def test_nothing_but_the_owner_can_read_what_is_private(data_dir: Path, hold: Ho
     hold(data_dir)
     load_or_create_secrets(data_dir)
     for path in (
-        data_dir / "embedded",
+        data_dir / "servers",
         data_dir / "postgres",
         data_dir / "valkey",
         data_dir / "secrets.json",

@@ -157,7 +157,7 @@ def test_a_signal_ends_make_and_all_below_it(start: Start, lived_in: LivedIn, nu
     up.assert_all_gone(0)
 
 
-def test_killed_children_and_servers_are_started_again_and_up_itself_leaves_nothing(
+def test_killed_children_and_servers_are_restarted_and_a_killed_up_leaves_nothing(
     start: Start, lived_in: LivedIn
 ) -> None:
     up = start()
@@ -169,9 +169,9 @@ def test_killed_children_and_servers_are_started_again_and_up_itself_leaves_noth
         until(lambda name=name, pid=pid: up.pid_of(name) != pid, 60, f"{name} runs again")  # type: ignore[misc]
     until(lambda: answers(up.port), 60, "the web server answers again")
 
-    state = json.loads((up.data_dir / "embedded" / "state.json").read_text())
+    state = json.loads((up.data_dir / "servers" / "state.json").read_text())
     os.kill(state["postgres"]["pid"], signal.SIGKILL)
-    until(lambda: "was started again" in up.output, 60, "the new PostgreSQL is mentioned")
+    until(lambda: "was restarted" in up.output, 60, "the new PostgreSQL is mentioned")
     assert up.process.poll() is None
     until(lambda: answers(up.port), 60, "the web server answers again")
 

@@ -1,7 +1,7 @@
-"""`manage.py up`: the whole of Pulsekeeper on one machine. `make up` calls it.
+"""`manage.py up`: run all of Pulsekeeper on one machine. `make up` calls it.
 
-manage.py has claimed the data folder and the port and joined the servers by now (devserver/environment.py): Django's
-settings need their addresses when they load.
+manage.py has locked the data folder and started the servers by now (devserver/environment.py), as the settings need
+their addresses.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from core.errors import ValidationFailed
 from devserver import readiness
 from devserver.environment import uses_embedded_servers
 from devserver.instance import address
-from devserver.process_manager import Supervisor
+from devserver.process_manager import ProcessManager
 from devserver.session import server_pids
 
 LOOK_SECONDS = 0.5
 
 
 class Command(OurCommand):
-    help = "Migrates, makes the first account, and runs web, workers and beat until Ctrl-C."
+    help = "Apply migrations, create the first account, and run web, workers and beat until Ctrl-C."
     epilog = """\
-The environment says where: PORT, DATA_DIR, and ADMIN_EMAIL, ADMIN_PASSWORD and ADMIN_PLAN for the first account.
+Environment variables: PORT, DATA_DIR, and ADMIN_EMAIL, ADMIN_PASSWORD and ADMIN_PLAN for the first account.
 
 exit codes:
   0  ended by Ctrl-C or SIGTERM
-  1  something failed, or did not begin
-  2  wrong use
+  1  a process or server failed
+  2  wrong usage
   4  the database cannot be reached
 """
 
@@ -53,14 +53,14 @@ exit codes:
         for connection in connections.all():
             getattr(connection, "close_pool", lambda: None)()  # its threads must not be forked
 
-        # The children's programs, celery and granian, lie beside our python.
+        # The programs of the children, celery and granian, are in the folder of this Python.
         os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
         os.chdir(settings.BASE_DIR)
         procfile = parse_procfile((settings.BASE_DIR / "Procfile").read_text())
         self._started = timezone.now()
-        if failure := Supervisor(procfile.processes, watch=self._watch).run():
+        if failure := ProcessManager(procfile.processes, watch=self._watch).run():
             raise CommandError(failure)
-        self.stdout.write("Pulsekeeper is down.")
+        self.stdout.write("Pulsekeeper has stopped.")
 
     def _first_account(self) -> None:
         if get_user_model().objects.exists():
@@ -72,13 +72,13 @@ exit codes:
         try:
             create_account(email=email, password=password, plan=plan, is_staff=True, is_superuser=True)
         except ValidationFailed as error:
-            # The field is `email`, `password` or `plan`, and so are our variables.
+            # The field is email, password or plan, as in the names of the variables.
             raise CommandError(f"ADMIN_{(error.field or '').upper()}: {error}") from error
-        shown = "the password you gave" if given else f"password {password} (shown only now)"
+        shown = "with the password that you set" if given else f"password {password} (shown only now)"
         self.stdout.write(f"First account: {email}, {shown}")
         self.stdout.flush()
 
-    def _watch(self, supervisor: Supervisor) -> None:
+    def _watch(self, manager: ProcessManager) -> None:
         home = address(int(os.environ["PORT"]))
         silent = readiness.wait_until_answering(
             {
@@ -88,28 +88,28 @@ exit codes:
                 "dispatcher": lambda: readiness.worker_answers("dispatcher"),
                 "beat": lambda: readiness.beat_answers(self._started),
             },
-            supervisor.ending,
+            manager.ending,
         )
         if silent:
-            supervisor.fail(f"no answer within {readiness.WAIT_SECONDS} s from: {', '.join(silent)}")
-        elif not supervisor.ending.is_set():
+            manager.fail(f"no answer within {readiness.WAIT_SECONDS} s from: {', '.join(silent)}")
+        elif not manager.ending.is_set():
             self.stdout.write(f"Pulsekeeper is up: {home}")
             self.stdout.flush()
-        self._watch_servers(supervisor)
+        self._watch_servers(manager)
 
-    def _watch_servers(self, supervisor: Supervisor) -> None:
+    def _watch_servers(self, manager: ProcessManager) -> None:
         embedded = uses_embedded_servers()
         before = server_pids(settings.DATA_DIR) if embedded else None
-        while not supervisor.ending.wait(LOOK_SECONDS):
-            supervisor.check_watchers()
+        while not manager.ending.wait(LOOK_SECONDS):
+            manager.check_watchers()
             if not embedded:
                 continue
             now = server_pids(settings.DATA_DIR)
             if now is None:
-                supervisor.fail(
-                    f"the private servers have ended: see {settings.DATA_DIR / 'embedded' / 'keeper.log'}"
+                manager.fail(
+                    f"the private servers ended: see {settings.DATA_DIR / 'servers' / 'supervisor.log'}"
                 )
             elif now != before:
-                self.stdout.write("A private server had ended and was started again.")
+                self.stdout.write("A private server ended and was restarted.")
                 self.stdout.flush()
             before = now
