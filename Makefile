@@ -6,12 +6,13 @@ BIN := $(VENV)/bin
 COMPILE := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-header --no-annotate --quiet
 
-.PHONY: help up test screenshots faults rehearsal bench docs lock vendor clean
+.PHONY: help up test test-long screenshots faults rehearsal bench docs lock vendor clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo 'make up     start Pulsekeeper on this machine (PORT, DATA_DIR, ADMIN_EMAIL, ADMIN_PASSWORD, ADMIN_PLAN)'
 	@echo 'make test   run all checks and tests'
+	@echo 'make test-long  the same with ten times as many generated examples, and ten minutes of make faults; before a release'
 	@echo 'make screenshots  capture every page, wide and narrow, light and dark (PAGE: part of a name)'
 	@echo 'make faults kill parts of a running Pulsekeeper and verify every monitor and alert (SECONDS_TO_RUN, MONITORS, SEED)'
 	@echo 'make rehearsal  the same on two hosts, with PostgreSQL and Redis from Debian (as root)'
@@ -27,6 +28,10 @@ up: $(VENV)/.local
 
 test: $(VENV)/.test
 	@exec $(BIN)/python tests/run.py
+
+test-long: $(VENV)/.test
+	@EXAMPLES=10 $(BIN)/python tests/run.py
+	@exec env SECONDS_TO_RUN=600 $(BIN)/python -m tests.faults
 
 screenshots: $(VENV)/.test
 	@exec $(BIN)/python -m tests.browser.screenshots $(PAGE)

@@ -22,6 +22,8 @@ import pytest
 from django.conf import settings
 from django.db import connection
 from django.db.backends.postgresql.base import DatabaseWrapper
+from django.template.base import Template
+from django.test import utils as test_utils
 from pytest_django import DjangoDbBlocker
 from pytest_socket import socket_allow_hosts
 from xdist.remote import Producer
@@ -130,6 +132,12 @@ def django_db_setup(django_test_environment: None, django_db_blocker: DjangoDbBl
         connection.close()
         if isinstance(connection, DatabaseWrapper):
             connection.close_pool()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _plain_templates(django_test_environment: None) -> None:
+    """Undo Django's copy of the context for each template that is rendered: no test reads `response.context`."""
+    Template._render = test_utils._TestState.saved_data.template_render  # type: ignore[attr-defined]
 
 
 @pytest.fixture(scope="session")

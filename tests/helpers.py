@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,6 +20,12 @@ from monitors.recording.batch import CheckRecord
 
 PASSWORD = "a fine long password"
 NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+EXAMPLES = int(os.environ.get("EXAMPLES") or 1)
+"""How many times as many generated examples are tried: `make test-long` sets it."""
+
+
+def examples(count: int) -> int:
+    return count * EXAMPLES
 
 
 def outcome(verdict: Verdict, *, at: datetime = NOON, latency_ms: int = 20) -> CheckOutcome:

@@ -6,23 +6,32 @@ import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-SHARED = ("tests/browser/", "tests/attacks/")
-"""Folders whose tests share one process tree: it is started once, by the process that runs them all."""
+SHARED = {
+    "tests/browser/": "browser",
+    "tests/attacks/": "attacks",
+    "tests/processes/test_alerts.py": "instance",
+    "tests/processes/test_following.py": "instance",
+    "tests/processes/test_readme.py": "instance",
+}
+"""Tests that share one process tree: it is started once, by the process that runs them all."""
 
 SLOWEST = (
-    *SHARED,
+    "browser",
+    "instance",
     "tests/processes/test_up.py",
-    "tests/processes/test_faults.py",
-    "tests/processes/test_reach.py",
-    "tests/processes/test_alerts.py",
+    "attacks",
+    "tests/api/test_schemathesis.py",
     "tests/processes/",
+    "tests/alerts/test_notify.py",
+    "tests/api/test_hostile_input.py",
 )
 """Started first, in this order. What takes long must not be what all others wait for at the end."""
 
 
 def group_of(nodeid: str) -> str:
-    """Return the folder or file whose tests run one after the other in one process, sharing its fixtures."""
-    return next((folder for folder in SHARED if nodeid.startswith(folder)), nodeid.partition("::")[0])
+    """Return the name of the tests that run one after the other in one process: a group of SHARED, or a file."""
+    shared = (group for prefix, group in SHARED.items() if nodeid.startswith(prefix))
+    return next(shared, nodeid.partition("::")[0])
 
 
 def sort_slowest_first(items: list[pytest.Item]) -> None:

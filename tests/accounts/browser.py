@@ -84,7 +84,7 @@ class Browser:
     def person(self) -> str | None:
         """Whose account the pages are of, by the foot of the navigation."""
         answer = self.client.get(reverse("account"))
-        return answer.context["request"].user.email if answer.status_code == 200 else None
+        return getattr(answer.wsgi_request.user, "email", None) if answer.status_code == 200 else None
 
 
 def mails_to(to: str) -> list[str]:

@@ -21,7 +21,7 @@ from monitors.models import Monitor
 from monitors.probing import interactive
 from tests.api.client import SCHEMA, Api
 from tests.factories import ProjectFactory, UserFactory
-from tests.helpers import flush_broker
+from tests.helpers import EXAMPLES, examples, flush_broker
 
 CONFIG = Path(__file__).with_name("schemathesis.toml")
 
@@ -51,12 +51,15 @@ def test_schemathesis(kind: str, live_server: LiveServer, tmp_path: Path) -> Non
     command = [
         *(str(Path(sys.executable).with_name("schemathesis")), "--config-file", str(CONFIG)),
         *("run", f"{live_server.url}/openapi.json", "--url", live_server.url, "--checks", "all"),
+        *("--max-examples", str(examples(4))),
         *("--header", f"Authorization: Bearer {api.token}"),
     ]
     ending = ("delete_current_session", "delete_session") if kind == "session" else ()
     if ending:  # or every request after it would have no session
         command += [word for name in ending for word in ("--exclude-operation-id", name)]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=400, check=False)
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, timeout=400 * EXAMPLES, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     operations = sum(map(len, json.loads(SCHEMA.read_text())["paths"].values()))
     assert f"Tested: {operations - len(ending)}" in done.stdout

@@ -2,13 +2,12 @@
 
 `make test` runs the bounded version. The full one prints what it found as one JSON line:
 
-    FUZZ_RESPONSES=10000 python -m pytest tests/checks/test_fuzz.py -n 0 -s
+    EXAMPLES=10 python -m pytest tests/checks/test_fuzz.py -n 0 -s
 """
 
 from __future__ import annotations
 
 import json
-import os
 import re
 import unicodedata
 from collections import Counter
@@ -25,10 +24,11 @@ from checks.spec import CheckOutcome, ReasonCode, Verdict
 from core.text import DETAIL_CHARS
 from tests.fuzz.prober import Prober, Report
 from tests.fuzz.responses import SECRET, Shot, shots
+from tests.helpers import examples
 from tests.targets.certificates import Certificates
 from tests.targets.server import Script, Seen, Site, TargetServer, answer
 
-RESPONSES = int(os.environ.get("FUZZ_RESPONSES", "1000"))
+RESPONSES = examples(1000)
 BATCH = 100
 OVERRUN_MS = 250
 KIB_PER_PROBE = 2 * 1024

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checks.probes.http.target import BadRequestError, Target, _parse, parse_target
+from tests.helpers import examples
 
 
 @pytest.mark.parametrize(
@@ -65,7 +66,7 @@ URL_PARTS = st.tuples(
 )
 
 
-@settings(max_examples=1_000)
+@settings(max_examples=examples(1_000))
 @given(URL_PARTS)
 def test_a_plain_url_is_read_as_any_other(parts: tuple[str, ...]) -> None:
     scheme, host, port, path, query, fragment = parts

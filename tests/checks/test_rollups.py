@@ -28,7 +28,7 @@ from checks.results.rollups import roll_up, rolled_until
 from checks.results.selectors import average_latency, daily_latency
 from checks.results.store import store_results
 from checks.spec import CheckOutcome, Verdict
-from tests.helpers import NOON, run_concurrently
+from tests.helpers import NOON, examples, run_concurrently
 
 UP, SLOW, DOWN = Verdict.UP, Verdict.SLOW, Verdict.DOWN
 DAY = timedelta(days=1)
@@ -121,7 +121,7 @@ steps = st.tuples(
 
 
 @pytest.mark.django_db
-@hypothesis_settings(max_examples=50, deadline=None)
+@hypothesis_settings(max_examples=examples(50), deadline=None)
 @given(
     story=st.lists(steps, min_size=1, max_size=12), since=st.integers(0, 40 * 3600), partitioned=st.booleans()
 )

@@ -17,6 +17,7 @@ from manifests.importers import gatus, healthchecks, uptime_kuma, uptimerobot
 from manifests.importers.gatus import duration
 from manifests.importers.healthchecks import InvalidScheduleError, longest_gap
 from manifests.importers.mapped import MappedMonitor, UnreadableFileError
+from tests.helpers import examples
 
 SAMPLES = Path(__file__).parent / "samples"
 READERS: dict[str, Callable[[str], list[MappedMonitor]]] = {
@@ -340,7 +341,7 @@ _VALUES: st.SearchStrategy[Any] = st.recursive(
 
 
 @pytest.mark.parametrize("name", READERS)
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(data=st.data())
 def test_whatever_a_field_holds_a_mapper_returns(name: str, data: st.DataObject) -> None:
     """A field of each sample's monitors, with something else in it."""

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from core.errors import ValidationFailed
 from incidents.recurrence import Schedule, check
-from tests.helpers import NOON
+from tests.helpers import NOON, examples
 
 
 def utc(text: str) -> datetime:
@@ -343,7 +343,7 @@ RULES = st.builds(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(RULES, st.sampled_from(["Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "UTC"]))
 def test_what_is_taken_is_what_dateutil_finds(rule: str, zone: str) -> None:
     """Whatever is not refused: the same times of the clock, in order, none over another."""

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from manifests.parsing import parse
 from manifests.serializers import SECTIONS
 from manifests.yaml_reader import Document
+from tests.helpers import examples
 
 VALUES = st.recursive(
     st.none()
@@ -29,7 +30,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(st.data())
 @pytest.mark.parametrize("section", SECTIONS)
 def test_any_values_in_any_fields(section: str, data: st.DataObject) -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from manifests.problems import InvalidManifest, Mark, format_path, parse_path
 from manifests.yaml_reader import MAX_BYTES, read
 from manifests.yaml_writer import write
+from tests.helpers import examples
 
 
 def problems(text: str | bytes) -> list[str]:
@@ -96,14 +97,14 @@ def test_a_path_is_spelled_as_services_spell_it() -> None:
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=40)
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.lists(TEXT | st.from_regex(r"[-:#&*!|>'\"%@`?\[\]{}, \n0-9.~a-z]{1,20}", fullmatch=True)))
 def test_what_is_written_is_read_back(texts: list[str]) -> None:
     document = {"monitors": [{"name": text, "request_body": text} for text in texts]}
     assert read(write(document).encode()).root == document
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.text(alphabet="abc:-[]{},&*!|>'\"%#? \n\t0<~\\", max_size=60) | st.text(max_size=30))
 def test_any_text_is_read_or_refused(text: str) -> None:
     with suppress(InvalidManifest):

@@ -16,7 +16,7 @@ from monitors.models import ExpiryWarning, Monitor, MonitorState
 from monitors.services import delete_monitor, update_monitor
 from projects.access import Caller
 from tests.factories import MonitorFactory, UserFactory
-from tests.helpers import NOON, run_concurrently
+from tests.helpers import NOON, examples, run_concurrently
 
 pytestmark = pytest.mark.django_db
 
@@ -176,7 +176,9 @@ def crossed(expires_at: datetime, now: datetime) -> int | None:
     return min((days for days in THRESHOLDS if expires_at - now <= days * DAY), default=None)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(
     history=st.lists(
         st.tuples(

@@ -18,7 +18,7 @@ from monitors.models import Monitor, MonitorState, StatusChange
 from monitors.recording import fast_path
 from monitors.recording.batch import CheckRecord
 from tests.factories import MonitorFactory, UserFactory
-from tests.helpers import NOON, outcome
+from tests.helpers import NOON, examples, outcome
 
 pytestmark = pytest.mark.django_db
 
@@ -63,7 +63,9 @@ def traces(monitor: Monitor) -> tuple[Any, ...]:
     )
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(50), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(
     state=STATES,
     verdict=st.sampled_from([UP, UP, SLOW, DOWN]),

@@ -19,7 +19,7 @@ from monitors.scheduling import claim_due
 from monitors.services import mute_monitor, update_monitor
 from projects.access import Caller
 from tests.factories import MonitorFactory, PlanFactory, UserFactory
-from tests.helpers import NOON, state_of
+from tests.helpers import NOON, examples, state_of
 
 UP, DOWN = Verdict.UP, Verdict.DOWN
 
@@ -143,7 +143,9 @@ def owner(db: None) -> User:
     return user
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(EVENTS, st.integers(5, 60), st.integers(0, 30), st.integers(1, 3))
 @example(
     [Ping(1), Switch(1), Wait(90), Switch(5), Wait(5)], 10, 5, 1

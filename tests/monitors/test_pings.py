@@ -27,7 +27,7 @@ from monitors.services import delete_monitor, mute_monitor, update_monitor
 from projects.access import Caller
 from tests.api.client import Api
 from tests.factories import MonitorFactory, UserFactory
-from tests.helpers import NOON, state_of
+from tests.helpers import NOON, examples, state_of
 from tests.processes.waiting import until
 
 NOW = NOON + timedelta(minutes=5)
@@ -111,7 +111,9 @@ def test_both_ways_leave_the_same(owner: User, difference: str) -> None:
 MOMENTS = st.none() | st.integers(-200, 200).map(at)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(
     st.fixed_dictionaries(
         {

@@ -25,7 +25,7 @@ from monitors.state import Change, Policy, Status, advance
 from monitors.uptime.intervals import Span, StatusInterval, Transition, uptime_percent
 from projects.access import Caller
 from tests.factories import MonitorFactory, UserFactory
-from tests.helpers import NOON, minutes, outcome
+from tests.helpers import NOON, examples, minutes, outcome
 
 UP, SLOW, DOWN = Verdict.UP, Verdict.SLOW, Verdict.DOWN
 
@@ -164,7 +164,7 @@ def check_invariants(
         assert after.failures < policy.fail_threshold or after.failures <= before.failures
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(EVENTS, THRESHOLDS, THRESHOLDS)
 def test_advance_against_the_reference(events: list[Event], fail: int, recover: int) -> None:
     reference, policy, status, now = Reference(fail, recover), Policy(fail, recover), Status(), NOON
@@ -196,7 +196,9 @@ def test_advance_against_the_reference(events: list[Event], fail: int, recover: 
 
 
 @pytest.mark.django_db
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(10), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(EVENTS, THRESHOLDS, THRESHOLDS)
 def test_the_whole_write_path_against_the_reference(events: list[Event], fail: int, recover: int) -> None:
     """The same runs through the services that production uses: claims, recording, PATCH, the database."""
@@ -263,7 +265,7 @@ def naive_uptime(
     return None if observed == 0 else round(100 * (observed - down) / observed, 2)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, LENGTH), STANDINGS), max_size=12),
     STANDINGS,

@@ -27,6 +27,7 @@ from monitors.pipelines.findings import (
     exit_code,
     without_check,
 )
+from tests.helpers import examples
 
 SHOP = Target(
     "mon_1", "Shop", "http", "https://shop.example/health?token=hunter2", "prj_1", True, Verdict.UP, 10_000
@@ -133,7 +134,7 @@ def test_the_secret_of_a_heartbeat_is_in_no_report() -> None:
     assert all("Shop" in text and "mon_1" not in text for text in texts)
 
 
-@hypothesis_settings(max_examples=30)
+@hypothesis_settings(max_examples=examples(30))
 @given(name=st.text(max_size=40), detail=st.text(max_size=40))
 def test_whatever_a_name_holds_the_report_can_be_parsed(name: str, detail: str) -> None:
     name, detail = name + "\x00]]>\x1b[31m", detail + "<&\ud800"

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.alerts.inbox import Inbox
+from tests.processes.client import PASSWORD, manage
 from tests.processes.up import Start, Up
 
 
@@ -27,3 +29,32 @@ def start(clean_environment: dict[str, str], data_dir: Path) -> Iterator[Start]:
     # The newest first: an earlier one that was killed shares its data folder, and would take it for leftovers.
     for up in reversed(running):
         up.end()
+
+
+@pytest.fixture(scope="package")
+def inbox() -> Iterator[Inbox]:
+    with Inbox() as inbox:
+        yield inbox
+
+
+@pytest.fixture(scope="package")
+def up(
+    tmp_path_factory: pytest.TempPathFactory, clean_environment: dict[str, str], inbox: Inbox
+) -> Iterator[Up]:
+    """One instance for all tests that start none: it may check every second, throttles nothing and sends mail."""
+    running = Up(
+        [sys.executable, "manage.py", "up"],
+        tmp_path_factory.mktemp("instance") / "data",
+        clean_environment,
+        ADMIN_PASSWORD=PASSWORD,
+        EMAIL_URL=f"smtp://127.0.0.1:{inbox.port}",
+        EMAIL_FROM="Pulsekeeper <alerts@pulsekeeper.example>",
+        THROTTLE_SCALE="0",
+    )
+    try:
+        running.wait_until_up()
+        code = "from accounts.models import Plan; Plan.objects.update(min_interval_sec=1)"
+        manage(running, code, clean_environment)
+        yield running
+    finally:
+        running.end()

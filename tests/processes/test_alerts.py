@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -70,27 +69,15 @@ class Stage:
 
 
 @pytest.fixture(scope="module")
-def stage(tmp_path_factory: pytest.TempPathFactory, clean_environment: dict[str, str]) -> Iterator[Stage]:
-    with Inbox() as inbox, Receiver() as receiver, ExitStack() as stack:
-        up = Up(
-            [sys.executable, "manage.py", "up"],
-            tmp_path_factory.mktemp("alerts") / "data",
-            clean_environment,
-            ADMIN_PASSWORD=PASSWORD,
-            EMAIL_URL=f"smtp://127.0.0.1:{inbox.port}",
-            EMAIL_FROM="Pulsekeeper <alerts@pulsekeeper.example>",
-            THROTTLE_SCALE="0",
-        )
-        stack.callback(up.end)
-        up.wait_until_up()
-        manage(
-            up,
-            "from accounts.models import Plan; from accounts.services import create_account\n"
-            "Plan.objects.update(min_interval_sec=1)\n"
-            f"for name in {PEOPLE}:\n"
-            f"    create_account(email=f'{{name}}@example.com', password={PASSWORD!r}, plan='pro')",
-            clean_environment,
-        )
+def stage(up: Up, inbox: Inbox, clean_environment: dict[str, str]) -> Iterator[Stage]:
+    manage(
+        up,
+        "from accounts.services import create_account\n"
+        f"for name in {PEOPLE}:\n"
+        f"    create_account(email=f'{{name}}@example.com', password={PASSWORD!r}, plan='pro')",
+        clean_environment,
+    )
+    with Receiver() as receiver, ExitStack() as stack:
         servers = stack.enter_context(embedded_servers(up.data_dir))
         database = stack.enter_context(psycopg.connect(servers.database_url, autocommit=True))
         broker = stack.enter_context(Celery(broker=servers.redis_url, set_as_current=False))

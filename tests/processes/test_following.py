@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import signal
-import sys
 from collections.abc import Iterator
 from typing import Any
 
 import psutil
 import pytest
 
-from tests.processes.client import PASSWORD, Client, manage
+from tests.processes.client import Client, manage
 from tests.processes.up import Up
 from tests.processes.waiting import until
 from tests.site import Site
@@ -41,20 +40,6 @@ def kill(up: Up, name: str) -> None:
     pid = up.pid_of(name)
     psutil.Process(pid).send_signal(signal.SIGKILL)
     until(lambda: up.pid_of(name) != pid, 60, f"{name} is started again")
-
-
-@pytest.fixture(scope="module")
-def up(tmp_path_factory: pytest.TempPathFactory, clean_environment: dict[str, str]) -> Iterator[Up]:
-    """Running, with a plan that checks every second."""
-    data_dir = tmp_path_factory.mktemp("following") / "data"
-    running = Up([sys.executable, "manage.py", "up"], data_dir, clean_environment, ADMIN_PASSWORD=PASSWORD)
-    try:
-        running.wait_until_up()
-        code = "from accounts.models import Plan; Plan.objects.update(min_interval_sec=1)"
-        manage(running, code, clean_environment)
-        yield running
-    finally:
-        running.end()
 
 
 @pytest.fixture
