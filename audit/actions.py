@@ -1,7 +1,7 @@
-"""The vocabulary of the audit log: `noun.verb`, fixed, since people filter and alert by it.
+"""The vocabulary of the audit log: `noun.verb`. The words are fixed, because people filter and alert by them.
 
-Plain Python. A test compares the table in docs/operate/audit.md with it. A word that was published keeps its
-meaning: what is no longer recorded stays here, and what is new gets a new word.
+Plain Python. A test compares the table in docs/operate/audit.md with it. Published words keep their meaning, also if
+they are no longer recorded.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from enum import StrEnum
 
 
 class Action(StrEnum):
-    """Each with what it means, for a person."""
+    """Actions, with a description for people."""
 
     meaning: str
 
@@ -43,7 +43,7 @@ class Action(StrEnum):
     PROJECT_UPDATED = "project.updated", "Renamed the project"
     PROJECT_DELETED = "project.deleted", "Deleted the project"
     MEMBER_ADDED = "member.added", "Added a member"
-    MEMBER_INVITED = "member.invited", "Invited somebody"
+    MEMBER_INVITED = "member.invited", "Invited a person"
     MEMBER_JOINED = "member.joined", "Accepted an invitation"
     MEMBER_UPDATED = "member.updated", "Changed the role of a member"
     MEMBER_REMOVED = "member.removed", "Removed a member"
@@ -62,6 +62,6 @@ class Action(StrEnum):
 
 
 FAILURES = (Action.SIGN_IN_FAILED, Action.SECOND_FACTOR_FAILED)
-"""What anybody can cause who is not let in, and as often as he likes: only so many are kept."""
+"""Failures that anyone can cause without signing in: only a limited number is stored."""
 
 MEANINGS = {action.value: action.meaning for action in Action}

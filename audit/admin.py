@@ -1,4 +1,4 @@
-"""The log for staff: read, filtered and searched as fast on a million entries as on ten."""
+"""The log for staff: lists, filters and searches use indexes, so they stay fast with a million entries."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SPANS = {
 
 
 class ActionFilter(admin.SimpleListFilter):
-    """Of the vocabulary: Django would ask the table for all the values there are."""
+    """Filter by the vocabulary: Django would query the table for all existing values."""
 
     title = "action"
     parameter_name = "action"
@@ -75,7 +75,7 @@ class EntryAdmin(ReadOnlyAdmin[Entry]):
 
     @admin.display(description="by")
     def who(self, entry: Entry) -> str:
-        """One column of two: an address says that it was a person, unless it says otherwise."""
+        """Return actor type and address in one column; an address implies a person."""
         is_plain = entry.actor_email and entry.actor_type == Entry.ActorType.USER
         return entry.actor_email if is_plain else f"{entry.actor_email} ({entry.actor_type})".strip()
 
@@ -87,7 +87,7 @@ class EntryAdmin(ReadOnlyAdmin[Entry]):
 
 
 def _matching(term: str) -> Q:
-    """By what has an index, and the whole of it: a part of an address would be looked for in every row."""
+    """Filter by indexed columns and whole values only: a substring search would scan every row."""
     try:
         return Q(address=str(ip_address(term)))
     except ValueError:
@@ -103,6 +103,6 @@ def _matching(term: str) -> Q:
 
 
 def _key_of(model: str, public_id: str) -> int:
-    """Of a row of a floor above, by its name; 0, which no row has, where there is none."""
+    """Return the primary key of an object of a higher app, by its public id; 0 if there is none."""
     keys = apps.get_model(model)._default_manager.filter(public_id=public_id).values_list("pk", flat=True)
     return keys.first() or 0

@@ -1,7 +1,6 @@
-"""What was done that matters to security, by whom and from where: one row for each, written once and never changed.
+"""Security-relevant actions: who did what, and from where. One row each, written once and never changed.
 
-No foreign keys: an entry outlives what it is of. What is left of it when its person goes is settled by
-`audit.privacy`.
+No foreign keys: an entry outlives its objects. `audit.privacy` removes personal data when an account is deleted.
 """
 
 from __future__ import annotations
@@ -14,23 +13,26 @@ from django.db.models import Q
 from core import ids
 
 MAX_USER_AGENT = 200
-MAX_NAME = 254  # of an e-mail address, which has to be found again
+MAX_NAME = 254  # of an e-mail address, which must be searchable
 
 
 class Entry(models.Model):
-    """`actor` is who did it, `subject` the account it was done to, where that is another's or where nobody is known.
+    """`actor` did it; `subject` is the affected account, if it is another one or the actor is unknown.
 
-    A person's log is what he did and what was done to his account; a project's is what names it.
+    A person's log shows what they did and what was done to their account; a project's log shows the entries of the
+    project.
     """
 
     class ActorType(models.TextChoices):
-        USER = "user"  # somebody who is signed in
+        USER = "user"  # a signed-in person
         TOKEN = "token"  # noqa: S105  (a project token; the actor is who made it)
         STAFF = "staff"  # in the admin
-        OPERATOR = "operator"  # by a command on the server; the actor is for whom it acted, if for anybody
+        OPERATOR = (
+            "operator"  # by a command on the server; the actor is the account that it acted for, if any
+        )
         ANONYMOUS = "anonymous"
 
-    # Without an index: it tells entries apart for whoever copies them elsewhere, and none is looked up by it.
+    # Without an index: it identifies copies of an entry elsewhere, and is never used for a lookup.
     public_id = models.CharField(max_length=40, default=ids.audit_entry_id, editable=False)
     at = models.DateTimeField()
     action = models.CharField(max_length=30)  # an `audit.actions.Action`
@@ -50,7 +52,7 @@ class Entry(models.Model):
     class Meta:
         verbose_name = "audit entry"
         verbose_name_plural = "audit entries"
-        # Each list is read from its newest entry on: the id ends every index.
+        # Lists are read newest first, so the id ends every index.
         indexes: ClassVar = [
             models.Index(fields=["actor_id", "id"], name="audit_actor", condition=Q(actor_id__isnull=False)),
             models.Index(

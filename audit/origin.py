@@ -1,7 +1,7 @@
-"""Where an action comes from: the request that is being answered, for services that are given none.
+"""Where an action comes from: the current request, for services that do not get it as an argument.
 
-A context variable and not a parameter: the address would pass through every signature between a view and a service, and
-whoever forgot it would write an entry from nowhere. Only `audit` reads it, and nothing is decided by it.
+A context variable, because a parameter would pass through every signature between a view and a service, and
+forgetting it would lose the origin. Only `audit` reads it, and nothing depends on it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _request: ContextVar[HttpRequest | None] = ContextVar("audited_request", default
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """`staff` is the person whose hand it is, in the admin: services are told there for whom they act, not who asks."""
+    """`staff` is the person who acts in the admin: services only know the account that they act for."""
 
     address: str | None
     user_agent: str
@@ -33,7 +33,7 @@ class Origin:
 def remembered(
     get_response: Callable[[HttpRequest], HttpResponseBase],
 ) -> Callable[[HttpRequest], HttpResponseBase]:
-    """Middleware, below the pings: they are recorded nowhere, and pay nothing for it."""
+    """Middleware, installed below the pings: they are not audited and do not pay for it."""
 
     def answer(request: HttpRequest) -> HttpResponseBase:
         token = _request.set(request)
@@ -46,7 +46,7 @@ def remembered(
 
 
 def current() -> Origin | None:
-    """None outside of requests: a command, or a worker."""
+    """Return the origin of the current request, or None in a command or a worker."""
     request = _request.get()
     if request is None:
         return None

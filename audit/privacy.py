@@ -1,4 +1,4 @@
-"""What is left of a person in the log when his account goes (docs/adr/0024, docs/operate/privacy.md)."""
+"""Remove personal data from the log when an account is deleted (docs/adr/0024, docs/operate/privacy.md)."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from audit.services import Person, record
 
 
 def forget_projects(keys: Collection[int]) -> None:
-    """Of projects that go with their only member, the whole log: nobody is left whose it is."""
+    """Delete the logs of projects that are deleted with their only member."""
     Entry.objects.filter(project_id__in=keys).delete()
 
 
 def forget_person(person: Person, *, addresses: Collection[str]) -> None:
-    """In the transaction that deletes the account; the last entry says that it was.
+    """Anonymize a person's entries. Runs in the transaction that deletes the account.
 
-    What only he could see goes. What belongs to projects of others, or was done by staff, stays without address,
-    e-mail addresses and browser: `usr_…` still tells that two entries are of one person, and leads to nobody any more.
+    Entries that only they could see are deleted. Entries of other people's projects or by staff stay without IP
+    address, e-mail addresses and browser: `usr_…` still shows that two entries belong to one person, and identifies
+    no one.
     """
     own = Q(actor_id=person.pk) & ~Q(actor_type=Entry.ActorType.STAFF)
     Entry.objects.filter(own, project_id=None).delete()

@@ -1,4 +1,4 @@
-"""Read the audit log. Who may, is for the floors above: `projects.log`."""
+"""Read the audit log. Higher apps check permissions: `projects.log`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from audit.models import Entry
 
 
 def of_person(key: int) -> QuerySet[Entry]:
-    """What he did, and what was done to his account."""
+    """Return what the person did, and what was done to their account."""
     return Entry.objects.filter(Q(actor_id=key) | Q(subject_id=key))
 
 
@@ -18,6 +18,6 @@ def of_project(key: int) -> QuerySet[Entry]:
 
 
 def former_addresses(key: int) -> list[str]:
-    """E-mail addresses that the account had, as far back as the log goes."""
+    """Return the former e-mail addresses of the account, as far back as the log goes."""
     changes = of_person(key).filter(action=Action.EMAIL_CHANGED)
     return list(changes.values_list("details__before", flat=True))

@@ -1,4 +1,4 @@
-"""Writing the audit log, and forgetting it in time."""
+"""Write the audit log, and delete old entries."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from audit.models import MAX_NAME, MAX_USER_AGENT, Entry
 from core.clock import utc_now
 
 FAILURES_KEPT = 20  # of one account, within FAILURE_WINDOW
-STRANGERS_KEPT = 200  # of all who named no account, within FAILURE_WINDOW
+STRANGERS_KEPT = 200  # of all failures without a known account, within FAILURE_WINDOW
 FAILURE_WINDOW = timedelta(hours=1)
 SWEPT_AT_ONCE = 5_000
 
 
 class Person(Protocol):
-    """An account; those lie above."""
+    """An account; the model is in a higher app."""
 
     pk: Any
     public_id: Any
@@ -28,7 +28,7 @@ class Person(Protocol):
 
 
 class Place(Protocol):
-    """A project; those lie above."""
+    """A project; the model is in a higher app."""
 
     pk: Any
     public_id: Any
@@ -45,9 +45,10 @@ def draft(
     target_name: str | None = "",
     details: Mapping[str, Any] | None = None,
 ) -> Entry:
-    """An entry that is not stored yet, for `record_all`.
+    """Return an unsaved entry for `record_all`.
 
-    `actor` is for whom the service acts. In the admin that is the subject, and the actor is the person of the staff.
+    `actor` is the account that the service acts for. In the admin that account becomes the subject, and the staff
+    member the actor.
     """
     entry = _entry(action, actor=actor, by_token=by_token, subject=subject)
     if project is not None:
@@ -59,27 +60,26 @@ def draft(
 
 
 def record(action: Action, **what: Any) -> Entry:
-    """One entry, by one INSERT; takes what `draft` takes. Called in the transaction of what it tells of: both stand,
-    or neither.
-    """
+    """Store an entry; takes the arguments of `draft`. Call it in the transaction of the action, so that both or
+    neither are stored."""
     entry = draft(action, **what)
     entry.save(force_insert=True)
     return entry
 
 
 def record_all(entries: Iterable[Entry]) -> None:
-    """The same for many, by one INSERT."""
+    """Store many entries with one INSERT."""
     Entry.objects.bulk_create(entries)
 
 
 def record_failure(
     action: Action, *, subject: Person | None, details: Mapping[str, Any] | None = None
 ) -> None:
-    """Somebody was not let in; `subject` is whose account he tried, None where there is no such account.
+    """Record a failed sign-in. `subject` is the account that was tried, None if it does not exist.
 
-    What was typed is not kept: it may be anybody's address, or a password in the wrong field. And only so many are kept
-    in an hour, by the database, since throttles open when the broker is away: a flood fills no disk. Of two at the
-    bound at once both may be kept. Outside of transactions that the failure undoes.
+    What was typed is not stored: it may be another person's address, or a password in the wrong field. The database
+    limits the number per hour, because throttles are off without a broker; two concurrent failures may exceed it by
+    one. Call it outside of transactions that the failure rolls back.
     """
     tried = Entry.objects.filter(action=action, subject_id=None if subject is None else subject.pk)
     kept = STRANGERS_KEPT if subject is None else FAILURES_KEPT
@@ -92,7 +92,7 @@ def record_failure(
 
 
 def delete_old(now: datetime) -> int:
-    """Those of which the time is over; how many. In bites, each by its own statement, so that none lasts long."""
+    """Delete expired entries and return their number. Deletes in chunks, so that no statement takes long."""
     over = Entry.objects.filter(at__lte=now - timedelta(days=settings.AUDIT_KEPT_DAYS)).order_by("at")
     count = 0
     while found := list(over.values_list("pk", flat=True)[:SWEPT_AT_ONCE]):
@@ -122,5 +122,5 @@ def _entry(action: Action, *, actor: Person | None, by_token: bool, subject: Per
 
 
 def _one_line(text: str, most: int) -> str:
-    """What somebody sent, as a line of text that a column takes: PostgreSQL refuses a NUL, for one."""
+    """Return received text as one line that a column can store: PostgreSQL refuses NUL, for example."""
     return "".join(c if c.isprintable() else " " for c in text)[:most]

@@ -1,4 +1,4 @@
-"""What workers do for the audit log."""
+"""Periodic tasks of the audit log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one door to anything that belongs to a tenant. Somebody else's row is NotFound, as if it were not there."""
+"""The one door to anything that belongs to a tenant. Rows of other tenants raise NotFound."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from accounts.models import User
 from core.errors import Forbidden, NotFound, ReauthenticationRequired, SessionRequired, Unauthorized
 from projects.models import Membership, Project, Role
 
-if TYPE_CHECKING:  # workers ask for projects too, and have no use for DRF
+if TYPE_CHECKING:  # workers load this module too, and do not load DRF
     from rest_framework.request import Request
 
 M = TypeVar("M", bound=Model)
@@ -26,7 +26,7 @@ MANAGERS: Collection[str] = (Role.OWNER, Role.ADMIN)
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks: a person with a session, or a project token that acts in `project` only."""
+    """Who calls: a person with a session, or a project token, which acts in `project` only."""
 
     user: User
     project: Project | None = None
@@ -38,12 +38,12 @@ class Caller:
 
     @property
     def key(self) -> str:
-        """Names the caller in rows and messages: the person, and the project of a project token."""
+        """Identify the caller in rows and messages: the person, and the project of a project token."""
         return f"user:{self.user.pk}" + (f" project:{self.project.pk}" if self.project else "")
 
     @property
     def account(self) -> str:
-        """Names the person behind every credential of theirs, for limits."""
+        """Identify the person behind all of their credentials, for limits."""
         return f"user:{self.user.pk}"
 
     def require_session(self) -> None:
@@ -58,7 +58,7 @@ class Caller:
 
 
 def caller_of(request: Request) -> Caller:
-    """The caller that authentication found; a view without one is closed to everybody."""
+    """Return the caller that authentication found. Raises Unauthorized without one."""
     caller: object = request.user
     if not isinstance(caller, Caller):
         raise Unauthorized
@@ -70,7 +70,7 @@ def _projects_of(user: User) -> QuerySet[Membership]:
 
 
 def accessible(caller: Caller, queryset: QuerySet[M]) -> QuerySet[M]:
-    """Of rows with `owner` and `project`: the caller's own and those in projects where the caller has a role."""
+    """Filter rows with `owner` and `project`: the caller's own, and those in projects where the caller has a role."""
     if caller.project is not None:
         return queryset.filter(project=caller.project)
     return queryset.filter(Q(owner=caller.user) | Q(project__in=_projects_of(caller.user).values("project")))
@@ -83,8 +83,8 @@ def accessible_projects(caller: Caller) -> QuerySet[Project]:
 
 
 def get_project(caller: Caller, public_id: str, *, roles: Collection[str] = EVERY_ROLE) -> Project:
-    """The project, for a caller with one of `roles` in it; Forbidden with another role, else NotFound."""
-    # One query: between two, the role could end, and a project that is none of the caller's would be Forbidden.
+    """Return the project if the caller has one of `roles` in it. Raises Forbidden for another role, else NotFound."""
+    # One query: between two queries the role could end, and a foreign project would raise Forbidden.
     places = _projects_of(caller.user).filter(project__public_id=public_id).select_related("project")
     if caller.project is not None:
         places = places.filter(project=caller.project)
@@ -97,7 +97,7 @@ def get_project(caller: Caller, public_id: str, *, roles: Collection[str] = EVER
 
 
 def project_named(public_id: str) -> Project | None:
-    """For the operator at the machine, who is no tenant and sees all."""
+    """Return a project without access checks, for operators on the server."""
     return Project.objects.filter(public_id=public_id).first()
 
 
@@ -106,7 +106,7 @@ def has_role(caller: Caller, project: Project, roles: Collection[str]) -> bool:
 
 
 def roles_of(caller: Caller) -> dict[int, str]:
-    """The caller's role in each of his projects, by the project's key: for pages that offer what a role may do."""
+    """Return the caller's roles by primary key of the project, for pages that offer what a role may do."""
     return dict(_projects_of(caller.user).values_list("project", "role"))
 
 
@@ -115,8 +115,8 @@ def hold_project(
 ) -> Project:
     """`get_project`, with the project's row locked until the end of the transaction.
 
-    Whoever makes, removes or changes something that hangs on a project or on a role in it takes this lock first: the
-    roles are read under it, so that nobody acts on one that is being taken away.
+    Take this lock before you create, change or delete anything that depends on a project or on a role in it: roles
+    are read under the lock, so a role that is being removed no longer counts.
     """
     projects = Project.objects.select_for_update(no_key=not for_deletion)
     if not projects.filter(pk=get_project(caller, public_id, roles=roles).pk).exists():
@@ -125,7 +125,7 @@ def hold_project(
 
 
 def lock_projects(caller: Caller, public_ids: Collection[str | None]) -> None:
-    """Lock those of the projects that the caller can access, in key order, until the end of the transaction."""
+    """Lock the projects that the caller can access, in key order, until the end of the transaction."""
     projects = accessible_projects(caller).filter(public_id__in=[one for one in public_ids if one])
     list(projects.select_for_update(no_key=True).order_by("pk").values_list("pk"))
 

@@ -31,7 +31,7 @@ class ProjectAdmin(ReadOnlyAdmin[Project]):
 
 @admin.register(Membership)
 class MembershipAdmin(ReadOnlyAdmin[Membership]):
-    """Places in projects, open invitations among them; never what an invitation's link holds."""
+    """Memberships and open invitations; never the token of an invitation's link."""
 
     list_display = ("public_id", "project", "user", "role", "created_at", "invited_email", "invited_until")
     list_filter = ("role", ("project", AutocompleteFilter), ("user", AutocompleteFilter))

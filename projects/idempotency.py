@@ -1,4 +1,4 @@
-"""The keys of the header Idempotency-Key: whatever is sent again with the same key is created once.
+"""The keys of the header Idempotency-Key: a repeated request with the same key creates nothing again.
 
 A key belongs to one caller, one URL and one body for 24 hours. Its row and the object are committed together. So if a
 process dies before the commit, a repetition is a first request; after it, the repetition answers with the object. A

@@ -1,4 +1,4 @@
-"""The audit log for callers: writing what they do, and reading what they may."""
+"""The audit log for callers: record what they do, and return what they may see."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from projects.models import Membership, Project
 
 
 def record(caller: Caller, action: Action, **what: Any) -> None:
-    """`audit.services.record`, by a caller; what is of a project names the project."""
+    """Record an action of a caller."""
     audit.services.record(action, actor=caller.user, by_token=caller.project is not None, **what)
 
 
@@ -35,7 +35,7 @@ def record_of_project(caller: Caller, action: Action, project: Project, **detail
 
 
 def record_of_member(user: User, action: Action, member: Membership, **details: Any) -> None:
-    """Done by `user` to a place in a project; who has it reads so in his own log too."""
+    """Record an action of `user` on a membership. It appears in the log of the member too."""
     audit.services.record(
         action,
         actor=user,
@@ -89,7 +89,7 @@ def of_account(caller: Caller, *, action: str | None = None) -> QuerySet[Entry]:
 
 
 def of_project(caller: Caller, project_id: str, *, action: str | None = None) -> QuerySet[Entry]:
-    """For its owner and admins: Forbidden for its members, NotFound for everybody else."""
+    """Return the log of a project. Raises Forbidden for plain members, NotFound for strangers."""
     caller.require_session()
     project = access.get_project(caller, project_id, roles=access.MANAGERS)
     return _with(action, selectors.of_project(project.pk))
@@ -97,10 +97,10 @@ def of_project(caller: Caller, project_id: str, *, action: str | None = None) ->
 
 @dataclass(frozen=True, slots=True)
 class SeenEntry:
-    """An entry as `viewer` may see it, in whichever log.
+    """An entry as `viewer` may see it, in any log.
 
-    Where somebody was, and with which browser, is told to himself alone; of whoever is not known, to the one whose
-    account it was. Staff has no name.
+    Address and browser are visible only to the person who acted; for unknown actors, to the person whose account it
+    was. Staff stay anonymous.
     """
 
     entry: Entry
@@ -124,7 +124,7 @@ class SeenEntry:
 
     @property
     def actor_email(self) -> str | None:
-        """None also of somebody whose account is gone."""
+        """Return the address, or None if the account was deleted or the actor is hidden."""
         return (self.entry.actor_email or None) if self._names_actor else None
 
     @property

@@ -1,7 +1,7 @@
-"""Who belongs to a project: adding, inviting, changing roles, leaving.
+"""Members of a project: add, invite, change roles, remove, leave.
 
-Every change holds the project's row, as creating its tokens and deleting it do. So a place is given once, and nothing
-is made in the name of somebody who is being removed.
+Every change locks the project's row, as creating tokens and deleting the project do. So no membership is created
+twice, and nothing is created in the name of a person who is being removed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ on_member_gone: list[Callable[[Project, User], None]] = []
 
 
 def list_members(caller: Caller, project_id: str, *, now: datetime) -> QuerySet[Membership]:
-    """Members and open invitations; those that ran out are no longer shown."""
+    """Return members and open invitations; expired invitations are left out."""
     caller.require_session()
     project = access.get_project(caller, project_id)
     return _living(project, now=now).select_related("user")
@@ -47,11 +47,11 @@ def _living(project: Project, *, now: datetime) -> QuerySet[Membership]:
 
 
 def add_member(caller: Caller, project_id: str, *, email: str, role: str, now: datetime) -> Membership:
-    """A member at once, where there is an account with this address; else an invitation, sent by e-mail.
+    """Add an account with this verified address as a member; else send an invitation by e-mail.
 
-    An account whose address was never verified may be anybody's: its person has to come by the invitation.
-    Which of the two tells a manager of a project who has an account: decision 44 wants it so. It is told to nobody
-    else, and `InviteThrottle` bounds how many addresses can be asked.
+    An account with an unverified address is invited too, because anyone could have signed up with it. The response
+    reveals to managers whether an account exists, which the API specifies; `InviteThrottle` limits how many addresses
+    they can try.
     """
     caller.require_session()
     email = email_address(email)
@@ -62,8 +62,8 @@ def add_member(caller: Caller, project_id: str, *, email: str, role: str, now: d
         user = verified_account(email)
         if user is None:
             return _invite(caller, project, email=email, role=role, now=now)
-        # The account may be younger than its invitation: then this becomes the place. First of all, since this
-        # waits for a sign-in that is just turning the invitation into a membership, which is then seen below.
+        # The account may be younger than its invitation, which the membership replaces. Deleted first, because this
+        # waits for a concurrent sign-in that accepts the invitation, so that the check below sees the membership.
         places.filter(invited_email=email).delete()
         if places.filter(user=user).exists():
             raise ValidationFailed("is a member already.", field="email")
@@ -120,23 +120,23 @@ def invitation_link(invitation: Membership) -> str:
 
 
 def is_invited(email: str, *, now: datetime) -> bool:
-    """Whether an invitation to the address is open; it is in lower case."""
+    """Return whether an invitation for the address, in lower case, is open."""
     return Membership.objects.filter(user=None, invited_email=email, invited_until__gt=now).exists()
 
 
 def accept_invitations(user: User, *, now: datetime) -> int:
-    """Open invitations of the user's address become memberships; how many.
+    """Turn open invitations for the user's address into memberships, and return their number.
 
-    Called when somebody signs in, the first moment at which a new account can act: accounts lie below projects and
-    cannot call it when they are made. An address that is not verified takes up nothing.
+    Called at sign-in, the first moment at which a new account can act, because accounts cannot import projects. Does
+    nothing for unverified addresses.
     """
     if not is_verified(user):
         return 0
     member_already = Membership.objects.filter(project=OuterRef("project"), user=user)
     try:
-        # A savepoint, for the race with a manager who adds the same person at this very moment.
+        # A savepoint, for the race with a manager who adds the same person.
         with transaction.atomic():
-            # Locked, so that nobody withdraws one between these two statements.
+            # Locked, so that none is withdrawn between these two statements.
             invitations = Membership.objects.filter(
                 ~Exists(member_already), user=None, invited_email=user.email, invited_until__gt=now
             )
@@ -155,7 +155,7 @@ def accept_invitations(user: User, *, now: datetime) -> int:
 
 
 def get_member(caller: Caller, project_id: str, member_id: str, *, now: datetime) -> Membership:
-    """For a manager: to find that there is nothing to change before the body is looked at."""
+    """Return a member for a manager, to raise NotFound or Forbidden before the body is validated."""
     return _member(access.get_project(caller, project_id, roles=access.MANAGERS), member_id, now=now)
 
 
@@ -173,7 +173,7 @@ def change_role(caller: Caller, project_id: str, member_id: str, *, role: str, n
 
 
 def remove_member(caller: Caller, project_id: str, member_id: str, *, now: datetime) -> None:
-    """Ends access at once, also that of the project tokens this member made. Members may remove themselves."""
+    """End access at once, including that of the project tokens the member created. Members may remove themselves."""
     caller.require_session()
     with transaction.atomic():
         project = access.hold_project(caller, project_id)
@@ -183,7 +183,7 @@ def remove_member(caller: Caller, project_id: str, member_id: str, *, now: datet
         if member.role == Role.OWNER:
             raise ValidationFailed("the owner of a project cannot be removed; delete the project instead.")
         if member.user_id is not None:
-            # Over the relation that tokens, a higher floor, hang on Project.
+            # Over the reverse relation of tokens, a higher app.
             project.tokens.filter(created_by=member.user_id).delete()
         if member.is_open:
             action = Action.INVITATION_REVOKED

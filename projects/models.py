@@ -27,26 +27,14 @@ class Project(models.Model):
         return self.name
 
 
-class MemberId(models.Func):
-    """The database's own default for `Membership.public_id`: code from before that column inserts rows without it.
-
-    gen_random_uuid() has 122 bits of the server's strong random numbers.
-    """
-
-    template = "('mbr_' || replace(gen_random_uuid()::text, '-', ''))"
-    output_field = models.CharField()
-
-
 class Membership(models.Model):
-    """A place in a project. Its person is known, or it is an open invitation and waits for one, without `user`.
+    """A member of a project, or an open invitation, which has no `user` yet.
 
-    One table for both, so that a place keeps its id and role when its person comes, and lists page over both. A right
-    is always a row of some user, so an invitation gives none.
+    One table for both, so that an invitation keeps its id and role when it is accepted, and lists page over both. An
+    invitation grants nothing.
     """
 
-    public_id = models.CharField(
-        max_length=40, unique=True, default=ids.member_id, db_default=MemberId(), editable=False
-    )
+    public_id = models.CharField(max_length=40, unique=True, default=ids.member_id, editable=False)
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="memberships")
     user = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, on_delete=models.CASCADE, related_name="memberships"
@@ -87,11 +75,11 @@ class Membership(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.user_id or 'somebody invited'} is {self.role} of {self.project_id}"
+        return f"{self.user_id or 'an invited person'} is {self.role} of {self.project_id}"
 
     @property
     def is_open(self) -> bool:
-        """An invitation that nobody has taken up."""
+        """Return whether this is an invitation that was not accepted yet."""
         return self.user_id is None
 
     @property
@@ -102,8 +90,7 @@ class Membership(models.Model):
 class IdempotencyKey(models.Model):
     """A request that created something, so that its repetition within a day creates nothing more.
 
-    Written in the transaction of what it created: no row without its object, no object without its row. `caller` is
-    `Caller.key`, and no foreign key: rows go by themselves after a day.
+    Written in the transaction of the object. `caller` is `Caller.key` and no foreign key: rows expire after a day.
     """
 
     caller = models.CharField(max_length=50)

@@ -1,4 +1,4 @@
-"""Where something new goes: into a project, or beside them all, to its owner alone."""
+"""Where a new object goes: into a project, or to its owner alone."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from projects.models import Project
 
 
 def place(caller: Caller, given: Mapping[str, Any]) -> tuple[Project | None, User]:
-    """Return the project that `given["project_id"]` names, and the account that it counts against.
+    """Return the project that `given["project_id"]` names, and the account whose limits apply.
 
-    Without a project that account is the caller's. The project is locked: it is not deleted, nor the caller removed
-    from it, before the transaction ends.
+    Without a project that account is the caller's. The project is locked, so it is not deleted, nor the caller
+    removed from it, before the transaction ends.
     """
     wanted = given.get("project_id")
     if caller.project is not None:
@@ -25,7 +25,7 @@ def place(caller: Caller, given: Mapping[str, Any]) -> tuple[Project | None, Use
         try:
             project = access.hold_project(caller, caller.project.public_id)
         except ApiError:
-            raise Unauthorized from None  # the project has just gone, and its tokens with it
+            raise Unauthorized from None  # the project was just deleted with its tokens
         return project, access.owner_of(project)
     if wanted is None:
         return None, caller.user
@@ -63,7 +63,7 @@ def require_giving(caller: Caller, project: Project | None, owner: User) -> None
     """
     if caller.user.pk == owner.pk:
         return
-    if project is None:  # only its owner reaches what is in no project
+    if project is None:  # only the owner can access objects without a project
         raise NotFound
     try:
         access.hold_project(caller, project.public_id, roles=access.MANAGERS)

@@ -10,9 +10,9 @@ from projects.models import Project
 
 
 def list_projects(caller: Caller) -> QuerySet[Project]:
-    """The caller's projects, each with the number of its monitors in all and by status.
+    """Return the caller's projects, annotated with the number of their monitors, in all and by status.
 
-    Counted over the relations that upper floors hang on Project, without importing them.
+    Counts over the reverse relations of higher apps, without importing them.
     """
     caller.require_session()
 

@@ -50,7 +50,7 @@ class MemberSerializer(serializers.Serializer[Any]):
     email = serializers.EmailField()
     role = serializers.ChoiceField(choices=Role.values)
     status = serializers.SerializerMethodField(
-        help_text="invited: until somebody with this address signs in."
+        help_text="invited: until a person with this address signs in."
     )
     created_at = EpochMsField()
     expires_at = EpochMsField(
@@ -70,16 +70,16 @@ class AuditEntrySerializer(serializers.Serializer[Any]):
     action = serializers.ChoiceField(source="entry.action", choices=[action.value for action in Action])
     actor_type = serializers.ChoiceField(source="entry.actor_type", choices=Entry.ActorType.values)
     actor_id = serializers.CharField(
-        allow_null=True, help_text="Who did it; null for staff, and where nobody is known."
+        allow_null=True, help_text="The account that acted; null for staff and unknown actors."
     )
     actor_email = serializers.EmailField(
-        allow_null=True, help_text="As it was then; null once the account is gone."
+        allow_null=True, help_text="At that time; null once the account is deleted."
     )
     project_id = serializers.SerializerMethodField()
     target_id = serializers.SerializerMethodField(help_text="What it was done to, where that has an id.")
-    target_name = serializers.SerializerMethodField(help_text="Its name, as it was then.")
-    address = serializers.CharField(allow_null=True, help_text="Told to the one who did it alone.")
-    user_agent = serializers.CharField(allow_null=True, help_text="Told to the one who did it alone.")
+    target_name = serializers.SerializerMethodField(help_text="Its name at that time.")
+    address = serializers.CharField(allow_null=True, help_text="Visible only to the person who acted.")
+    user_agent = serializers.CharField(allow_null=True, help_text="Visible only to the person who acted.")
     details = serializers.DictField(source="entry.details", help_text="A few words more, by action.")
 
     def get_project_id(self, seen: SeenEntry) -> str | None:

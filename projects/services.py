@@ -1,4 +1,4 @@
-"""What is done to projects."""
+"""Create, rename and delete projects."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def rename_project(caller: Caller, public_id: str, *, name: str) -> None:
 
 
 def delete_project(caller: Caller, public_id: str) -> None:
-    """Its monitors are detached and stay their owner's; its tokens end with it."""
+    """Delete a project. Its monitors are detached and stay with their owner; its tokens are deleted."""
     caller.require_session()
     with transaction.atomic():
         project = access.hold_project(caller, public_id, roles=[Role.OWNER], for_deletion=True)
@@ -44,13 +44,13 @@ def delete_project(caller: Caller, public_id: str) -> None:
 
 
 def leave_all(user: User) -> None:
-    """Of an account that goes: its own projects go with it, its places in others' are given up.
+    """Delete the projects of an account that is being deleted, and end its other memberships.
 
-    Raises ProjectsShared where somebody else is in a project of its own: a project has one owner, who stays.
-    Invitations to its address go too, and what its requests left for their repetition.
+    Raises ProjectsShared if one of its own projects has other members. Invitations to its address and its idempotency
+    keys are deleted too.
     """
     places = Membership.objects.filter(Q(user=user) | Q(user=None, invited_email=user.email))
-    # All of them, in one order, as whoever changes a project or a role in it holds it.
+    # Every change of a project or its roles takes this lock; in key order, against deadlocks.
     list(Project.objects.select_for_update().filter(pk__in=places.values("project")).order_by("pk"))
     own = Project.objects.filter(pk__in=places.filter(user=user, role=Role.OWNER).values("project"))
     others = Membership.objects.filter(user__isnull=False).exclude(user=user)

@@ -1,4 +1,4 @@
-"""What workers do for projects."""
+"""Periodic tasks of projects."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from projects.members import delete_expired_invitations
 
 @shared_task(name="projects.tasks.sweep")
 def sweep() -> None:
-    """Remove what has run out and is ignored already."""
+    """Delete expired rows."""
     now = utc_now()
     delete_old_keys(now)
     delete_expired_invitations(now)

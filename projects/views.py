@@ -135,14 +135,14 @@ class ProjectLogViewSet(AccountLogViewSet):
 
 @require_GET
 def invitation(request: HttpRequest, token: str) -> HttpResponse:
-    """Where an invitation's link leads: to signing up or in, as the address that it was sent to."""
+    """Open the link of an invitation: sign up or sign in with the invited address."""
     now = utc_now()
     try:
         found, is_mailed = members.find_invitation(token, now=now)
     except NotFound:
         context = {
-            "title": "This invitation does not work any more",
-            "reason": "It has run out, was withdrawn, or was taken up already. Ask for another one.",
+            "title": "This invitation is no longer valid",
+            "reason": "It has expired, was withdrawn, or was already accepted. Ask for a new one.",
         }
         return render(request, "problem.html", context, status=404)
     user = request.user
@@ -150,7 +150,7 @@ def invitation(request: HttpRequest, token: str) -> HttpResponse:
         members.accept_invitations(user, now=now)
         return redirect("/projects")
     if is_mailed:
-        # Whoever holds the token reads the mail of that address: signing up with it needs no other proof.
+        # The mailed token proves that its holder reads mail of that address: sign-up needs no other proof.
         get_adapter(request).stash_verified_email(request, found.email)
     else:
         request.session[members.INVITED] = found.email

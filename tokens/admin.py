@@ -1,4 +1,4 @@
-"""Credentials of the API: whose they are and when they were used, and never what they are made of."""
+"""Credentials of the API: owners and times of use, never the secrets."""
 
 from __future__ import annotations
 

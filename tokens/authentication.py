@@ -1,4 +1,4 @@
-"""DRF's side of Bearer tokens: `request.user` is a Caller, `request.auth` the plaintext that was sent."""
+"""Bearer authentication for DRF: `request.user` is a Caller, `request.auth` the plaintext."""
 
 from __future__ import annotations
 

@@ -20,19 +20,10 @@ class Credential(models.Model):
         abstract = True
 
 
-class SessionId(models.Func):
-    """The database's own default for `Session.public_id`: code from before that column inserts rows without it."""
-
-    template = "('sin_' || replace(gen_random_uuid()::text, '-', ''))"
-    output_field = models.CharField()
-
-
 class Session(Credential):
-    """A person who signed in, for 14 days."""
+    """A sign-in to the API, valid for 14 days."""
 
-    public_id = models.CharField(
-        max_length=40, unique=True, default=ids.session_id, db_default=SessionId(), editable=False
-    )
+    public_id = models.CharField(max_length=40, unique=True, default=ids.session_id, editable=False)
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="api_sessions")
     password_hash = models.CharField(
         max_length=64, help_text="Digest of the password it was opened with: another password ends it."
@@ -43,7 +34,7 @@ class Session(Credential):
 
 
 class ProjectToken(Credential):
-    """Reads and writes one project's monitors, as the person who made it."""
+    """Reads and writes one project's resources, on behalf of its creator."""
 
     public_id = models.CharField(max_length=40, unique=True, default=ids.token_id, editable=False)
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="tokens")

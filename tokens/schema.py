@@ -1,4 +1,4 @@
-"""How openapi.json describes the Bearer scheme."""
+"""Describe the Bearer scheme in openapi.json."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a token looks and what of it is kept: `svc_<lookup><secret>`, 256 random bits in the secret."""
+"""The format of tokens and what is stored of them: `svc_<lookup><secret>`, with 256 random bits in the secret."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from django.utils.crypto import salted_hmac
 
 from core.ids import ALPHABET, random_text
 
-LOOKUP_LENGTH = 16  # 80 bits in base32: no two alike
+LOOKUP_LENGTH = 16  # 80 bits in base32, unique
 SECRET_LENGTH = 52  # 256 bits in base32
 
 
@@ -36,7 +36,7 @@ def issue(prefix: str) -> Issued:
 
 
 def lookup_of(plaintext: str, *, prefix: str) -> str | None:
-    """The lookup key, or None for what cannot be a token of ours."""
+    """Return the lookup key, or None if the text cannot be a token."""
     rest = plaintext.removeprefix(prefix)
     if rest == plaintext or len(rest) != LOOKUP_LENGTH + SECRET_LENGTH or not set(rest) <= set(ALPHABET):
         return None

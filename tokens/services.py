@@ -1,4 +1,4 @@
-"""Signing in and out, project tokens, and what a Bearer token stands for."""
+"""Sign in and out, manage project tokens, and resolve Bearer tokens."""
 
 from __future__ import annotations
 
@@ -37,16 +37,17 @@ from tokens.models import Credential, ProjectToken, Session
 SESSION_PREFIX = "ses_"
 TOKEN_PREFIX = "svc_"  # noqa: S105  (a prefix, not a password)
 SESSION_LIFETIME = timedelta(days=14)
-DOOR = "api"  # as the audit log has it, beside "web"
+DOOR = "api"  # in the audit log, beside "web"
 USE_NOTED_EVERY = timedelta(minutes=1)
 
 C = TypeVar("C", bound=Credential)
 
 
 def sign_in(*, email: str, password: str, now: datetime, code: str | None = None) -> tuple[Session, str]:
-    """A new session and its plaintext; raises InvalidCredentials, telling unknown from wrong to nobody.
+    """Return a new session and its plaintext.
 
-    Whoever has the password is told what else is missing: EmailUnverified, MfaRequired.
+    Raises InvalidCredentials, without revealing whether the account exists. With the right password, raises
+    EmailUnverified or MfaRequired if something else is missing.
     """
     email = email.strip().lower()
     user = authenticate(email=email, password=password)
@@ -80,7 +81,7 @@ def sign_in(*, email: str, password: str, now: datetime, code: str | None = None
 
 
 def session_lookup(plaintext: str) -> str | None:
-    """What names the session of that token in its row."""
+    """Return the lookup key of a session token."""
     return secrets.lookup_of(plaintext, prefix=SESSION_PREFIX)
 
 
@@ -89,13 +90,13 @@ def sign_out(plaintext: str) -> None:
 
 
 def change_password(caller: Caller, *, current: str, new: str) -> User:
-    """Ends every session of the user, the one that asks included (decision 3). Project tokens stay."""
+    """Change the password and end every session of the user, the current one included. Project tokens stay."""
     caller.require_session()
     return accounts.services.change_password(caller.user, current=current, new=new)
 
 
 def follow_password(user: User) -> None:
-    """End the sessions of an account that has another password now.
+    """End the sessions of an account whose password changed.
 
     A concurrent sign-in with the old password creates a session with the old hash, which is worthless.
     """
@@ -103,7 +104,7 @@ def follow_password(user: User) -> None:
 
 
 def list_sessions(caller: Caller, *, now: datetime) -> QuerySet[Session]:
-    """Sessions of the API that have not run out."""
+    """Return the unexpired sessions of the API."""
     caller.require_session()
     return Session.objects.filter(user=caller.user, expires_at__gt=now)
 
@@ -118,7 +119,7 @@ def end_session(caller: Caller, public_id: str) -> None:
 
 
 def end_sessions(user: User) -> int:
-    """All of the API; how many."""
+    """End all sessions of the API and return their number."""
     with transaction.atomic():
         ended = Session.objects.filter(user=user).delete()[0]
         if ended:
@@ -128,7 +129,7 @@ def end_sessions(user: User) -> int:
 
 
 def end_sessions_by_key(ids: Collection[int]) -> BulkResult[Session]:
-    """Of the API, of whoever they are: for an operator."""
+    """End sessions of any account, for operators."""
     with transaction.atomic():
         ended = _delete(Session.objects.select_related("user"), ids)
         audit.services.record_all(
@@ -148,7 +149,8 @@ def delete_expired_sessions(now: datetime) -> int:
 
 
 def delete_account(caller: Caller, *, password: str) -> None:
-    """Raises ValidationFailed for a wrong password, ProjectsShared where other people depend on the account."""
+    """Delete the account. Raises ValidationFailed for a wrong password, ProjectsShared if projects have other
+    members."""
     caller.require_session()
     if not caller.user.check_password(password):
         raise ValidationFailed("is not the password of this account.", field="password")
@@ -185,7 +187,7 @@ def list_tokens(caller: Caller) -> QuerySet[ProjectToken]:
 
 
 def revoke_token(caller: Caller, public_id: str) -> None:
-    """Owner and admin: any token of the project. A member: those that he made himself."""
+    """Revoke a token. Owners and admins may revoke any token of the project, members only their own."""
     caller.require_session()
     token = list_tokens(caller).filter(public_id=public_id).first()
     if token is None:
@@ -204,7 +206,7 @@ def _record(caller: Caller, action: Action, token: ProjectToken) -> None:
 
 
 def revoke_tokens_by_key(ids: Collection[int]) -> BulkResult[ProjectToken]:
-    """Of whichever projects: for an operator."""
+    """Revoke tokens of any project, for operators."""
     with transaction.atomic():
         revoked = _delete(ProjectToken.objects.select_related("project", "created_by"), ids)
         audit.services.record_all(
@@ -221,14 +223,15 @@ def revoke_tokens_by_key(ids: Collection[int]) -> BulkResult[ProjectToken]:
 
 
 def _delete(credentials: QuerySet[C], ids: Collection[int]) -> list[C]:
-    """Held first, so that each is deleted, and told of, once."""
+    """Lock and delete rows, so that each is deleted and recorded once."""
     held = list(credentials.select_for_update(of=["self"]).filter(pk__in=ids).order_by("pk"))
     credentials.model._default_manager.filter(pk__in=[row.pk for row in held]).delete()
     return held
 
 
 def caller_for(plaintext: str, *, now: datetime) -> Caller | None:
-    """Who a Bearer token stands for; None where it is malformed, unknown, revoked, expired or of an inactive user."""
+    """Return the caller of a Bearer token, or None if it is malformed, unknown, revoked or expired or its user
+    inactive."""
     session = _find(Session.objects.select_related("user__plan"), plaintext, prefix=SESSION_PREFIX, now=now)
     if session is not None:
         unchanged = compare_digest(session.password_hash, session.user.get_session_auth_hash())
@@ -236,7 +239,7 @@ def caller_for(plaintext: str, *, now: datetime) -> Caller | None:
             return None
         return Caller(session.user, signed_in_at=session.created_at)
     token = _find(
-        # Removing a member deletes the tokens that he made; should one be left, it opens nothing.
+        # Removing a member deletes their tokens; one that is left grants nothing.
         ProjectToken.objects.filter(project__memberships__user=F("created_by")).select_related(
             "created_by__plan", "project"
         ),
@@ -261,7 +264,7 @@ def _find(credentials: QuerySet[C], plaintext: str, *, prefix: str, now: datetim
 
 
 def _note_use(model: type[C], credential: C, *, now: datetime) -> None:
-    """At most one write a minute, decided by the database where two requests come at once."""
+    """Store the time of use at most once a minute; the database decides between concurrent requests."""
     noted = credential.last_used_at
     if noted is not None and noted > now - USE_NOTED_EVERY:
         return

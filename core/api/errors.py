@@ -1,4 +1,4 @@
-"""The one place where an exception becomes an answer in the shape of the Error object."""
+"""Map exceptions to responses in the shape of the Error object."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Serializer pieces that take a JSON value as it is: `"60"` is not an integer, `true` is not 1 (decision 15)."""
+"""Strict serializer fields: `"60"` is not an integer, and `true` is not 1."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_INT = 2_147_483_647
 
 
 class IntField(serializers.IntegerField):
-    """A whole number, by default one that a 32-bit column holds."""
+    """A whole number, by default one that fits a 32-bit column."""
 
     def __init__(self, **kwargs: Any) -> None:
         kwargs.setdefault("min_value", -MAX_INT)
@@ -37,14 +37,14 @@ class BoolField(serializers.BooleanField):
 
 
 class TextField(serializers.CharField):
-    """A string, kept to the letter: nothing is trimmed."""
+    """A string that is not trimmed."""
 
     def __init__(self, **kwargs: Any) -> None:
         kwargs.setdefault("trim_whitespace", False)
         super().__init__(**kwargs)
 
     def run_validation(self, data: Any = serializers.empty) -> Any:
-        # Before CharField's own: it lets numbers pass as text.
+        # CharField accepts numbers as text.
         if data is not serializers.empty and data is not None and not isinstance(data, str):
             raise serializers.ValidationError("must be a string.")
         return super().run_validation(data)
@@ -69,7 +69,7 @@ class EpochMsField(serializers.Field[datetime, Any, int, Any]):
 
 
 class MomentField(IntField):
-    """A time in a body: epoch milliseconds in, an aware datetime out."""
+    """A time in a body: epoch milliseconds, validated to an aware datetime."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(min_value=0, max_value=MAX_MS, **kwargs)
@@ -80,9 +80,9 @@ class MomentField(IntField):
 
 
 class StrictSerializer(serializers.Serializer[Any]):
-    """A body: an object, each of its fields known, null only where it means something (decisions 12, 41).
+    """A request body: a JSON object without unknown fields, and with null only where a field allows it.
 
-    A subclass may name `ignored` fields: read-only ones that a client sends back as it read them.
+    `ignored` names read-only fields, so that clients can send back what they read.
     """
 
     ignored: frozenset[str] = frozenset()

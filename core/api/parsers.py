@@ -1,4 +1,4 @@
-"""JSON in, JSON out, and nothing else."""
+"""JSON requests and responses, and no other format."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _refuse_constant(name: str) -> float:
 
 
 def _whole(digits: str) -> int:
-    # int() of a long run of digits is quadratic; one that is merely too large is left to its field to refuse.
+    # int() of many digits is quadratic. Fields refuse numbers that are merely too large.
     if len(digits) > 40:
         raise ValueError("a number has too many digits")
     return int(digits)
@@ -31,7 +31,7 @@ class JsonParser(BaseParser):
     """Strict JSON: no NaN, no lone surrogates, no NUL, no nesting that exhausts the stack."""
 
     media_type = "application/json"
-    max_bytes: int | None = None  # for the few bodies that may be larger than all others
+    max_bytes: int | None = None  # for operations with larger bodies
 
     def parse(
         self,
@@ -45,7 +45,7 @@ class JsonParser(BaseParser):
             raise BodyTooLarge(limit=limit)
         try:
             value = json.loads(body.decode("utf-8"), parse_constant=_refuse_constant, parse_int=_whole)
-            # "\ud800" passes json.loads but can be stored nowhere: the encoder finds it wherever it hides.
+            # json.loads accepts lone surrogates like "\ud800", which cannot be stored: encoding finds them.
             json.dumps(value, ensure_ascii=False).encode("utf-8")
         except (ValueError, RecursionError) as error:
             raise ParseError(f"The body is not valid JSON: {type(error).__name__}.") from None
@@ -53,7 +53,7 @@ class JsonParser(BaseParser):
 
 
 class AlwaysJson(BaseContentNegotiation):
-    """Answers are JSON whatever `Accept` says: an error in a shape nobody asked for beats a bare 406."""
+    """Answer in JSON regardless of `Accept`: an error in JSON is more helpful than a bare 406."""
 
     def select_parser(self, request: Request, parsers: Any) -> Any:
         wanted = (request.content_type or "").split(";")[0].strip().lower()

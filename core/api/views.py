@@ -1,4 +1,4 @@
-"""The answer below /v1 for addresses without a resource."""
+"""The response for unknown URLs below /v1."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def body_of(request: Request, serializer: type[StrictSerializer]) -> dict[str, A
 
 @extend_schema(exclude=True)
 class UnknownRoute(APIView):
-    """Any other address below /v1: 404 in the Error shape, whatever the method and the credentials."""
+    """Any other URL below /v1: 404 in the Error shape, for every method and credential."""
 
     authentication_classes = ()
     permission_classes = (AllowAny,)

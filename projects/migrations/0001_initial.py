@@ -2,7 +2,6 @@ import core.ids
 import core.crypto
 import django.db.models.deletion
 import django.db.models.functions.datetime
-import projects.models
 from django.conf import settings
 from django.db import migrations, models
 
@@ -44,7 +43,7 @@ class Migration(migrations.Migration):
             name='Membership',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('public_id', models.CharField(db_default=projects.models.MemberId(), default=core.ids.member_id, editable=False, max_length=40, unique=True)),
+                ('public_id', models.CharField(default=core.ids.member_id, editable=False, max_length=40, unique=True)),
                 ('role', models.CharField(choices=[('owner', 'Owner'), ('admin', 'Admin'), ('member', 'Member')], max_length=10)),
                 ('created_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
                 ('invited_email', models.EmailField(db_index=True, help_text='In lower case.', max_length=254, null=True)),

@@ -1,6 +1,5 @@
 import core.ids
 import django.db.models.deletion
-import tokens.models
 from django.conf import settings
 from django.db import migrations, models
 
@@ -42,7 +41,7 @@ class Migration(migrations.Migration):
                 ('created_at', models.DateTimeField()),
                 ('last_used_at', models.DateTimeField(null=True)),
                 ('expires_at', models.DateTimeField(null=True)),
-                ('public_id', models.CharField(db_default=tokens.models.SessionId(), default=core.ids.session_id, editable=False, max_length=40, unique=True)),
+                ('public_id', models.CharField(default=core.ids.session_id, editable=False, max_length=40, unique=True)),
                 ('password_hash', models.CharField(help_text='Digest of the password it was opened with: another password ends it.', max_length=64)),
                 ('user', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='api_sessions', to=settings.AUTH_USER_MODEL)),
             ],
