@@ -18,10 +18,10 @@ from django.utils.http import urlencode
 from django.utils.safestring import SafeString
 
 import audit.selectors
-from accounts.models import Plan, SocialAccount, User
+from accounts.models import Plan, User
 from accounts.services import change_plan, record_changes, set_password, welcome
 from accounts.verification import set_address
-from core.staff import AutocompleteFilter, ReadOnlyAdmin, Section, StaffAdmin, act, ask
+from core.staff import Section, StaffAdmin, act, ask
 
 _RIGHTS = ("is_active", "is_staff", "is_superuser", "groups", "user_permissions")
 MOST_PLACES = 50
@@ -187,12 +187,3 @@ class RightsAdmin(StaffAdmin[Group], GroupAdmin):
 
     def has_delete_permission(self, request: HttpRequest, obj: Group | None = None) -> bool:
         return _is_superuser(request)
-
-
-@admin.register(SocialAccount)
-class SocialAccountAdmin(ReadOnlyAdmin[SocialAccount]):
-    list_display = ("provider", "uid", "user", "created_at")
-    list_filter = (("user", AutocompleteFilter),)
-    list_select_related = ("user",)
-    search_fields = ("user__email",)
-    fields = list_display

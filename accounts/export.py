@@ -18,9 +18,10 @@ from django.apps import apps
 from django.db.models import QuerySet
 from django.utils.module_loading import module_has_submodule
 from rest_framework.serializers import BaseSerializer
+from social_django.models import UserSocialAuth
 
 import audit.services
-from accounts.models import SocialAccount, User
+from accounts.models import User
 from accounts.serializers import AccountSerializer
 from accounts.services import addresses_of
 from audit.actions import Action
@@ -103,8 +104,8 @@ def _account(user: User) -> dict[str, Any]:
             for row in factors
         ],
         "social_accounts": [
-            {"provider": row.provider, "id": row.uid, "created_at": to_ms(row.created_at)}
-            for row in SocialAccount.objects.filter(user=user).order_by("pk")
+            {"provider": row.provider, "id": row.uid, "created_at": to_ms(row.created)}
+            for row in UserSocialAuth.objects.filter(user=user).order_by("pk")
         ],
     }
 

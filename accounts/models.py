@@ -83,32 +83,3 @@ class User(AbstractBaseUser, PermissionsMixin):
 
     def __str__(self) -> str:
         return self.email
-
-
-class SocialAccount(models.Model):
-    """An account at GitHub or Google that opens one of ours. No token of the provider's is kept."""
-
-    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="social_accounts")
-    provider = models.CharField(max_length=32)
-    uid = models.CharField(max_length=255, help_text="The provider's id of the person.")
-    created_at = models.DateTimeField(auto_now_add=True)
-
-    class Meta:
-        constraints: ClassVar = [
-            models.UniqueConstraint(fields=["provider", "uid"], name="social_account_opens_one_account"),
-            models.UniqueConstraint(fields=["user", "provider"], name="one_social_account_per_provider"),
-        ]
-
-    def __str__(self) -> str:
-        return f"{self.provider} {self.uid}"
-
-
-class SocialState(models.Model):
-    """A way to GitHub or Google that was begun. Whoever comes back with the state takes the row: once."""
-
-    provider = models.CharField(max_length=64)
-    state = models.CharField(max_length=64, unique=True)
-    begun_at = models.DateTimeField(db_index=True)
-
-    def __str__(self) -> str:
-        return f"{self.provider} at {self.begun_at}"

@@ -98,8 +98,8 @@ STATEMENTS = (
     ),
     (
         """
-        INSERT INTO accounts_socialaccount (user_id, provider, uid, created_at)
-        SELECT id, 'github', id::text, now() FROM accounts_user
+        INSERT INTO social_auth_usersocialauth (user_id, provider, uid, id_key, extra_data, created, modified)
+        SELECT id, 'github', id::text, 'id', '{}', now(), now() FROM accounts_user
         """,
         1,
     ),

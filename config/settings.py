@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import Any
 
 import dj_database_url
@@ -129,6 +131,9 @@ LANGUAGE_CODE = "en"
 USE_I18N = False
 APPEND_SLASH = False  # a redirected POST would lose its body
 
+# Workers sign nobody in and link nothing: each saves the 9 MB of social-auth.
+IS_WORKER = "celery" in (Path(sys.argv[0]).name, Path(sys.argv[0]).parent.name)
+
 INSTALLED_APPS = [
     "config",
     "core",
@@ -154,6 +159,7 @@ INSTALLED_APPS = [
     "allauth.account",
     "allauth.mfa",
     "allauth.usersessions",
+    *([] if IS_WORKER else ["social_django"]),
     "csp",
     "django_htmx",
     "django.contrib.admin.apps.SimpleAdminConfig",  # autodiscover runs in `config.urls`, as workers need no admin pages
@@ -284,6 +290,19 @@ MFA_ALLOW_UNVERIFIED_EMAIL = True
 MFA_SUPPORTED_TYPES = ["totp", "recovery_codes"]
 MFA_TOTP_ISSUER = "Pulsekeeper"
 MFA_TOTP_TOLERANCE = 1  # phone clocks may be off by some seconds
+
+# GitHub and Google for signing in, Vercel and Netlify as connectors. No step stores a token in extra_data.
+SOCIAL_AUTH_PIPELINE = (
+    "social_core.pipeline.social_auth.social_details",
+    "social_core.pipeline.social_auth.social_uid",
+    "accounts.web.social.pipeline.require_verified_address",
+    "accounts.web.social.pipeline.reauthenticate",
+    "social_core.pipeline.social_auth.social_user",
+    "accounts.web.social.pipeline.find_or_create_account",
+    "social_core.pipeline.social_auth.associate_user",
+    "accounts.web.social.pipeline.record_link",
+)
+SOCIAL_AUTH_VERCEL_PIPELINE = SOCIAL_AUTH_NETLIFY_PIPELINE = ("connectors.oauth.save_connector",)
 
 DATA_UPLOAD_MAX_MEMORY_SIZE = 256 * 1024  # the largest valid JSON body is about 20 KB
 # The gateway refuses larger bodies, so uploads stay in memory.

@@ -17,7 +17,8 @@ from django.db.models import Q
 
 from connectors.models import Connector
 from connectors.providers import provider
-from connectors.providers.base import GrantRevoked, Provider, ProviderFailed, ProviderProject
+from connectors.providers.backend import ProviderBackend
+from connectors.providers.base import GrantRevoked, ProviderFailed, ProviderProject
 from connectors.selectors import backend_of, get_connector
 from core.db import release_connection
 from core.errors import ProviderError, ReconnectRequired
@@ -45,7 +46,7 @@ def fetch_projects(
 
 
 def _fetch(
-    caller: Caller, word: str, source: Provider, *, now: datetime
+    caller: Caller, word: str, source: ProviderBackend, *, now: datetime
 ) -> tuple[Connector, dict[str, ProviderProject]]:
     renewed = False
     while True:
@@ -64,7 +65,7 @@ def _fetch(
             renewed = _renew(connector, source, now=now)
 
 
-def _renew(connector: Connector, source: Provider, *, now: datetime) -> bool:
+def _renew(connector: Connector, source: ProviderBackend, *, now: datetime) -> bool:
     """Whether this request has had the tokens renewed; else another did, or the connector is not what it was."""
     unchanged = Connector.objects.filter(pk=connector.pk, tokens_version=connector.tokens_version)
     until = now + LEASE
@@ -85,7 +86,7 @@ def _renew(connector: Connector, source: Provider, *, now: datetime) -> bool:
     return ours.update(tokens=dict(tokens), tokens_version=uuid4(), renewing_until=None) > 0
 
 
-def _wait(source: Provider, is_renewing: Callable[[], bool]) -> None:
+def _wait(source: ProviderBackend, is_renewing: Callable[[], bool]) -> None:
     """Until whoever renews the tokens is done. Raises ProviderFailed where that takes longer than this may."""
     while is_renewing():
         release_connection()

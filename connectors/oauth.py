@@ -1,58 +1,121 @@
-"""The way to a provider and back. Callers of the API have no browser session, so what social-auth would keep in one
-is kept with the state, encrypted: whoever comes back with the state is who began, once, within ten minutes."""
+"""Linking an account at a provider. API callers have no browser session, so social-auth's session is stored with the
+state, encrypted: whoever returns with the state is who started, once, within ten minutes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, cast
 
 from django.conf import settings
+from django.db import transaction
+from django.utils.crypto import salted_hmac
 
+import audit.services
 from accounts.models import User
+from audit.actions import Action
 from connectors import states
+from connectors.models import Connector
 from connectors.providers import BACKENDS
-from connectors.providers.base import Account, OAuthRefused
-from connectors.providers.strategy import Strategy
+from connectors.providers.backend import ProviderBackend, Strategy
+from connectors.providers.base import OAuthRefused
+
+MAX_META = 200
+UNDO_LIFETIME = timedelta(minutes=10)
 
 
 def redirect_uri(slug: str) -> str:
-    """Where a provider leads back to, as its app is registered."""
+    """Return the callback URL as it is registered at the provider."""
     return f"{settings.BASE_URL}/connectors/{slug}/callback"
 
 
+def undo_digest(secret: str) -> bytes:
+    return salted_hmac("pulsekeeper.connector-undo", secret, algorithm="sha256").digest()
+
+
 def start(user: User, provider_name: str, *, slug: str, now: datetime) -> str:
-    """The address to open at the provider, which has to be configured."""
+    """Return the URL of the consent page of a configured provider."""
     session: dict[str, Any] = {}
-    backend = BACKENDS[provider_name](Strategy(session=session), redirect_uri(slug))
-    backend.prepare_auth(cast("Any", user))  # its protocol wants a username, which nothing reads
+    backend = BACKENDS[provider_name](Strategy(session), redirect_uri(slug))
+    backend.prepare_auth(cast("Any", user))  # its protocol has a username, which nothing reads
     url = backend.auth_url()
     states.keep(backend.get_association_state(), session, user=user, provider=provider_name, now=now)
     return url
 
 
 def finish(
-    provider_name: str, query: Mapping[str, str], *, slug: str, signed_in: User | None, now: datetime
-) -> tuple[User, Account]:
-    """Who began, and the account that was agreed to. Raises OAuthRefused, ProviderFailed, GrantRevoked.
+    provider_name: str,
+    query: Mapping[str, str],
+    *,
+    slug: str,
+    signed_in: User | None,
+    now: datetime,
+    undo: str | None = None,
+) -> Connector:
+    """Return the linked connector of the user who started. Raises OAuthRefused, ProviderFailed, GrantRevoked.
 
-    `signed_in` is whom the browser's session belongs to, if it has one: nobody gives an account of his to another.
-
-    Awaits the network, so not to be called inside a transaction. Whatever comes of it, the state is used up.
+    `signed_in` is the user of the browser's session, if any: nobody can link their account for somebody else.
+    `undo` is a secret that removes the link for 10 minutes. Waits for the network, so call it outside transactions.
+    The state is used up in every case.
     """
     backend_class = BACKENDS[provider_name]
     found = states.take(query.get("state", ""), provider=provider_name, now=now)
     if found is None:
         raise OAuthRefused(
-            f"This link of {backend_class.title} was used before, ran out, or was never begun here."
+            f"This link of {backend_class.title} was used before, has expired or was not started here."
         )
     user, session = found
     if signed_in is not None and signed_in.pk != user.pk:
         raise OAuthRefused(
-            "You are signed in here with another account than the one that this was begun for. "
-            "Sign out, or begin again from the account that you are signed in with."
+            "You are signed in here with another account than the one that started this. "
+            "Sign out, or start again from the account that you are signed in with."
         )
     if not query.get("code") and not query.get("error"):
-        raise OAuthRefused(f"{backend_class.title} led back without its code.")
-    backend = backend_class(Strategy(session=session, data=query), redirect_uri(slug))
-    return user, backend.link(user, now=now)
+        raise OAuthRefused(f"{backend_class.title} returned without its code.")
+    backend = backend_class(Strategy(session, query), redirect_uri(slug))
+    return cast("Connector", backend.finish(user=user, now=now, undo=undo).social_user)
+
+
+def save_connector(
+    backend: ProviderBackend,
+    user: User,
+    response: Mapping[str, Any],
+    now: datetime,
+    undo: str | None,
+    **_: Any,
+) -> dict[str, Any]:
+    """Store the tokens: the last step of the pipeline of connectors.
+
+    One statement, so that of two concurrent links one replaces the other as a whole.
+    """
+    name = response["account_name"]
+    connector = Connector(
+        user=user,
+        provider=backend.name,
+        created_at=now,
+        meta=None if name is None else name[:MAX_META],
+        tokens=response["tokens"],
+        undo_digest=None if undo is None else undo_digest(undo),
+        undo_until=None if undo is None else now + UNDO_LIFETIME,
+    )
+    replaced = [
+        "meta",
+        "tokens",
+        "tokens_version",
+        "revoked_at",
+        "renewing_until",
+        "undo_digest",
+        "undo_until",
+    ]
+    with transaction.atomic():
+        Connector.objects.bulk_create(
+            [connector], update_conflicts=True, unique_fields=["user", "provider"], update_fields=replaced
+        )
+        record(user, Action.CONNECTOR_LINKED, connector)
+    return {"social": connector}
+
+
+def record(user: User, action: Action, connector: Connector) -> None:
+    audit.services.record(
+        action, actor=user, target_name=connector.meta, details={"provider": connector.provider}
+    )

@@ -90,8 +90,12 @@ class EncryptedField(EncryptedMixin, models.Field):  # type: ignore[type-arg]  #
     def from_db_value(self, value: Any, *args: Any) -> Ciphertext | None:
         return None if value is None else Ciphertext(value)
 
+    def value_from_object(self, obj: models.Model) -> Ciphertext | None:
+        """Return the encrypted value, also if it was decrypted: this is what `dumpdata` reads."""
+        value = vars(obj).get(self.attname)
+        return None if value is None else Ciphertext(self._dump(value))
+
     def value_to_string(self, obj: models.Model) -> str:
-        """Return the encrypted value, for `dumpdata`."""
         return self.to_text(self.value_from_object(obj)) or ""
 
     def clone(self) -> EncryptedField:

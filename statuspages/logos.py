@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from core.errors import TooManyRequests
-from statuspages.logo_decoder import MAX_SIDE, TOO_LARGE
 
 logger = logging.getLogger(__name__)
 
@@ -59,6 +58,8 @@ def encode(data: bytes) -> Picture:
         _turn.release()
     if done.returncode == -signal.SIGXCPU:
         raise ValueError(_TOO_LONG)
+    from statuspages.logo_decoder import MAX_SIDE, TOO_LARGE  # here, so that workers do not load Pillow
+
     if done.returncode == TOO_LARGE:
         raise ValueError(f"is more than {MAX_SIDE} pixels wide or high, or has more than 4 million pixels.")
     if done.returncode != 0:

@@ -43,15 +43,6 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
-            name='SocialState',
-            fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('provider', models.CharField(max_length=64)),
-                ('state', models.CharField(max_length=64, unique=True)),
-                ('begun_at', models.DateTimeField(db_index=True)),
-            ],
-        ),
-        migrations.CreateModel(
             name='User',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
@@ -68,27 +59,9 @@ class Migration(migrations.Migration):
                 ('plan', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, to='accounts.plan')),
             ],
         ),
-        migrations.CreateModel(
-            name='SocialAccount',
-            fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('provider', models.CharField(max_length=32)),
-                ('uid', models.CharField(help_text="The provider's id of the person.", max_length=255)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('user', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='social_accounts', to=settings.AUTH_USER_MODEL)),
-            ],
-        ),
         migrations.AddConstraint(
             model_name='user',
             constraint=models.CheckConstraint(condition=models.Q(('email', django.db.models.functions.text.Lower('email'))), name='user_email_is_lower_case'),
-        ),
-        migrations.AddConstraint(
-            model_name='socialaccount',
-            constraint=models.UniqueConstraint(fields=('provider', 'uid'), name='social_account_opens_one_account'),
-        ),
-        migrations.AddConstraint(
-            model_name='socialaccount',
-            constraint=models.UniqueConstraint(fields=('user', 'provider'), name='one_social_account_per_provider'),
         ),
         migrations.RunPython(create_plans, migrations.RunPython.noop),
     ]

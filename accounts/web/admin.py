@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import allauth.account.admin
 import allauth.mfa.admin
-import allauth.usersessions.admin  # noqa: F401  (they register what is replaced here)
+import allauth.usersessions.admin  # noqa: F401
+import social_django.admin  # noqa: F401
 from allauth.account.models import EmailAddress
 from allauth.mfa.models import Authenticator
 from allauth.usersessions.models import UserSession
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
+from social_django.models import Association, Nonce, UserSocialAuth
 
 import audit.services
 from accounts.web.web_sessions import end_web_sessions_by_key
 from audit.actions import Action
 from core.staff import AutocompleteFilter, ReadOnlyAdmin, act
 
-admin.site.unregister((Authenticator, EmailAddress, UserSession))
+admin.site.unregister((Association, Authenticator, EmailAddress, Nonce, UserSession, UserSocialAuth))
 
 
 @admin.register(EmailAddress)
@@ -73,3 +75,12 @@ class BrowserAdmin(ReadOnlyAdmin[UserSession]):
             self, request, queryset, end_web_sessions_by_key, done="ended", gone=True,
             named=lambda row: f"a browser of {row.user.public_id}",
         )  # fmt: skip
+
+
+@admin.register(UserSocialAuth)
+class SocialAccountAdmin(ReadOnlyAdmin[UserSocialAuth]):
+    list_display = ("provider", "uid", "user", "created")
+    list_filter = (("user", AutocompleteFilter),)
+    list_select_related = ("user",)
+    search_fields = ("user__email",)
+    fields = list_display

@@ -1,5 +1,3 @@
-"""What workers do for people's accounts."""
-
 from __future__ import annotations
 
 from datetime import datetime, timedelta
@@ -7,25 +5,29 @@ from datetime import datetime, timedelta
 from allauth.usersessions.models import UserSession
 from celery import shared_task
 from django.contrib.sessions.models import Session
+from django.db import connection
 from django.db.models import Exists, OuterRef
 
 import tokens.services
-from accounts.models import SocialState
 from core.clock import utc_now
 
-WAYS_KEPT = timedelta(hours=1)  # to a provider and back; social-auth takes none older than half of it
+FLOW_LIFETIME = timedelta(hours=1)  # of a sign-in at a provider; social-auth accepts half of it
 
 
 @shared_task(name="accounts.web.tasks.sweep")
 def sweep() -> None:
-    forget(utc_now())
+    delete_expired(utc_now())
 
 
-def forget(now: datetime) -> None:
-    """Remove sessions that have run out, and ways to a provider that were begun and not ended."""
+def delete_expired(now: datetime) -> None:
+    """Delete expired sessions, and states of sign-ins at a provider that nobody returned from."""
     tokens.services.delete_expired_sessions(now)
     Session.objects.filter(expire_date__lte=now).delete()
     UserSession.objects.filter(
-        ~Exists(Session.objects.filter(session_key=OuterRef("session_key"))), created_at__lt=now - WAYS_KEPT
+        ~Exists(Session.objects.filter(session_key=OuterRef("session_key"))),
+        created_at__lt=now - FLOW_LIFETIME,
     ).delete()
-    SocialState.objects.filter(begun_at__lt=now - WAYS_KEPT).delete()
+    # In SQL, because workers do not load social_django.
+    with connection.cursor() as cursor:
+        before = int((now - FLOW_LIFETIME).timestamp())
+        cursor.execute("DELETE FROM social_auth_nonce WHERE timestamp < %s", [before])

@@ -25,7 +25,7 @@ from accounts.models import Plan, User
 from accounts.web import signing_up
 from accounts.web.export import download
 from accounts.web.social.backends import BACKENDS
-from accounts.web.social.views import linked_providers
+from accounts.web.social.pipeline import linked_providers
 from accounts.web.web_sessions import end_web_session, end_web_sessions, list_web_sessions
 from core.clock import utc_now
 from core.forms import ServiceForm

@@ -1,31 +1,18 @@
-"""What the providers' backends share: requests through the egress guard, the tokens, and who is at fault."""
+"""What the backends of providers share: the tokens, listing projects, and failures."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Any, cast
+from typing import Any
 
 import requests
-from social_core.exceptions import (
-    AuthCanceled,
-    AuthCredentialError,
-    AuthInputError,
-    AuthSessionError,
-    SocialAuthBaseException,
-)
+from social_core.exceptions import AuthCredentialError, SocialAuthBaseException
+from social_django.models import DjangoStorage
 
-from connectors.providers.base import (
-    Account,
-    GrantRevoked,
-    NotPermitted,
-    OAuthRefused,
-    ProviderFailed,
-    ProviderProject,
-)
-from connectors.providers.guarded import GuardedBackend
-from connectors.providers.strategy import Strategy
+from connectors.providers.base import GrantRevoked, NotPermitted, ProviderFailed, ProviderProject
+from connectors.providers.guarded import GuardedBackend, PipelineStrategy
 
 logger = logging.getLogger(__name__)
 
@@ -35,34 +22,47 @@ _REFRESH_BEFORE = timedelta(minutes=1)
 _LONGEST_REFERENCE = 200
 
 
+class Strategy(PipelineStrategy):
+    """`session` replaces a browser's session, `data` is the query of the callback."""
+
+    def __init__(self, session: dict[str, Any] | None = None, data: Mapping[str, str] | None = None) -> None:
+        super().__init__(DjangoStorage)
+        self.session = {} if session is None else session  # type: ignore[assignment]  # (any mutable mapping)
+        self._data = dict(data or {})
+
+    def get_request_data(self, merge: bool = True) -> dict[str, Any]:  # noqa: FBT001, FBT002
+        return self._data
+
+
 class ProviderBackend(GuardedBackend):
-    """A link belongs to somebody who is signed in here, so social-auth only associates.
+    """A link belongs to a user who is signed in here, so social-auth only associates.
 
     The state and the PKCE verifier are then in the strategy's session, bound to the user.
     """
 
     ASSOCIATION_ONLY = True
+    shares = "your projects"
     needs: str = ""
     """What has to be granted for listing projects, as the rest of a sentence."""
 
     def __init__(self, strategy: Strategy | None = None, redirect_uri: str | None = None) -> None:
         super().__init__(strategy or Strategy(), redirect_uri)
 
-    # Of the provider.
+    # Methods of each provider.
 
     def account_name(self, tokens: Mapping[str, Any]) -> str | None:
         raise NotImplementedError
 
     def page(self, tokens: Mapping[str, Any], cursor: str | None) -> tuple[list[Any], str | None]:
-        """What is listed from `cursor` on, and the cursor of what follows, if anything does."""
+        """Return the list from `cursor` on, and the cursor of the next page, if there is one."""
         raise NotImplementedError
 
     def project_of(self, listed: Mapping[str, Any]) -> ProviderProject:
-        """Raises KeyError, TypeError, ValueError where it makes no sense."""
+        """Raise KeyError, TypeError or ValueError if the item is malformed."""
         raise NotImplementedError
 
     def tokens_of(self, answer: Mapping[str, Any], *, now: datetime) -> dict[str, Any]:
-        """What is kept of the answer with the tokens."""
+        """Return what is stored of the token response."""
         lifetime = answer.get("expires_in")
         refresh_token = answer.get("refresh_token")
         if not isinstance(lifetime, int | None) or not isinstance(refresh_token, str | None):
@@ -74,25 +74,15 @@ class ProviderBackend(GuardedBackend):
             "expires_at": expires_at,
         }
 
-    # What the rest calls.
+    def user_data(self, access_token: str, *args: Any, **context: Any) -> dict[str, Any]:
+        """Return the tokens and the account's name for the pipeline."""
+        tokens = self.tokens_of(context["response"], now=context["now"])
+        return {"tokens": tokens, "account_name": self.account_name(tokens)}
+
+    # Methods for callers.
 
     def is_configured(self) -> bool:
         return all(self.get_key_and_secret())
-
-    def link(self, user: Any, *, now: datetime) -> Account:
-        """Redeem the code that the provider led back with. Raises OAuthRefused, ProviderFailed."""
-        try:
-            answer = cast("dict[str, Any]", self.auth_complete(user=user))
-        except AuthCanceled:
-            raise OAuthRefused(f"{self.title} was not allowed to share your projects.") from None
-        except AuthCredentialError:
-            raise OAuthRefused(f"{self.title} does not take this answer any more.") from None
-        except (AuthInputError, AuthSessionError):
-            raise OAuthRefused(f"This answer of {self.title} belongs to nothing that you began.") from None
-        except SocialAuthBaseException as error:
-            raise self.failure(error) from None
-        tokens = self.tokens_of(answer, now=now)
-        return Account(tokens, self.account_name(tokens))
 
     def has_run_out(self, tokens: Mapping[str, Any], *, now: datetime) -> bool:
         expires_at = tokens.get("expires_at")

@@ -1,4 +1,4 @@
-"""What backends of social-auth share here: requests through the egress guard, and who is at fault where one fails."""
+"""The shared base of the OAuth backends: requests through the egress guard, and failures as typed errors."""
 
 from __future__ import annotations
 
@@ -8,25 +8,43 @@ from typing import Any, Literal
 
 import requests
 from social_core.backends.oauth import BaseOAuth2
-from social_core.exceptions import ErrorStage, SocialAuthBaseException
+from social_core.exceptions import (
+    AuthCanceled,
+    AuthCredentialError,
+    AuthInputError,
+    AuthSessionError,
+    ErrorStage,
+    SocialAuthBaseException,
+)
 from social_core.utils import http_error
+from social_django.strategy import DjangoStrategy
 
-from connectors.providers.base import ProviderFailed
+from connectors.providers.base import OAuthRefused, ProviderFailed
 from core.db import release_connection
 from core.http import BodyTooLarge, DeadlineExceeded, GuardedSession
 from core.outbound import guard, trust_store
 
-TOTAL_SEC = 25.0  # for all that one backend asks: a thread of the web process waits for it
+TOTAL_SEC = 25.0  # for all requests of one backend: a thread of the web process waits for them
 REQUEST_SEC = 15.0
-MAX_ANSWER = 16 * 1024 * 1024  # a page of a hundred projects with all their deployments is some megabytes
+MAX_RESPONSE = 16 * 1024 * 1024  # a page of a hundred projects with all their deployments is some megabytes
+
+
+class PipelineStrategy(DjangoStrategy):
+    def authenticate(self, backend: Any, **context: Any) -> Any:
+        """Run the backend's pipeline. Django's `authenticate` would ask every way of signing in."""
+        return backend.authenticate(
+            self.request, strategy=self, storage=self.storage, backend=backend, **context
+        )
 
 
 class GuardedBackend(BaseOAuth2[Any]):
-    """Made for one action: its time, TOTAL_SEC for everything that it asks, counts from here."""
+    """Create one per action: TOTAL_SEC, for all of its requests, starts now."""
 
     REDIRECT_STATE = False
-    SEND_USER_AGENT = False  # the session says who asks
+    SEND_USER_AGENT = False  # the session sends ours
     title: str = ""
+    shares: str
+    """What the person agrees to share with us."""
 
     def __init__(self, strategy: Any, redirect_uri: str | None = None) -> None:
         super().__init__(strategy, redirect_uri)
@@ -34,6 +52,28 @@ class GuardedBackend(BaseOAuth2[Any]):
 
     def seconds_left(self) -> float:
         return self._until - time.monotonic()
+
+    def finish(self, **context: Any) -> Any:
+        """Redeem the code of the callback and return the result of the pipeline. Raises OAuthRefused, ProviderFailed.
+
+        `context` is passed to the steps of the pipeline.
+        """
+        try:
+            return self.complete(**context)
+        except AuthCanceled:
+            raise OAuthRefused(f"{self.title} was not allowed to share {self.shares}.") from None
+        except AuthCredentialError:
+            raise OAuthRefused(f"{self.title} does not accept this code any more. Start again.") from None
+        except (AuthInputError, AuthSessionError):
+            raise OAuthRefused(
+                f"This response from {self.title} does not belong to a request that was started here. Start again."
+            ) from None
+        except SocialAuthBaseException as error:
+            raise self.refusal(error) or self.failure(error) from None
+
+    def refusal(self, error: SocialAuthBaseException) -> OAuthRefused | None:
+        """Return what the pipeline refused, or None if the provider failed."""
+        return None
 
     def request(
         self,
@@ -48,7 +88,7 @@ class GuardedBackend(BaseOAuth2[Any]):
         timeout: float | None = None,
         stage: ErrorStage = "user_info",
     ) -> requests.Response:
-        """What social-auth asks by. Raises ProviderFailed, or social-auth's reading of a 4xx."""
+        """Send a request for social-auth. Raises ProviderFailed, or social-auth's error for a 4xx."""
         response = self.send(method, url, headers=headers, data=data, json=json, auth=auth, params=params)
         try:
             response.raise_for_status()
@@ -57,14 +97,20 @@ class GuardedBackend(BaseOAuth2[Any]):
         return response
 
     def send(self, method: str, url: str, **given: Any) -> requests.Response:
-        """An answer of 200 to 299, or of 400 to 499 but 429. Raises ProviderFailed."""
+        """Return a response of 200 to 299, or of 400 to 499 except 429. Raises ProviderFailed."""
         release_connection()
         left = min(REQUEST_SEC, self.seconds_left())
         if left <= 0:
             raise self.failed("took too long to answer")
+        session = GuardedSession(
+            guard(),
+            ca_file=trust_store(),
+            total_sec=left,
+            max_body=MAX_RESPONSE,
+        )
         try:
-            # Secrets go where the settings say, nowhere else: redirects are not followed.
-            response = _session(left).request(method, url, allow_redirects=False, **given)
+            # Redirects are not followed: secrets go only where the settings say.
+            response = session.request(method, url, allow_redirects=False, **given)
         except DeadlineExceeded:
             raise self.failed("took too long to answer") from None
         except BodyTooLarge:
@@ -82,27 +128,18 @@ class GuardedBackend(BaseOAuth2[Any]):
         try:
             return response.json()
         except (ValueError, RecursionError):
-            raise self.nonsense() from None
+            raise self.malformed() from None
 
     def failed(self, what: str) -> ProviderFailed:
         return ProviderFailed(f"{self.title} {what}.")
 
-    def nonsense(self) -> ProviderFailed:
+    def malformed(self) -> ProviderFailed:
         return self.failed("answered with what makes no sense")
 
     def failure(self, error: SocialAuthBaseException) -> ProviderFailed:
-        # Of the error only its kind: the provider's words may hold what it was sent.
+        # Only the kind of the error: the provider's text may contain what was sent.
         if error.code == "invalid_setting":
             return self.failed("does not take this deployment's client id and secret")
         if error.status_code is not None:
             return self.failed(f"answered {error.status_code}")
-        return self.nonsense()
-
-
-def _session(total_sec: float) -> GuardedSession:
-    return GuardedSession(
-        guard(),
-        ca_file=trust_store(),
-        total_sec=total_sec,
-        max_body=MAX_ANSWER,
-    )
+        return self.malformed()

@@ -35,7 +35,7 @@ class Netlify(ProviderBackend, BaseOAuth2PKCE[Any]):
     def account_name(self, tokens: Mapping[str, Any]) -> str | None:
         account = self.json_of(self.ask(f"{settings.NETLIFY_API_URL}/api/v1/user", tokens))
         if not isinstance(account, dict):
-            raise self.nonsense()
+            raise self.malformed()
         return first_text(account.get("full_name"), account.get("email"))
 
     def page(self, tokens: Mapping[str, Any], cursor: str | None) -> tuple[list[Any], str | None]:
@@ -44,7 +44,7 @@ class Netlify(ProviderBackend, BaseOAuth2PKCE[Any]):
         response = self.ask(f"{settings.NETLIFY_API_URL}/api/v1/sites", tokens, params)
         page = self.json_of(response)
         if not isinstance(page, list):
-            raise self.nonsense()
+            raise self.malformed()
         return page, str(number + 1) if "next" in response.links else None
 
     def project_of(self, listed: Mapping[str, Any]) -> ProviderProject:

@@ -42,7 +42,7 @@ class Vercel(ProviderBackend):
     def tokens_of(self, answer: Mapping[str, Any], *, now: datetime) -> dict[str, Any]:
         team_id = answer.get("team_id")
         if not isinstance(team_id, str | None):
-            raise self.nonsense()
+            raise self.malformed()
         return {**super().tokens_of(answer, now=now), "team_id": team_id}
 
     def account_name(self, tokens: Mapping[str, Any]) -> str | None:
@@ -54,7 +54,7 @@ class Vercel(ProviderBackend):
             return None  # an integration may list projects without reading whose they are
         account = answer.get("user") if team_id is None and isinstance(answer, dict) else answer
         if not isinstance(account, dict):
-            raise self.nonsense()
+            raise self.malformed()
         return first_text(account.get("name"), account.get("username"), account.get("slug"))
 
     def page(self, tokens: Mapping[str, Any], cursor: str | None) -> tuple[list[Any], str | None]:
@@ -67,9 +67,9 @@ class Vercel(ProviderBackend):
         try:
             page, following = answer["projects"], answer["pagination"]["next"]
         except (KeyError, TypeError):
-            raise self.nonsense() from None
+            raise self.malformed() from None
         if not isinstance(page, list) or not isinstance(following, int | str | None):
-            raise self.nonsense()
+            raise self.malformed()
         return page, str(following) if following else None
 
     def denial(self, response: requests.Response) -> ProviderFailed | GrantRevoked:

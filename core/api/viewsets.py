@@ -221,7 +221,7 @@ class ServiceRouter(SimpleRouter):
         super().__init__(trailing_slash=False, use_regex_path=False)
 
     def get_default_basename(self, viewset: Any) -> str:
-        return str(viewset.noun)
+        return f"api-{viewset.noun}"  # pages have names like "account"
 
     def get_routes(self, viewset: Any) -> list[Route]:
         if not viewset.is_singleton:

@@ -11,8 +11,9 @@ import time_machine
 from django.core import mail
 from django.urls import reverse
 from pytest_django.fixtures import Settings
+from social_django.models import UserSocialAuth
 
-from accounts.models import SocialAccount, User
+from accounts.models import User
 from accounts.services import create_account
 from core.clock import utc_now
 from tests.accounts.browser import Browser, code_of, mails_to
@@ -64,7 +65,7 @@ def test_neither_links_nor_unlinks_a_way_in(browser: Browser, ada: User) -> None
     for name in ("social_remove", "social_begin"):
         page = browser.send(reverse(name, kwargs={"provider": "github"}))
         assert (page.heading, page.path) == ("Is it you?", reverse(BY_MAIL))
-    assert SocialAccount.objects.filter(user=ada).exists()
+    assert UserSocialAuth.objects.filter(user=ada).exists()
 
 
 def test_a_mailed_code_goes_on_with_the_form_that_was_sent(browser: Browser, ada: User) -> None:
@@ -120,7 +121,7 @@ def test_signing_in_with_the_linked_provider_once_more(
     again = {"again": "1", "next": reverse("account_email")}
     uid, github.uid = github.uid, 4712
     page = go(browser, github, **again)
-    assert (page.status, "does not open the one" in page.text) == (400, True)
+    assert (page.status, "is not linked to the account that is signed in" in page.text) == (400, True)
     assert browser.open(reverse("account_export")).heading == "Is it you?"
     github.uid = uid
     page = come_back(browser, github.consent(begin(browser, github, **again)))

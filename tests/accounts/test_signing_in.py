@@ -21,7 +21,7 @@ from pytest_django.fixtures import Settings
 
 from accounts.models import User
 from accounts.services import create_account
-from accounts.web.tasks import forget
+from accounts.web.tasks import delete_expired
 from core.clock import utc_now
 from tests.accounts.browser import Browser, link_of, mails_to, signed_in
 from tests.api.client import Api
@@ -361,9 +361,9 @@ def test_staff_takes_a_lost_second_factor_away_and_sees_nothing_of_it(user: User
 def test_what_has_run_out_is_swept(user: User) -> None:
     inside, api = signed_in(user), Api.signed_in(user)
     Browser().send(reverse("account_reset_password"), email="x@example.com")
-    forget(utc_now() + timedelta(days=13))
+    delete_expired(utc_now() + timedelta(days=13))
     assert (inside.person(), api.get("/v1/account").status) == (user.email, 200)
-    forget(utc_now() + timedelta(days=15))
+    delete_expired(utc_now() + timedelta(days=15))
     assert not Session.objects.exists()
     assert not user.api_sessions.exists()
     assert not UserSession.objects.exists()

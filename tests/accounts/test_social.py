@@ -11,8 +11,9 @@ from django.core import mail
 from django.db import connection
 from django.urls import reverse
 from pytest_django.fixtures import Settings
+from social_django.models import UserSocialAuth
 
-from accounts.models import SocialAccount, User
+from accounts.models import User
 from accounts.verification import is_verified
 from core.clock import utc_now
 from projects.access import Caller
@@ -102,10 +103,10 @@ def test_a_stranger_s_account_of_one_s_address_is_taken_from_the_stranger(
 
 def test_nothing_of_the_provider_is_kept_but_who_it_is(browser: Browser, door: FakeDoor) -> None:
     go(browser, door)
-    assert SocialAccount.objects.count() == 1
+    assert UserSocialAuth.objects.count() == 1
     kept = str(dict(browser.client.session))
     with connection.cursor() as cursor:
-        cursor.execute("SELECT row_to_json(row)::text FROM accounts_socialaccount row")
+        cursor.execute("SELECT row_to_json(row)::text FROM social_auth_usersocialauth row")
         kept += str(cursor.fetchall())
     assert door.issued
     assert not any(secret in kept for secret in door.issued)
@@ -140,14 +141,14 @@ def test_an_address_that_the_provider_has_not_verified(browser: Browser, door: F
     page = go(browser, door)
     assert (page.status, browser.person()) == (400, None)
     assert "no verified e-mail address" in page.text
-    assert not SocialAccount.objects.filter(user=user).exists()
+    assert not UserSocialAuth.objects.filter(user=user).exists()
 
 
 def test_consent_that_is_denied(browser: Browser, door: FakeDoor) -> None:
     door.denies = True
     page = go(browser, door)
     assert (page.status, browser.person()) == (400, None)
-    assert "was not allowed to tell who you are" in page.text
+    assert "was not allowed to share your identity" in page.text
     assert not User.objects.filter(email=ADA).exists()
 
 
@@ -160,7 +161,7 @@ def test_a_state_of_another_browser_or_none_or_a_second_time(browser: Browser, d
     for wrong in (query, query | {"state": "x"}, {"code": query["code"]}, {}):
         page = other.open(path, **wrong)
         assert (page.status, other.person()) == (400, None)
-        assert "Begin again" in page.text
+        assert "Start again" in page.text
     come_back(browser, callback)
     assert browser.person() == ADA
     browser.send(reverse("account_logout"))
@@ -249,7 +250,7 @@ def test_two_first_ways_in_at_once(door: FakeDoor) -> None:
     )
     assert people == [ADA] * 4
     assert User.objects.filter(email=ADA).count() == 1
-    assert SocialAccount.objects.count() == 1
+    assert UserSocialAuth.objects.count() == 1
 
 
 def test_signing_up_by_password_and_by_a_provider_at_once(github: FakeGitHub) -> None:
@@ -269,14 +270,14 @@ def test_linking_and_unlinking(door: FakeDoor) -> None:
     assert browser.send(begin_path).heading == "Is it you?", "a stolen session links nothing"
     prove(browser)
     page = go(browser, door)
-    assert "from now on" in page.text
+    assert "You can now sign in with" in page.text
     assert mails_to(user.email)[-1].count("was linked") == 1
     other = Browser()
     go(other, door)
     assert other.person() == user.email
     assert not User.objects.filter(email=ADA).exists()
     page = browser.send(remove)
-    assert "does not open this account any more" in page.text
+    assert "is no longer linked to this account" in page.text
     assert browser.send(remove).status == 404
     go(Browser(), door)
     assert User.objects.filter(email=ADA).exists(), "it is nobody's now, so it is somebody new"
@@ -288,8 +289,8 @@ def test_what_opens_another_account_is_not_linked(github: FakeGitHub) -> None:
     browser = signed_in(user)
     prove(browser)
     page = go(browser, github)
-    assert (page.status, "opens another account" in page.text) == (400, True)
-    assert not SocialAccount.objects.filter(user=user).exists()
+    assert (page.status, "is linked to another Pulsekeeper account" in page.text) == (400, True)
+    assert not UserSocialAuth.objects.filter(user=user).exists()
 
 
 def test_whoever_signs_out_on_the_way_links_nothing(github: FakeGitHub) -> None:
@@ -299,7 +300,7 @@ def test_whoever_signs_out_on_the_way_links_nothing(github: FakeGitHub) -> None:
     callback = github.consent(begin(browser, github))
     browser.send(reverse("account_logout"))
     assert come_back(browser, callback).status == 400
-    assert not SocialAccount.objects.exists()
+    assert not UserSocialAuth.objects.exists()
 
 
 def test_the_only_way_in_stays_until_there_is_another(browser: Browser, door: FakeDoor) -> None:
@@ -309,5 +310,5 @@ def test_the_only_way_in_stays_until_there_is_another(browser: Browser, door: Fa
     assert "your only way in" in browser.send(remove).text
     browser.send(reverse("account_set_password"), password1=PASSWORD)
     assert (browser.person(), len(mail.outbox)) == (ADA, 2)
-    assert "does not open this account any more" in browser.send(remove).text
+    assert "is no longer linked to this account" in browser.send(remove).text
     assert Api().post("/v1/sessions", {"email": ADA, "password": PASSWORD}).status == 201

@@ -9,8 +9,9 @@ from allauth.mfa.models import Authenticator
 from allauth.usersessions.models import UserSession
 from django.contrib.admin.models import CHANGE, LogEntry
 from django.contrib.auth.models import Group
+from social_django.models import UserSocialAuth
 
-from accounts.models import SocialAccount, User
+from accounts.models import User
 from alerts.models import AlertChannel
 from audit.actions import Action
 from audit.services import record
@@ -82,7 +83,7 @@ def _one_of_each(number: int) -> list[str]:
         user_agent="Firefox",
     )
     Authenticator.objects.create(user=owner, type="totp", data={"secret": encrypt(SECRET)})
-    social = SocialAccount.objects.create(user=owner, provider="github", uid=f"77{number}")
+    social = UserSocialAuth.objects.create(user=owner, provider="github", uid=f"77{number}")
     incident = Incident.objects.create(
         owner=owner, project=project, monitor=heartbeat, monitor_public_id=heartbeat.public_id,
         name=heartbeat.name, started_at=NOON, evidence={"body": SECRET},

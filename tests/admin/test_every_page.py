@@ -41,13 +41,16 @@ NOT_REGISTERED = {
     "monitors.SchedulerTick",
     "monitors.UptimeProgress",
     # Nothing but a secret, and what is gone within a day.
-    "accounts.SocialState",
+    "social_django.Nonce",
     "connectors.OAuthState",
     "projects.IdempotencyKey",
     "statuspages.Badge",
     "account.EmailConfirmation",
     "sessions.Session",
-    # Django's own.
+    # Of libraries.
+    "social_django.Association",
+    "social_django.Code",
+    "social_django.Partial",
     "auth.Permission",
     "contenttypes.ContentType",
 }

@@ -16,9 +16,9 @@ from pytest_django import Settings
 
 from accounts.models import User
 from connectors import oauth, states
-from connectors.models import OAuthState
+from connectors.models import Connector, OAuthState
 from connectors.providers import BACKENDS, provider
-from connectors.providers.base import Account, OAuthRefused, ProviderFailed
+from connectors.providers.base import OAuthRefused, ProviderFailed
 from tests.connectors.fakes import FakeNetlify, FakeVercel, Mode
 from tests.factories import UserFactory
 from tests.helpers import NOON
@@ -42,7 +42,7 @@ def query_of(callback: str) -> dict[str, str]:
     return dict(parse_qsl(urlsplit(callback).query))
 
 
-def finish(fake: Fake, query: dict[str, str], **kwargs: Any) -> tuple[User, Account]:
+def finish(fake: Fake, query: dict[str, str], **kwargs: Any) -> Connector:
     return oauth.finish(fake.NAME, query, **{"slug": fake.NAME, "signed_in": None, "now": NOON, **kwargs})
 
 
@@ -57,10 +57,10 @@ def test_the_whole_way(fake: Fake, user: User) -> None:
     callback = fake.consent(url)
     assert callback.startswith(f"{oauth.redirect_uri(fake.NAME)}?")
 
-    linked, account = finish(fake, query_of(callback))
-    assert (linked, account.name) == (user, "Ada Lovelace")
-    assert account.tokens["access_token"] in fake.issued
-    assert list(provider(fake.NAME).projects(account.tokens)) == ["prj_1", "prj_2", "prj_3"]
+    linked = finish(fake, query_of(callback))
+    assert (linked.user, linked.meta) == (user, "Ada Lovelace")
+    assert linked.tokens["access_token"] in fake.issued
+    assert list(provider(fake.NAME).projects(linked.tokens)) == ["prj_1", "prj_2", "prj_3"]
     assert not OAuthState.objects.exists()
 
 
@@ -84,10 +84,10 @@ def test_what_is_asked_of_netlify(netlify: FakeNetlify, user: User) -> None:
 def test_a_team_of_vercel(settings: Settings, user: User) -> None:
     with FakeVercel(redirect_uri=oauth.redirect_uri("vercel"), team=("team_1", "Acme")) as fake:
         fake.configure(settings)
-        _, account = finish(fake, begin(fake, user))
-        assert account.name == "Acme"
-        assert account.tokens["team_id"] == "team_1"
-        assert len(provider("vercel").projects(account.tokens)) == 3
+        linked = finish(fake, begin(fake, user))
+        assert linked.meta == "Acme"
+        assert linked.tokens["team_id"] == "team_1"
+        assert len(provider("vercel").projects(linked.tokens)) == 3
 
 
 def test_neither_state_nor_verifier_is_stored_readably(netlify: FakeNetlify, user: User) -> None:
@@ -132,7 +132,7 @@ def test_a_state_of_two_callbacks_at_once_is_good_for_one(fake: Fake, user: User
 
 def test_a_state_lives_ten_minutes(fake: Fake, user: User) -> None:
     late = begin(fake, user)
-    assert "ran out" in refused(fake, late, now=NOON + states.LIFETIME)
+    assert "has expired" in refused(fake, late, now=NOON + states.LIFETIME)
     in_time = begin(fake, user)
     finish(fake, in_time, now=NOON + states.LIFETIME - timedelta(seconds=1))
 
@@ -140,7 +140,7 @@ def test_a_state_lives_ten_minutes(fake: Fake, user: User) -> None:
 @pytest.mark.parametrize("state", [None, "", "forged", "x" * 10_000, "\0"])
 def test_a_missing_or_forged_state(fake: Fake, user: User, state: str | None) -> None:
     query = {**begin(fake, user), "state": state}
-    assert "never begun here" in refused(fake, {k: v for k, v in query.items() if v is not None})
+    assert "was not started here" in refused(fake, {k: v for k, v in query.items() if v is not None})
     assert fake.TOKEN_PATH not in fake.calls
 
 
@@ -148,15 +148,15 @@ def test_a_state_of_another_provider_stays_for_its_own(
     vercel: FakeVercel, netlify: FakeNetlify, user: User
 ) -> None:
     query = begin(netlify, user)
-    assert "never begun here" in refused(vercel, query)
-    assert finish(netlify, query)[0] == user
+    assert "was not started here" in refused(vercel, query)
+    assert finish(netlify, query).user == user
 
 
 def test_each_comes_back_as_who_began(fake: Fake, user: User) -> None:
     other = UserFactory()
     first, second = begin(fake, user), begin(fake, other)
-    assert finish(fake, second)[0] == other
-    assert finish(fake, first)[0] == user
+    assert finish(fake, second).user == other
+    assert finish(fake, first).user == user
 
 
 def test_who_was_shut_out_meanwhile_links_nothing(fake: Fake, user: User) -> None:
@@ -199,12 +199,13 @@ def test_the_browser_of_somebody_else(fake: Fake, user: User) -> None:
     assert "with another account" in refused(fake, query, signed_in=UserFactory())
     assert fake.TOKEN_PATH not in fake.calls
     assert "used before" in refused(fake, query, signed_in=user)
-    assert finish(fake, begin(fake, user), signed_in=user)[0] == user
+    assert finish(fake, begin(fake, user), signed_in=user).user == user
 
 
 def test_tokens_are_in_no_repr(fake: Fake, user: User) -> None:
-    _, account = finish(fake, begin(fake, user))
-    assert not any(secret in repr(account) for secret in fake.issued)
+    linked = finish(fake, begin(fake, user))
+    (stored,) = Connector.objects.values_list("tokens", flat=True)
+    assert not any(secret in repr((linked, stored)) for secret in fake.issued)
 
 
 def test_a_way_back_that_is_not_registered(fake: Fake, user: User) -> None:

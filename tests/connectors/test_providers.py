@@ -26,7 +26,7 @@ Fake = FakeVercel | FakeNetlify
 
 
 def link(fake: Fake) -> dict[str, Any]:
-    return dict(finish(fake, begin(fake, UserFactory()))[1].tokens)
+    return dict(finish(fake, begin(fake, UserFactory())).tokens)
 
 
 def listed(fake: Fake, tokens: dict[str, Any]) -> list[ProviderProject]:
@@ -128,7 +128,7 @@ def test_a_provider_gone_wrong(fake: Fake, mode: Mode, text: str, monkeypatch: p
 
 def test_an_answer_too_long_to_read(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
     tokens = link(fake)
-    monkeypatch.setattr(guarded, "MAX_ANSWER", 100)
+    monkeypatch.setattr(guarded, "MAX_RESPONSE", 100)
     with pytest.raises(ProviderFailed, match="answered with more than can be read"):
         listed(fake, tokens)
 
@@ -187,9 +187,9 @@ def test_netlify_may_forbid_too(netlify: FakeNetlify, monkeypatch: pytest.Monkey
 
 def test_an_account_whose_name_may_not_be_read(vercel: FakeVercel) -> None:
     vercel.forbidden = {"/v2/user"}
-    _, account = finish(vercel, begin(vercel, UserFactory()))
-    assert account.name is None
-    assert len(listed(vercel, dict(account.tokens))) == 3
+    linked = finish(vercel, begin(vercel, UserFactory()))
+    assert linked.meta is None
+    assert len(listed(vercel, dict(linked.tokens))) == 3
 
 
 def test_tokens_without_a_lifetime_do_not_run_out(fake: Fake) -> None:

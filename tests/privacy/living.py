@@ -5,7 +5,9 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from accounts.models import SocialAccount, User
+from social_django.models import UserSocialAuth
+
+from accounts.models import User
 from alerts.models import DeliveryItem
 from checks.spec import Verdict
 from connectors import oauth
@@ -43,7 +45,7 @@ def live(ada: User, friend: User) -> Any:
     Import.objects.create(user=ada, provider="vercel", external_ref=NEEDLE, monitor=monitor)
     ConnectorFactory(user=ada, provider="netlify")
     oauth.start(ada, "vercel", slug="vercel", now=now)
-    SocialAccount.objects.create(user=ada, provider="github", uid=NEEDLE)
+    UserSocialAuth.objects.create(user=ada, provider="github", uid=NEEDLE)
     channel = ChannelFactory(owner=ada, name=NEEDLE)
     DeliveryFactory(channel=channel, monitor=monitor)
     window = {"name": NEEDLE, "starts_at": now, "ends_at": now + timedelta(hours=1), "monitors": "all"}

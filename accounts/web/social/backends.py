@@ -1,52 +1,48 @@
-"""GitHub and Google as doors: who somebody is there, by an address that the provider has verified. No token is kept."""
+"""GitHub and Google for signing in: the person's id and verified e-mail address. No token is stored."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from django.conf import settings
+from django.db import IntegrityError, transaction
 from django.http import HttpRequest
 from django.urls import reverse
 from social_core.backends.oauth import BaseOAuth2PKCE
-from social_core.exceptions import (
-    AuthCanceled,
-    AuthCredentialError,
-    AuthInputError,
-    AuthSessionError,
-    SocialAuthBaseException,
-)
+from social_core.exceptions import AuthAssociationError, SocialAuthBaseException
+from social_django.models import DjangoStorage
 
-from accounts.services import email_address
-from accounts.web.social.states import Storage
-from connectors.providers.base import OAuthRefused, ProviderFailed
-from connectors.providers.guarded import GuardedBackend
-from connectors.providers.strategy import Strategy
-from core.errors import ValidationFailed
+from accounts.services import AddressTaken
+from connectors.providers.base import OAuthRefused
+from connectors.providers.guarded import GuardedBackend, PipelineStrategy
 
 LONGEST_UID = 200
+ATTEMPTS = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """An account at a provider. `email` is in lower case, and verified there."""
-
-    provider: str
-    uid: str
-    email: str
+class Strategy(PipelineStrategy):
+    def authenticate(self, backend: Any, **context: Any) -> Any:
+        """Run the pipeline in one transaction, and again if a concurrent request created the account or link first."""
+        for _ in range(ATTEMPTS):
+            try:
+                with transaction.atomic():
+                    return super().authenticate(backend, **context)
+            except (IntegrityError, AddressTaken):
+                continue
+        raise OAuthRefused("The same sign-in is running elsewhere. Start again.")
 
 
 class SignInBackend(GuardedBackend, BaseOAuth2PKCE[Any]):
     """The state and the PKCE verifier are in the browser's session."""
 
-    REDIRECT_STATE = False
+    ID_KEY = "id"
+    shares = "your identity"
 
-    def __init__(self, request: HttpRequest) -> None:
-        super().__init__(
-            Strategy(session=request.session, data=request.GET.dict(), storage=Storage),
-            f"{settings.BASE_URL}{reverse('social_callback', kwargs={'provider': self.name})}",
-        )
+    @classmethod
+    def of(cls, request: HttpRequest) -> SignInBackend:
+        path = reverse("social_callback", kwargs={"provider": cls.name})
+        return cls(Strategy(DjangoStorage, request), f"{settings.BASE_URL}{path}")
 
     @classmethod
     def keys(cls) -> tuple[str, str]:
@@ -54,7 +50,7 @@ class SignInBackend(GuardedBackend, BaseOAuth2PKCE[Any]):
 
     @classmethod
     def origin(cls) -> str:
-        """Where the page of consent is."""
+        """Return the origin of the consent page."""
         raise NotImplementedError
 
     @classmethod
@@ -64,43 +60,33 @@ class SignInBackend(GuardedBackend, BaseOAuth2PKCE[Any]):
     def get_key_and_secret(self) -> tuple[str, str]:
         return self.keys()
 
-    def identify(self, access_token: str) -> tuple[str, str | None]:
-        """The provider's id of the person, and the verified address, if there is one. Raises as `_read` does."""
+    def identify(self, access_token: str) -> dict[str, Any]:
+        """Return {"id", "email"}, without an address if none is verified. Raises KeyError, TypeError, ValueError."""
         raise NotImplementedError
 
-    def identity(self) -> Identity:
-        """Redeem the code that the provider led back with. Raises OAuthRefused, ProviderFailed."""
+    def user_data(self, access_token: str, *args: Any, **kwargs: Any) -> dict[str, Any]:
         try:
-            answer = cast("dict[str, Any]", self.auth_complete())
-            uid, email = self.identify(answer["access_token"])
-        except AuthCanceled:
-            raise OAuthRefused(f"{self.title} was not allowed to tell who you are.") from None
-        except AuthCredentialError:
-            raise OAuthRefused(f"{self.title} does not take this answer any more. Begin again.") from None
-        except (AuthInputError, AuthSessionError):
-            raise OAuthRefused(
-                f"This answer of {self.title} belongs to nothing that was begun in this browser. Begin again."
-            ) from None
-        except SocialAuthBaseException as error:
-            raise self.failure(error) from None
+            return self.identify(access_token)
+        except SocialAuthBaseException:  # a ValueError, too
+            raise
         except (KeyError, TypeError, ValueError, AttributeError):
-            raise self.nonsense() from None
-        if email is None:
-            raise OAuthRefused(
-                f"{self.title} knows no verified e-mail address of yours. Verify one there, and begin again."
-            )
-        try:
-            return Identity(self.name, uid, email_address(email))
-        except ValidationFailed:
-            raise self.nonsense() from None
+            raise self.malformed() from None
 
-    def _read(self, url: str, access_token: str) -> Any:
+    def get_user_details(self, response: Mapping[str, Any]) -> dict[str, Any]:
+        return {"email": response["email"]}
+
+    def refusal(self, error: SocialAuthBaseException) -> OAuthRefused | None:
+        if isinstance(error, AuthAssociationError):
+            return OAuthRefused(f"This {self.title} account is linked to another Pulsekeeper account.")
+        return None
+
+    def get(self, url: str, access_token: str) -> Any:
         headers = {"Authorization": f"Bearer {access_token}", "Accept": "application/json"}
         return self.json_of(self.request(url, headers=headers))
 
 
 def _uid(answer: Mapping[str, Any], key: str) -> str:
-    """An id, which is a number or a text. Raises ValueError for anything else."""
+    """Return an id, which is a number or text. Raises ValueError for anything else."""
     value = answer[key]
     if isinstance(value, bool) or not isinstance(value, int | str) or not 0 < len(str(value)) <= LONGEST_UID:
         raise ValueError(key)
@@ -128,11 +114,11 @@ class GitHub(SignInBackend):
     def access_token_url(self) -> str:
         return f"{settings.GITHUB_URL}/login/oauth/access_token"
 
-    def identify(self, access_token: str) -> tuple[str, str | None]:
-        uid = _uid(self._read(f"{settings.GITHUB_API_URL}/user", access_token), "id")
-        emails = self._read(f"{settings.GITHUB_API_URL}/user/emails", access_token)
+    def identify(self, access_token: str) -> dict[str, Any]:
+        uid = _uid(self.get(f"{settings.GITHUB_API_URL}/user", access_token), "id")
+        emails = self.get(f"{settings.GITHUB_API_URL}/user/emails", access_token)
         verified = (row["email"] for row in emails if row["primary"] is True and row["verified"] is True)
-        return uid, next(verified, None)
+        return {"id": uid, "email": next(verified, None)}
 
 
 class Google(SignInBackend):
@@ -156,17 +142,15 @@ class Google(SignInBackend):
     def access_token_url(self) -> str:
         return f"{settings.GOOGLE_TOKEN_URL}/token"
 
-    def identify(self, access_token: str) -> tuple[str, str | None]:
-        person = self._read(f"{settings.GOOGLE_API_URL}/v1/userinfo", access_token)
-        return _uid(person, "sub"), person["email"] if person.get("email_verified") is True else None
+    def identify(self, access_token: str) -> dict[str, Any]:
+        person = self.get(f"{settings.GOOGLE_API_URL}/v1/userinfo", access_token)
+        verified = person.get("email_verified") is True
+        return {"id": _uid(person, "sub"), "email": person["email"] if verified else None}
 
 
 BACKENDS: dict[str, type[SignInBackend]] = {backend.name: backend for backend in (GitHub, Google)}
 
 
 def configured() -> list[type[SignInBackend]]:
-    """Those whose keys the operator gave."""
+    """Return the backends whose keys the operator has set."""
     return [backend for backend in BACKENDS.values() if backend.is_configured()]
-
-
-__all__ = ["BACKENDS", "Identity", "OAuthRefused", "ProviderFailed", "SignInBackend", "configured"]

@@ -7,7 +7,7 @@ from typing import Any
 from django import template
 
 from accounts.web.social.backends import configured
-from accounts.web.social.views import linked_providers
+from accounts.web.social.pipeline import linked_providers
 
 register = template.Library()
 
