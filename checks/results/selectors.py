@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import Any
@@ -53,20 +53,20 @@ def _spans(since: datetime, rolled: datetime | None) -> list[_Span]:
     return whole if since == first else [_Span(since, first), *whole]
 
 
-def _latencies(spans: Sequence[_Span], monitor_ids: Collection[int], *, by: str) -> tuple[str, list[Any]]:
-    """Return SQL for rows (monitor, `by` of the hour, sum, count) and its parameters. Groups may repeat."""
+def _mean_latencies(monitor_ids: Collection[int], *, since: datetime, key: str) -> dict[Any, float]:
+    """Return the mean latency in ms of passed checks by `key`, SQL in which `{at}` is the time."""
     parts: list[str] = []
     parameters: list[Any] = []
-    for span in spans:
+    for span in _spans(since, rolled_until()):
         if span.rolled:
             parts.append(
-                f"SELECT monitor_id, {by.format(at='hour')} AS at, latency_sum AS total, timed"
+                f"SELECT {key.format(at='hour')} AS key, latency_sum AS total, timed"
                 " FROM checks_hourlyrollup WHERE monitor_id = ANY (%s) AND hour >= %s AND hour < %s"
             )
             parameters += [list(monitor_ids), span.start, span.end]
             continue
         parts.append(
-            f"SELECT monitor_id, {by.format(at='checked_at')} AS at, sum(latency_ms) AS total, count(*) AS timed"
+            f"SELECT {key.format(at='checked_at')} AS key, sum(latency_ms) AS total, count(*) AS timed"
             f" FROM checks_checkresult WHERE monitor_id = ANY (%s) AND {_PASSED}"
             f" AND {HOUR_OF_CHECK} {'>=' if span.end is None else '='} %s AND checked_at >= %s"
         )
@@ -74,31 +74,24 @@ def _latencies(spans: Sequence[_Span], monitor_ids: Collection[int], *, by: str)
         if span.end is not None:
             parts[-1] += " AND checked_at < %s"
             parameters.append(span.end)
-        parts[-1] += " GROUP BY 1, 2"
-    return " UNION ALL ".join(parts), parameters
+        parts[-1] += " GROUP BY 1"
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"SELECT key, sum(total) / sum(timed) FROM ({' UNION ALL '.join(parts)}) AS part"
+            " GROUP BY 1 HAVING sum(timed) > 0",
+            parameters,
+        )
+        return {key: round(float(mean), 2) for key, mean in cursor.fetchall()}
 
 
 def average_latency(monitor_ids: Collection[int], *, since: datetime) -> dict[int, float]:
     """Return the mean latency in ms of passed checks, by monitor with any."""
-    rows, parameters = _latencies(_spans(since, rolled_until()), monitor_ids, by="0")
-    with connection.cursor() as cursor:
-        cursor.execute(
-            f"SELECT monitor_id, sum(total) / sum(timed) FROM ({rows}) AS part GROUP BY 1 HAVING sum(timed) > 0",
-            parameters,
-        )
-        return {monitor_id: round(float(mean), 2) for monitor_id, mean in cursor.fetchall()}
+    return _mean_latencies(monitor_ids, since=since, key="monitor_id")
 
 
 def daily_latency(monitor_id: int, *, since: datetime) -> dict[date, float]:
     """Return the mean latency in ms of passed checks, by UTC day with any."""
-    by_day = "({at} AT TIME ZONE 'UTC')::date"
-    rows, parameters = _latencies(_spans(since, rolled_until()), [monitor_id], by=by_day)
-    with connection.cursor() as cursor:
-        cursor.execute(
-            f"SELECT at, sum(total) / sum(timed) FROM ({rows}) AS part GROUP BY 1 HAVING sum(timed) > 0",
-            parameters,
-        )
-        return {day: round(float(mean), 2) for day, mean in cursor.fetchall()}
+    return _mean_latencies([monitor_id], since=since, key="({at} AT TIME ZONE 'UTC')::date")
 
 
 def results_of(

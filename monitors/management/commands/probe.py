@@ -1,4 +1,4 @@
-"""`manage.py probe URL`: one check from the command line, with no database and no broker."""
+"""`manage.py probe URL`: one check from the command line, without a database and a broker."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _MAX_RULE_TEXT = 256
 _MAX_RULE_PATH = 128
 _TIMEOUTS = range(1000, 60_001)
 _STATUSES = range(100, 1000)
-# The connection's own business, as at the API (decision 13).
+# They belong to the connection, as in the API.
 _FORBIDDEN_HEADERS = frozenset(
     {
         "connection",
@@ -71,7 +71,7 @@ class _RuleAction(argparse.Action):
 
 
 def _rule(option: str, text: str) -> ContentRule:
-    """Raises CommandError for a rule that the API would refuse."""
+    """Return the rule. Raises CommandError for one that the API would refuse."""
     if option == "--json-field":
         path, equals_sign, equals = text.partition("=")
         if not path or len(path) > _MAX_RULE_PATH or len(equals) > _MAX_RULE_TEXT:
@@ -117,7 +117,7 @@ def _check_url(url: str, egress: EgressGuard) -> None:
 
 
 def build_spec(url: str, options: dict[str, Any], egress: EgressGuard) -> HttpSpec:
-    """The check that the command line describes. Raises CommandError with return code 3."""
+    """Return the check of the command line. Raises CommandError with return code 3."""
     _check_url(url, egress)
     rules = tuple(_rule(option, text) for option, text in options["rules"] or ())
     headers = tuple(_header(text) for text in options["header"] or ())
@@ -153,7 +153,7 @@ def build_spec(url: str, options: dict[str, Any], egress: EgressGuard) -> HttpSp
 
 
 def as_json(outcome: CheckOutcome) -> str:
-    """The fields of a CheckResult, and what it has beside them."""
+    """Return the fields of a CheckResult and more, as JSON."""
     return json.dumps(
         {
             "status": outcome.verdict,
@@ -171,7 +171,7 @@ def as_json(outcome: CheckOutcome) -> str:
 
 
 def as_text(url: str, outcome: CheckOutcome) -> str:
-    """A verdict for a person: one line, its reason, and what was seen where it is down."""
+    """Return the verdict as text: one line, its reason, and the evidence of a failure."""
     facts = [f"status {outcome.http_status}" if outcome.http_status is not None else None]
     for name, value in (
         ("latency", outcome.latency_ms),
@@ -189,12 +189,12 @@ def as_text(url: str, outcome: CheckOutcome) -> str:
 
 
 class Command(BaseCommand):
-    help = "Checks one URL as a monitor would, and says whether it is up, slow or down."
-    requires_system_checks = ()  # they would ask for a database
+    help = "Check one URL as a monitor would, and print whether it is up, slow or down."
+    requires_system_checks = ()  # they need a database
 
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
-        # Bad usage becomes a CommandError here, which run_from_argv turns into our exit code: argparse's own
-        # is 2, and that is what a target that is down gives.
+        # Makes bad usage a CommandError, which run_from_argv turns into our exit code: argparse's own is 2, which
+        # means here that the target is down.
         self._called_from_command_line = False
         return super().create_parser(
             prog_name,
@@ -242,7 +242,7 @@ class Command(BaseCommand):
     def run_from_argv(self, argv: list[str]) -> None:
         try:
             super().run_from_argv(argv)
-        except CommandError as error:  # from the parser; those of handle are turned into exits above
+        except CommandError as error:  # from the parser; those of `handle` are handled above
             self.stderr.write(f"CommandError: {str(error).removeprefix('Error: ')}")
             sys.exit(EXIT_USAGE)
 
