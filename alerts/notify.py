@@ -19,7 +19,7 @@ from alerts.models import Topic
 from alerts.outbox import OutboxItem, put
 from alerts.routing import routes_of
 from core.clock import to_ms
-from core.db import try_hold
+from core.db import try_advisory_lock
 from incidents import flapping, windows
 from incidents.consuming import LOCK
 from incidents.models import FlappingSpell, Incident, IncidentEvent, MaintenanceWindow
@@ -40,7 +40,7 @@ _CLOSINGS: dict[str | None, EventType] = {
 def notify_incidents(now: datetime) -> None:
     """Say what is to be said of incidents at `now`; nothing while somebody else does."""
     with transaction.atomic():
-        if not try_hold(LOCK):
+        if not try_advisory_lock(LOCK):
             return
         after_windows = _still_down_after(now)
         windows.roll_forward(now)
@@ -85,7 +85,7 @@ def notify_slow(changes: Sequence[StatusChange], *, now: datetime) -> None:
 def notify_expiries(now: datetime) -> None:
     """Of certificates and registrations that end soon; of muted monitors and those in a window once that is over."""
     with transaction.atomic():
-        if not try_hold(LOCK):
+        if not try_advisory_lock(LOCK):
             return
         waiting = ExpiryWarning.objects.filter(processed_at=None).filter(
             Q(monitor__muted_until=None) | Q(monitor__muted_until__lte=now)

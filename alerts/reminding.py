@@ -12,7 +12,7 @@ from alerts.batch import NotificationBatch, Silences, subscribed
 from alerts.events import EventType
 from alerts.models import Topic
 from alerts.routing import routes_of
-from core.db import hold
+from core.db import advisory_lock
 from incidents.consuming import LOCK
 from incidents.models import Incident
 
@@ -34,7 +34,9 @@ _OVERDUE = """
 def remind(now: datetime) -> None:
     """Remind of what is down, was said to be so, is not acknowledged, and under no silence."""
     with transaction.atomic():
-        hold(LOCK)  # a tick that comes meanwhile gives way, and is back in a second; this comes once a minute
+        advisory_lock(
+            LOCK
+        )  # a tick that comes meanwhile gives way, and is back in a second; this comes once a minute
         candidates = Incident.objects.filter(
             resolved_at=None, announced_at__isnull=False, acknowledged_at=None, monitor__isnull=False
         )

@@ -20,7 +20,7 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 
 from alerts.outbox import MAX_LAG, MAX_QUEUED, oldest_alert
 from core.clock import utc_now
-from core.db import hasty_connection
+from core.db import separate_connection
 from monitors.scheduling import STOPPED_AFTER
 
 PATIENCE_SEC = 2  # timeout of connecting and of each answer
@@ -84,7 +84,7 @@ def _check_database() -> dict[str, str]:
     # Not over the pool, which would wait longer than the caller.
     unknown = {"scheduler": "not looked at", "alerts": "not looked at"}
     try:
-        with hasty_connection(patience_sec=PATIENCE_SEC) as database:
+        with separate_connection(patience_sec=PATIENCE_SEC) as database:
             applied = set(database.execute("SELECT app, name FROM django_migrations").fetchall())
             missing = len(known_migrations() - applied)
             if missing:

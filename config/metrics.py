@@ -32,9 +32,9 @@ from alerts.outbox import oldest_alert
 from config.health import PATIENCE_SEC, Cached
 from config.routing import QUEUES
 from core import metrics as counted
-from core.addresses import client_address, is_forwarded_by_a_stranger
+from core.addresses import client_address, is_forwarded_by_unknown_proxy
 from core.clock import utc_now
-from core.db import hasty_connection
+from core.db import separate_connection
 from core.metrics import Counter, Histogram, Labels, Level
 from monitors import metrics as instruments
 from monitors.scheduling.backlog import backlog, queued
@@ -120,7 +120,7 @@ def _broker_metrics() -> list[Metric]:
 
 def _database_metrics() -> list[Metric]:
     now = utc_now()
-    with hasty_connection(patience_sec=PATIENCE_SEC) as database:
+    with separate_connection(patience_sec=PATIENCE_SEC) as database:
         waiting = backlog(database, now=now, most=MOST_DUE)
         alert = oldest_alert(database, now=now)
     tick = waiting.last_tick_at
@@ -184,7 +184,7 @@ def metrics(request: HttpRequest) -> HttpResponse:
     """Serve METRICS_ALLOWED. Raises Http404 for other clients."""
     address = client_address(request)
     allowed = address is not None and any(address in network for network in settings.METRICS_ALLOWED)
-    if not allowed or is_forwarded_by_a_stranger(request):
+    if not allowed or is_forwarded_by_unknown_proxy(request):
         raise Http404
     encode, content_type = choose_encoder(request.headers.get("Accept", ""))
     return HttpResponse(encode(REGISTRY), content_type=content_type)

@@ -179,12 +179,12 @@ def check_servers_are_ready(*, databases: Sequence[str] | None = None, **_: Any)
     import psycopg
 
     from config.health import OK, PATIENCE_SEC, check_broker, known_migrations
-    from core.db import hasty_connection
+    from core.db import separate_connection
 
     if (problem := check_broker()) != OK:
         yield Error(f"The broker of REDIS_URL {problem}.", id="pulsekeeper.E020")
     try:
-        with hasty_connection(patience_sec=PATIENCE_SEC) as database:
+        with separate_connection(patience_sec=PATIENCE_SEC) as database:
             zone = database.execute("SHOW timezone").fetchone()
             applied: set[Any] = set()
             if database.execute("SELECT to_regclass('django_migrations')").fetchone() != (None,):

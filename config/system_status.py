@@ -26,7 +26,7 @@ from config.health import OK, PATIENCE_SEC, broker_client, run_checks
 from config.metrics import MOST_DUE
 from config.routing import QUEUES
 from core.clock import utc_now
-from core.db import hasty_connection
+from core.db import separate_connection
 from core.metrics import read_levels
 from core.templatetags.pulsekeeper import duration
 from monitors import metrics
@@ -208,7 +208,7 @@ def _mail_problem() -> str | None:
 
 def _database_status(now: datetime) -> DatabaseStatus | None:
     try:
-        with hasty_connection(patience_sec=PATIENCE_SEC) as database:
+        with separate_connection(patience_sec=PATIENCE_SEC) as database:
             waiting = backlog(database, now=now, most=MOST_DUE)
             alert = oldest_alert(database, now=now)
             counts = database.execute(_COUNTS, {"most": MOST_COUNTED}).fetchone()

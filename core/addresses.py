@@ -56,7 +56,7 @@ def address_of(meta: Mapping[str, Any]) -> Address | None:
     return address
 
 
-def is_forwarded_by_a_stranger(request: HttpRequest) -> bool:
+def is_forwarded_by_unknown_proxy(request: HttpRequest) -> bool:
     """Return whether a proxy that is not in TRUSTED_PROXIES forwarded it, so that `client_address` is the proxy's.
 
     Otherwise every client of a proxy on this machine would count as 127.0.0.1.

@@ -24,7 +24,7 @@ def release_connection() -> None:
 
 
 @contextmanager
-def hasty_connection(*, patience_sec: int) -> Iterator[psycopg.Connection]:
+def separate_connection(*, patience_sec: int) -> Iterator[psycopg.Connection]:
     """Open a separate connection in autocommit, for callers that cannot wait for the pool. Raises psycopg.Error.
 
     `patience_sec` limits connecting, for which libpq's minimum is 2, and each statement.
@@ -39,14 +39,14 @@ def hasty_connection(*, patience_sec: int) -> Iterator[psycopg.Connection]:
         yield database
 
 
-def hold(name: str) -> None:
-    """Wait for the lock of that name, and hold it to the end of the transaction."""
+def advisory_lock(name: str) -> None:
+    """Wait for the lock of that name, and keep it until the end of the transaction."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [name])
 
 
-def try_hold(name: str) -> bool:
-    """The same without waiting: whether it is held now."""
+def try_advisory_lock(name: str) -> bool:
+    """Take the lock without waiting. Return whether it was free."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_try_advisory_xact_lock(hashtextextended(%s, 0))", [name])
         return bool(cursor.fetchone()[0])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import secrets
+from functools import partial
 
 ALPHABET = "abcdefghijklmnopqrstuvwxyz234567"
 
@@ -17,69 +18,20 @@ def new_id(prefix: str) -> str:
     return f"{prefix}_{random_text(16)}"
 
 
-def user_id() -> str:
-    return new_id("usr")
-
-
-def project_id() -> str:
-    return new_id("prj")
-
-
-def member_id() -> str:
-    return new_id("mbr")
-
-
-def session_id() -> str:
-    return new_id("sin")  # `ses_` is the prefix of the token itself
-
-
-def token_id() -> str:
-    return new_id("tok")
-
-
-def monitor_id() -> str:
-    return new_id("mon")
-
-
-def incident_id() -> str:
-    return new_id("inc")
-
-
-def incident_event_id() -> str:
-    return new_id("evt")
-
-
-def window_id() -> str:
-    return new_id("mwn")
-
-
-def channel_id() -> str:
-    return new_id("chn")
-
-
-def delivery_id() -> str:
-    return new_id("dlv")
-
-
-def status_page_id() -> str:
-    return new_id("stp")
-
-
-def page_note_id() -> str:
-    return new_id("stn")
-
-
-def note_update_id() -> str:
-    return new_id("stu")
-
-
-def subscriber_id() -> str:
-    return new_id("sub")
-
-
-def audit_entry_id() -> str:
-    return new_id("aud")
-
-
-def badge_key() -> str:
-    return new_id("bdg")
+user_id = partial(new_id, "usr")
+project_id = partial(new_id, "prj")
+member_id = partial(new_id, "mbr")
+session_id = partial(new_id, "sin")  # `ses_` is the prefix of the token itself
+token_id = partial(new_id, "tok")
+monitor_id = partial(new_id, "mon")
+incident_id = partial(new_id, "inc")
+incident_event_id = partial(new_id, "evt")
+window_id = partial(new_id, "mwn")
+channel_id = partial(new_id, "chn")
+delivery_id = partial(new_id, "dlv")
+status_page_id = partial(new_id, "stp")
+page_note_id = partial(new_id, "stn")
+note_update_id = partial(new_id, "stu")
+subscriber_id = partial(new_id, "sub")
+audit_entry_id = partial(new_id, "aud")
+badge_key = partial(new_id, "bdg")

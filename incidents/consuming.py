@@ -12,7 +12,7 @@ from django.db.models.functions import Now
 from checks.results.selectors import evidence_of
 from checks.spec import Verdict
 from core.clock import to_ms
-from core.db import hold, try_hold
+from core.db import advisory_lock, try_advisory_lock
 from incidents.models import FlappingSpell, Incident, IncidentEvent
 from incidents.timeline import bulk_note, event
 from monitors.models import StatusChange
@@ -31,7 +31,7 @@ def consume(now: datetime, *, slow: Callable[[Sequence[StatusChange]], None]) ->
     `slow` is called in the same transaction with those of an up monitor that became slow, which are no incidents.
     """
     with transaction.atomic():
-        if not try_hold(LOCK):
+        if not try_advisory_lock(LOCK):
             return 0
         changes = list(
             StatusChange.objects.filter(processed_at=None)
@@ -51,7 +51,7 @@ def consume(now: datetime, *, slow: Callable[[Sequence[StatusChange]], None]) ->
 def close_deleted(now: datetime) -> None:
     """End the incidents whose monitors are gone. A monitor knows nothing of them, so none can end with it."""
     with transaction.atomic():
-        if not try_hold(LOCK):
+        if not try_advisory_lock(LOCK):
             return
         gone = Incident.objects.filter(monitor=None, resolved_at=None).exclude(monitor_public_id="")
         incidents = list(gone.select_for_update().order_by("pk"))
@@ -79,7 +79,7 @@ def follow_monitors() -> None:
 def note_reasons(now: datetime) -> None:
     """Where an open outage fails for another reason by now, say so in its timeline."""
     with transaction.atomic():
-        hold(LOCK)
+        advisory_lock(LOCK)
         with connection.cursor() as cursor:
             # The bound of time keeps this to the last partitions, whatever has not been checked for long.
             cursor.execute(_LATEST_REASONS, {"now": now})

@@ -13,7 +13,7 @@ from datetime import datetime
 from django.db import transaction
 
 from accounts.models import User
-from core.db import hold
+from core.db import advisory_lock
 from core.errors import ApiError, Forbidden, MonitorLimit, NotFound, ValidationFailed
 from manifests.account import open_account
 from manifests.changes import Change, Report, compare_fields
@@ -46,7 +46,7 @@ def apply(manifest: Manifest, user: User, *, prune: bool, dry_run: bool, now: da
         try:
             with transaction.atomic():
                 # A concurrent apply of the same account plans after this one.
-                hold(f"declared {user.pk}")
+                advisory_lock(f"declared {user.pk}")
                 resources = all_resources(user)
                 planned = plan(manifest, open_account(user), resources, now=now)
                 report = _Applying(planned, resources, prune=prune, now=now).run()

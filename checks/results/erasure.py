@@ -14,7 +14,7 @@ from django.db import connection, transaction
 from checks.results.models import DeletedMonitor, LateHour
 from checks.results.partitions import RESULTS, ROLLUPS, Series, parts
 from checks.results.rollups import LOCK
-from core.db import hold
+from core.db import advisory_lock
 
 MONITORS_AT_ONCE = 20
 
@@ -30,7 +30,7 @@ def erase_deleted() -> int:
             for start, end in _stretches(series):
                 _erase(series, monitor_ids, start=start, end=end)
         with transaction.atomic():
-            hold(LOCK)  # no roll-up from results read before their deletion is written after this
+            advisory_lock(LOCK)  # no roll-up from results read before their deletion is written after this
             _erase(ROLLUPS, monitor_ids)
             LateHour.objects.filter(monitor_id__in=monitor_ids).delete()
             DeletedMonitor.objects.filter(monitor_id__in=monitor_ids).delete()

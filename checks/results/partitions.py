@@ -16,7 +16,7 @@ from django.db import OperationalError, connection, transaction
 from django.db.backends.utils import CursorWrapper
 from psycopg.errors import LockNotAvailable
 
-from core.db import hold
+from core.db import advisory_lock
 
 logger = logging.getLogger(__name__)
 
@@ -191,7 +191,7 @@ def delete_strays(series: Series, *, before: datetime) -> int:
 def _catalogue() -> Iterator[CursorWrapper]:
     """Run one transaction at a time, which gives up rather than keep recording waiting."""
     with transaction.atomic(durable=True), connection.cursor() as cursor:
-        hold("partitions")
+        advisory_lock("partitions")
         cursor.execute("SELECT set_config('lock_timeout', %s, true)", [LOCK_WAIT])
         yield cursor
 

@@ -19,7 +19,7 @@ from checks.results.hours import HOUR, HOUR_OF_CHECK, MINUTE_OF_CHECK, start_of_
 from checks.results.models import RollupProgress
 from checks.results.partitions import RESULTS, parts
 from core.bulk import insert_rows
-from core.db import hold, try_hold
+from core.db import advisory_lock, try_advisory_lock
 
 logger = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ def roll_up_past(start: datetime, end: datetime) -> None:
     day = start
     while day < end:
         with transaction.atomic(durable=True):
-            hold(LOCK)
+            advisory_lock(LOCK)
             _roll_up_between(day, min(day + timedelta(days=1), end))
         day += timedelta(days=1)
     # Only if nothing was rolled up before. Otherwise the job continues where it is, and repeats these hours.
@@ -148,7 +148,7 @@ def _first_hour(now: datetime) -> datetime | None:
 def _roll_up_next() -> bool:
     """Roll up the oldest closed hour. Return False if none is left or another job is running."""
     with transaction.atomic(durable=True):
-        if not try_hold(LOCK):
+        if not try_advisory_lock(LOCK):
             return False
         progress = RollupProgress.objects.get(id=1)
         start, closed = progress.rolled_until, progress.closed_until
@@ -169,7 +169,7 @@ def _redo(now: datetime) -> int:
     """
     oldest = start_of_hour(now) + HOUR - timedelta(days=settings.RESULTS_KEPT_DAYS)
     with transaction.atomic(durable=True), connection.cursor() as cursor:
-        if not try_hold(LOCK):
+        if not try_advisory_lock(LOCK):
             return 0
         cursor.execute(
             """

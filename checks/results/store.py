@@ -26,13 +26,13 @@ _COLUMNS = {
 }
 _REASONS = {"reason_code": "text", "detail": "text", "evidence": "jsonb"}  # of those that are down or slow
 
-Made = tuple[int, int, CheckOutcome]  # monitor, claim
+NewResult = tuple[int, int, CheckOutcome]  # monitor and claim
 
 
-def store_results(made: Sequence[Made]) -> None:
+def store_results(results: Sequence[NewResult]) -> None:
     """Store results that are not stored yet, in the caller's transaction. Their hours are rolled up later."""
     passed, explained = [], []
-    for monitor_id, claim, found in made:
+    for monitor_id, claim, found in results:
         row = (
             monitor_id,
             found.checked_at,
@@ -51,17 +51,17 @@ def store_results(made: Sequence[Made]) -> None:
     insert_rows(_TABLE, _COLUMNS, passed)
     insert_rows(_TABLE, _COLUMNS | _REASONS, explained)
     # Not the caller's `now`, which is older than its locks: what counts is when this commits.
-    note_late([(monitor_id, found.checked_at) for monitor_id, _, found in made], now=utc_now())
+    note_late([(monitor_id, found.checked_at) for monitor_id, _, found in results], now=utc_now())
 
 
-def stored_claims(made: Sequence[Made]) -> set[tuple[int, int]]:
+def stored_claims(results: Sequence[NewResult]) -> set[tuple[int, int]]:
     """Return the (monitor, claim) that have a stored result.
 
     Only results of about the same time are read: a claim is worked on within its lease.
     """
-    if not made:
+    if not results:
         return set()
-    hours = [start_of_hour(found.checked_at) for _, _, found in made]
+    hours = [start_of_hour(found.checked_at) for _, _, found in results]
     with connection.cursor() as cursor:
         cursor.execute(
             f"""
@@ -72,8 +72,8 @@ def stored_claims(made: Sequence[Made]) -> set[tuple[int, int]]:
                AND result.checked_at >= %s AND result.checked_at < %s
             """,
             [
-                array(monitor_id for monitor_id, _, _ in made),
-                array(claim for _, claim, _ in made),
+                array(monitor_id for monitor_id, _, _ in results),
+                array(claim for _, claim, _ in results),
                 array(hours),
                 min(hours) - HOUR,  # these two select the partitions
                 max(hours) + 2 * HOUR,

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from django.db import connection
 
-from checks.results.store import Made, store_results
+from checks.results.store import NewResult, store_results
 from checks.spec import CheckOutcome, Verdict
 from core.bulk import update_rows
 from monitors.configuration import MonitorType
@@ -138,7 +138,7 @@ class StateBatch:
 
     states: dict[int, State]
     settings: dict[int, Settings]
-    made: list[Made] = field(default_factory=list)
+    made: list[NewResult] = field(default_factory=list)
     _found: dict[int, CheckOutcome] = field(default_factory=dict)
     _moved: dict[int, State] = field(default_factory=dict)
     _changes: list[StatusChange] = field(default_factory=list)

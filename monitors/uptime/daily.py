@@ -17,7 +17,7 @@ from django.db import connection, transaction
 
 from checks.results.selectors import daily_latency
 from core.bulk import array
-from core.db import try_hold
+from core.db import try_advisory_lock
 from monitors.models import DailyUptime, MaintenanceSpan, Monitor, UptimeProgress
 from monitors.selectors import gaps_since, last_tick, left_out_since, status_interval_of, transitions_since
 from monitors.uptime.intervals import Span, StatusInterval, Tally, Transition, by_outage, tally, utc_days
@@ -191,7 +191,7 @@ def write_days(now: datetime) -> int:
     last_id = 0
     while True:
         with transaction.atomic():
-            if not try_hold(LOCK):
+            if not try_advisory_lock(LOCK):
                 return 0
             # Before the transitions: a change between the two reads then shows as a transition.
             monitors = list(
@@ -218,7 +218,7 @@ def leave_out(spans: Mapping[tuple[int, datetime], datetime], *, now: datetime) 
     Only what has changed is written.
     """
     with transaction.atomic():
-        if not try_hold(LEFT_OUT_LOCK):
+        if not try_advisory_lock(LEFT_OUT_LOCK):
             return
         noted = {
             (monitor_id, started_at): ended_at
