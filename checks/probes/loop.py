@@ -260,7 +260,12 @@ class Loop(Generic[K]):
         if now >= self._next_deadlines:
             self._next_deadlines = now + _DEADLINE_SECONDS
             for probe in [probe for probe in self._probes if probe.deadline <= now]:
-                self._call(probe, probe.expire)
+                self._call(probe, self._expire, probe)
+
+    def _expire(self, probe: AnyProbe) -> None:
+        probe.expire()
+        if not probe.ended:
+            raise RuntimeError("the probe did not end at its deadline")
 
     def _take_answer(self, probe: AnyProbe, then: Callable[[Answer], None], answer: Answer) -> None:
         """Called in a thread of the resolver."""
@@ -281,7 +286,7 @@ class Loop(Generic[K]):
     def _deliver(self, probe: AnyProbe) -> None:
         self._probes.discard(probe)
         outcome = self._judge(probe)
-        probe.close()
+        self._close(probe)
         self._on_outcome(probe.key, outcome)  # type: ignore[arg-type]  # the key that came with its spec
         if self._event_at:
             now = time.perf_counter()
@@ -306,6 +311,12 @@ class Loop(Generic[K]):
                 )
         return outcome
 
+    def _close(self, probe: AnyProbe) -> None:
+        try:
+            probe.close()
+        except Exception:
+            logger.exception("A probe could not be closed.", extra={"check": str(probe.key)})
+
     def _note_slow(self, probe: AnyProbe) -> None:
         """Report a check that took much CPU, and not only time."""
         cpu = time.thread_time()
@@ -319,7 +330,7 @@ class Loop(Generic[K]):
             self.cancel_transfer(easy)
         for probe in self._probes.union(self.ended):
             probe.ended = True
-            probe.close()
+            self._close(probe)
         self._probes.clear()
         self.ended.clear()
         self._timers.clear()

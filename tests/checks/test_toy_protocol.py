@@ -196,3 +196,23 @@ def test_a_timer_calls_unless_the_probe_ended(toy_engine: ProbeEngine, echo_port
     silent = EchoSpec("127.0.0.1", echo_port, timeout_ms=200)
     engine.run([("a", silent)], lambda *_: None)
     assert called == ["first", "second"]
+
+
+def test_a_broken_protocol_fails_its_own_checks_only(
+    echo_port: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    class BrokenProbe(EchoProbe):
+        def expire(self) -> None:
+            """Leave the probe in progress."""
+
+        def close(self) -> None:
+            super().close()
+            raise LookupError
+
+    engine = ProbeEngine(LOOPBACK, protocols={EchoSpec: BrokenProbe})
+    specs = [(line, EchoSpec("127.0.0.1", echo_port, line, timeout_ms=300)) for line in ("silence", "hello")]
+    ended: dict[str, CheckOutcome] = {}
+    engine.run(specs, lambda key, outcome: ended.setdefault(key, outcome))
+    assert ended["hello"].verdict is Verdict.UP
+    assert ended["silence"].reason_code is ReasonCode.WORKER_LOST
+    assert caplog.text.count("could not be closed") == 2
