@@ -35,6 +35,7 @@ S = TypeVar("S", bound=CheckSpec)
 # A burst of starts would make each probe wait for the others' sockets, and record our queue as latency.
 _STARTS_PER_TURN = 4
 _DEADLINE_SECONDS = 0.05  # how often deadlines are checked
+_IDLE_SECONDS = 1.0  # the longest wait without a probe; `Reactor.wake` ends it
 SLOW_SECONDS = 0.05  # of CPU: all other checks wait while one is judged
 _CPU_MARK_SECONDS = 0.005  # the greatest age of a CPU time to compare with: reading it costs 1 us
 
@@ -234,7 +235,7 @@ class Loop(Generic[K]):
         self._call(probe, probe.start)
 
     def _turn(self, *, may_start: bool) -> None:
-        timeout = 0.0 if may_start else _DEADLINE_SECONDS
+        timeout = 0.0 if may_start else _DEADLINE_SECONDS if self._probes else _IDLE_SECONDS
         if self._timers:
             timeout = min(timeout, max(0.0, self._timers[0][0] - time.monotonic()))
         finished, ready = self._reactor.turn(timeout)
