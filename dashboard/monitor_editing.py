@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
@@ -15,20 +16,19 @@ from accounts.models import Plan
 from core.api.idempotency import Created
 from core.clock import utc_now
 from core.errors import NoWorker
-from core.ids import random_text
 from core.waiting import waiting_place
 from dashboard import limits
 from dashboard.bodies import validated
 from dashboard.choosing import project_choices
-from dashboard.monitor_forms import Kind, MonitorForm
+from dashboard.monitor_forms import MonitorForm
 from dashboard.pages import PageRequest, page
 from dashboard.spans import say_span
-from monitors import services
-from monitors.configuration import MonitorConfig, MonitorType, dropped_headers
-from monitors.models import Monitor, spec_of
+from monitors import configuration, services, types
+from monitors.models import Monitor
 from monitors.probing import interactive
 from monitors.selectors import get_monitor
 from monitors.serializers import MonitorInputSerializer, MonitorPatchSerializer
+from monitors.types.settings import MonitorConfig
 
 USUAL_INTERVAL_SEC = 60  # to begin with, where the plan would allow less
 SCOPE = "create-and-test"
@@ -81,7 +81,7 @@ def _created(request: PageRequest, form: MonitorForm, made: Created) -> HttpResp
         monitor = get_monitor(request.caller, made.object_id)
         messages.success(request, f"{monitor.name} is created.")
         _tell_adjustments(request, form.body(), monitor)
-        if monitor.type != MonitorType.HEARTBEAT and not interactive.enqueue_first_check(
+        if not monitor.kind.waits and not interactive.enqueue_first_check(
             monitor, claim=services.FIRST_CLAIM
         ):
             services.release_first_claim(monitor, now=utc_now())
@@ -133,13 +133,12 @@ def _test(request: PageRequest, form: MonitorForm, *, source: Monitor | None) ->
 def _run(request: PageRequest, form: MonitorForm) -> TestRun:
     limits.count(request, SCOPE)
     config = _config(request, form)
-    spec = spec_of(config, run_id=f"test-{random_text(10)}")
     try:
         with waiting_place(request.caller.account):
-            result = interactive.check_draft(spec)
+            result = interactive.check_draft(services.test_spec(config))
     except NoWorker:
         return TestRun(None)
-    return TestRun(result, dropped_headers(config))
+    return TestRun(result, config.own.dropped_secrets())
 
 
 def _config(request: PageRequest, form: MonitorForm) -> MonitorConfig:
@@ -163,7 +162,6 @@ def _show(
         "form": form,
         "monitor": form.stored,
         "source": source,
-        "kinds": Kind,
         "run": run,
         "tested": tested,
         "plan": (form.stored.owner if form.stored else request.caller.user).plan,
@@ -180,31 +178,35 @@ def _tell_adjustments(request: PageRequest, body: dict[str, Any], monitor: Monit
         shortest = "shortest of the plan" if Plan.is_mentioned() else "shortest"
         word = shortest if asked < monitor.interval_sec else "longest there is"
         messages.info(request, f"The interval is {say_span(monitor.interval_sec * 1000)}, the {word}.")
-    if body.get("method", monitor.method) != monitor.method:
-        messages.info(request, f"The method is {monitor.method}: content rules need the body.")
+    method = monitor.options["method"]
+    if body.get("method", method) != method:
+        messages.info(request, f"The method is {method}: content rules need the body.")
 
 
 def _warn_of_dropped(request: PageRequest, before: Monitor, after: Monitor) -> None:
     """Name the secrets that a change of server or owner has dropped."""
-    names = dropped_headers(after.full_config)
+    names = after.public_config.own.dropped_secrets()
     if names:
         text = f"The stored values of these headers were dropped: {', '.join(names)}. They are not sent to another "
         messages.warning(request, f"{text}server or owner; enter them again.")
-    if before.owner_id != after.owner_id and before.request_body is not None and after.request_body is None:
+    bodies = [monitor.options["request_body"] for monitor in (before, after)]
+    if before.owner_id != after.owner_id and bodies[0] is not None and bodies[1] is None:
         messages.warning(request, "The request body was dropped: the monitor has another owner.")
 
 
 def _first_config(request: PageRequest, plan: Plan) -> MonitorConfig:
     kind = request.GET.get("type")
-    return MonitorConfig(
-        interval_sec=max(plan.default_interval_sec or USUAL_INTERVAL_SEC, plan.min_interval_sec),
-        type=MonitorType(kind) if kind in Kind.values else MonitorType.HTTP,
+    return configuration.build(
+        {
+            "interval_sec": max(plan.default_interval_sec or USUAL_INTERVAL_SEC, plan.min_interval_sec),
+            "type": kind if kind in types.names() else types.DEFAULT,
+        }
     )
 
 
 def _copy_of(source: Monitor) -> MonitorConfig:
-    config = source.full_config
-    return replace(config, name=f"{config.name[:190]} (copy)")
+    config = source.public_config
+    return msgspec.structs.replace(config, name=f"{config.name[:190]} (copy)")
 
 
 def _project_of(monitor: Monitor) -> str | None:

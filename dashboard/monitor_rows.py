@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, ClassVar
 
+import msgspec
 from django import forms
 from django.db.models import TextChoices
 
 from checks.probes.http.spec import RuleType
 from dashboard.fields import PlainRenderer
-from monitors.configuration import HEADER_TYPES, Header, Rule
+from monitors.types.http import HEADER_TYPES, Header, Rule
 
 _CODE = {"autocomplete": "off", "spellcheck": "false", "class": "code"}
 
@@ -67,26 +68,15 @@ class RuleRow(Row):
         path, value = self.cleaned_data["path"], self.cleaned_data["value"]
         match self.cleaned_data["kind"]:
             case RuleKind.JSON_EXISTS:
-                rule = Rule(RuleType.JSON_FIELD, path=path)
+                rule = Rule(RuleType.JSON_FIELD, path=path or None)
             case RuleKind.JSON_EQUALS:
-                rule = Rule(RuleType.JSON_FIELD, path=path, equals=value)
+                rule = Rule(RuleType.JSON_FIELD, path=path or None, equals=value)
             case RuleKind.ABSENT:
-                rule = Rule(RuleType.TEXT_ABSENT, value)
+                rule = Rule(RuleType.TEXT_ABSENT, value or None)
             case _:
-                rule = Rule(RuleType.TEXT_CONTAINS, value)
-        return rule_body(rule)
-
-
-def rule_body(rule: Rule) -> dict[str, Any]:
-    """As the API takes it. What is empty is left out: the API has a better reason for what is missing."""
-    body: dict[str, Any] = {"type": rule.type.value}
-    if rule.path:
-        body["path"] = rule.path
-    if rule.value:
-        body["value"] = rule.value
-    if rule.equals is not None:
-        body["equals"] = rule.equals
-    return body
+                rule = Rule(RuleType.TEXT_CONTAINS, value or None)
+        body: dict[str, Any] = msgspec.to_builtins(rule)
+        return body
 
 
 def rule_initial(rule: Rule) -> dict[str, Any]:
@@ -150,17 +140,10 @@ class HeaderRow(Row):
 
     def as_body(self) -> dict[str, Any]:
         given = self.cleaned_data
-        return header_body(Header(given["name"], given["value"], given["type"] or None))
-
-
-def header_body(header: Header) -> dict[str, Any]:
-    """As the API takes it, without an empty value: the stored one is kept."""
-    body = {"name": header.name}
-    if header.value:
-        body["value"] = header.value
-    if header.type is not None:
-        body["type"] = header.type
-    return body
+        body: dict[str, Any] = msgspec.to_builtins(
+            Header(given["name"], given["value"], given["type"] or None)
+        )
+        return body
 
 
 def header_initial(header: Header) -> dict[str, Any]:

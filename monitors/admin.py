@@ -8,12 +8,13 @@ from django.contrib import admin
 from django.contrib.admin.utils import display_for_value
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
+from django.utils.html import format_html_join
+from django.utils.safestring import mark_safe
 
 from checks.results.selectors import results_of
 from core.clock import utc_now
 from core.staff import AutocompleteFilter, ReadOnlyAdmin, Section, act, ask, list_of, search
-from monitors import operations
-from monitors.configuration import MonitorType
+from monitors import operations, types
 from monitors.models import (
     DomainRegistration,
     ExpiryWarning,
@@ -22,6 +23,7 @@ from monitors.models import (
     StatusChange,
 )
 from monitors.probing import on_demand
+from monitors.types.settings import MonitorConfig, settings_of
 
 LATEST = 20
 _MUTES = (
@@ -69,9 +71,7 @@ class MonitorAdmin(ReadOnlyAdmin[Monitor]):
         ),
         (
             "What is checked",
-            {"fields": ("type", "url", "method", "interval_sec", "grace_sec", "slow_ms", "timeout_ms",
-                        "expect_status", "follow_redirects", "check_ssl", "check_domain", "content_rules",
-                        "request_headers", "fail_threshold", "recover_threshold", "config_version")},
+            {"fields": ("type", *settings_of(MonitorConfig), "own_settings", "config_version")},
         ),
     )  # fmt: skip
     actions = ("pause", "resume", "mute", "check_now")
@@ -87,7 +87,7 @@ class MonitorAdmin(ReadOnlyAdmin[Monitor]):
     domain_expires_at = _of_state("domain_expires_at")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Monitor]:
-        return super().get_queryset(request).defer("header_values", "request_body")
+        return super().get_queryset(request).defer("header_values")
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Monitor], search_term: str
@@ -96,12 +96,23 @@ class MonitorAdmin(ReadOnlyAdmin[Monitor]):
         if not term:
             return queryset, False
         others = tuple(field for field in self.search_fields if field != "public_id")
-        by_id = queryset.filter(public_id__startswith=term.lower()).exclude(type=MonitorType.HEARTBEAT)
+        by_id = queryset.filter(public_id__startswith=term.lower()).exclude(type__in=types.with_secret_ids())
         return search(queryset, others, term) | by_id, False
 
     @admin.display(description="id")
     def shown_id(self, monitor: Monitor) -> str:
-        return "not shown" if monitor.type == MonitorType.HEARTBEAT else monitor.public_id
+        return "not shown" if monitor.kind.has_secret_id else monitor.public_id
+
+    @admin.display(description="settings of the type")
+    def own_settings(self, monitor: Monitor) -> str:
+        """Without long texts, which may have personal data."""
+        asked = monitor.kind.asked
+        shown = {
+            name: value
+            for name, value in monitor.options.items()
+            if name in asked and not asked[name].multiline
+        }
+        return format_html_join(mark_safe("<br>"), "{}: {}", shown.items())
 
     @admin.action(description="Pause", permissions=["act"])
     def pause(self, request: HttpRequest, queryset: QuerySet[Monitor]) -> None:

@@ -12,57 +12,22 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+import msgspec
+from django.db import connection
 from django.db.models import F
 
 from accounts.models import User
 from core.bulk import update_rows
-from monitors.configuration import MonitorConfig, MonitorType, check_type, watched_domain
+from core.crypto import EncryptedField
+from monitors.configuration import check_type, watched_domain
 from monitors.expiry.registrations import lock_registrations
 from monitors.lifecycle import switch
 from monitors.models import Monitor, MonitorState, StatusChange, config_columns
 from monitors.services import RECONFIGURED, enforce_quota, lock_owner, reconfigure
+from monitors.types.settings import MonitorConfig
 from projects.models import Project
 
-_MONITOR_COLUMNS = {
-    "id": "bigint",
-    "enabled": "boolean",
-    "config_version": "integer",
-    "registration_id": "bigint",
-    "project_id": "bigint",
-    "owner_id": "bigint",
-    "interval_sec": "integer",
-    "type": "text",
-    "name": "text",
-    "url": "text",
-    "method": "text",
-    "grace_sec": "integer",
-    "slow_ms": "integer",
-    "timeout_ms": "integer",
-    "expect_status": "integer",
-    "follow_redirects": "boolean",
-    "check_ssl": "boolean",
-    "check_domain": "boolean",
-    "content_rules": "jsonb",
-    "request_headers": "jsonb",
-    "header_values": "bytea",
-    "request_body": "text",
-    "fail_threshold": "integer",
-    "recover_threshold": "integer",
-}
-_HEADER_VALUES = Monitor._meta.get_field("header_values")
-_STATE_COLUMNS = {
-    "monitor_id": "bigint",
-    "next_due_at": "timestamptz",
-    "claimed_at": "timestamptz",
-    "armed_at": "timestamptz",
-    "fresh": "boolean",
-    "failures": "integer",
-    "passes": "integer",
-    "failing_since": "timestamptz",
-    "cert_expires_at": "timestamptz",
-    "domain_expires_at": "timestamptz",
-}
-assert set(_STATE_COLUMNS) == {"monitor_id", *RECONFIGURED}
+_PLACE = ("id", "enabled", "config_version", "registration_id", "project_id", "owner_id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +79,7 @@ def create_monitors(news: Sequence[New], *, now: datetime) -> list[Monitor]:
     for monitor, (new, registration) in zip(made, pairs, strict=True):
         state = MonitorState(
             monitor=monitor,
-            next_due_at=None if new.config.type is MonitorType.HEARTBEAT else now,
+            next_due_at=None if monitor.kind.waits else now,
             domain_expires_at=None if registration is None else registration.expires_at,
         )
         if not new.enabled:
@@ -141,7 +106,7 @@ def update_monitors(changes: Sequence[Change], *, now: datetime) -> None:
     registrations = lock_registrations(filter(None, domains), now=now)
     status_changes = []
     for monitor, change in pairs:
-        check_type(MonitorType(monitor.type), change.config.type)
+        check_type(monitor.type, change.config.type)
         owner = held.get(change.owner.pk, monitor.owner)
         status_change = reconfigure(
             monitor,
@@ -155,13 +120,9 @@ def update_monitors(changes: Sequence[Change], *, now: datetime) -> None:
         if status_change is not None:
             status_changes.append(status_change)
     monitors = [monitor for monitor, _ in pairs]
-    update_rows("monitors_monitor", _MONITOR_COLUMNS, [_row(one) for one in monitors], key="id")
-    update_rows(
-        "monitors_monitorstate",
-        _STATE_COLUMNS,
-        [[getattr(one.state, name) for name in _STATE_COLUMNS] for one in monitors],
-        key="monitor_id",
-    )
+    if monitors:
+        _update(Monitor, (*_PLACE, *config_columns(monitors[0].full_config)), monitors)
+        _update(MonitorState, ("monitor_id", *RECONFIGURED), [monitor.state for monitor in monitors])
     StatusChange.objects.bulk_create(status_changes)
 
 
@@ -185,14 +146,28 @@ def _lock_owners_with_quota(wanted: Sequence[New | Change]) -> dict[int, User]:
 
 def _floored(config: MonitorConfig, owner: User) -> MonitorConfig:
     """By the plan as it is under the lock: it may be another than when the config was settled."""
-    return replace(config, interval_sec=max(config.interval_sec, owner.plan.min_interval_sec))
+    interval_sec = max(config.interval_sec, owner.plan.min_interval_sec)
+    return msgspec.structs.replace(config, interval_sec=interval_sec)
 
 
 def _watched(monitor: Monitor) -> str | None:
     return None if monitor.registration is None else monitor.registration.name
 
 
-def _row(monitor: Monitor) -> list[object]:
-    values = {name: getattr(monitor, name) for name in _MONITOR_COLUMNS}
-    values["header_values"] = _HEADER_VALUES.to_text(values["header_values"])
-    return [json.dumps(value) if isinstance(value, list) else value for value in values.values()]
+def _update(
+    model: type[Monitor | MonitorState], columns: Sequence[str], rows: Sequence[Monitor | MonitorState]
+) -> None:
+    fields = {field.column: field for field in model._meta.concrete_fields}
+    types = {name: fields[name].db_type(connection) or "" for name in columns}
+    update_rows(
+        model._meta.db_table,
+        types,
+        [[_plain(fields[name], getattr(row, name)) for name in columns] for row in rows],
+        key=columns[0],
+    )
+
+
+def _plain(field: object, value: object) -> object:
+    if isinstance(field, EncryptedField):
+        return field.to_text(value)
+    return json.dumps(value) if isinstance(value, dict) else value

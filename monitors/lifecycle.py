@@ -8,9 +8,10 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from checks.spec import Verdict
-from monitors.configuration import MonitorConfig, MonitorType
+from monitors import types
 from monitors.models import Monitor, MonitorState, StatusChange, deadline_of
 from monitors.state import next_slot
+from monitors.types.settings import MonitorConfig
 
 MAX_MUTE_MINUTES = 10_080
 
@@ -25,10 +26,10 @@ def switch(
     monitor.config_version += 1
     if enabled:
         state.fresh, state.failures, state.passes, state.failing_since = True, 0, 0, None
-        if monitor.type == MonitorType.SCHEDULER and state.slot_at is not None:
+        if monitor.kind.fires and state.slot_at is not None:
             state.next_due_at = next_slot(state.slot_at, interval_sec=interval_sec, now=now)
-        elif monitor.type != MonitorType.HEARTBEAT or state.last_ping_at is not None:
-            state.armed_at = now if monitor.type == MonitorType.HEARTBEAT else None
+        elif not monitor.kind.waits or state.last_ping_at is not None:
+            state.armed_at = now if monitor.kind.waits else None
             make_due(state, now)
     else:
         state.next_due_at = state.claimed_at = None
@@ -56,12 +57,11 @@ def reschedule(
     state: MonitorState, before: MonitorConfig, after: MonitorConfig, *, probed_anew: bool, now: datetime
 ) -> None:
     """What an edit means for the next check: of what is probed, at once; of a shorter interval, sooner."""
-    if after.type is MonitorType.HEARTBEAT:
-        if (before.interval_sec, before.grace_sec) != (after.interval_sec, after.grace_sec):
+    kind = types.get(after.type)
+    if kind.waits:
+        if (before.interval_sec, before["grace_sec"]) != (after.interval_sec, after["grace_sec"]):
             state.armed_at = now
-    elif (
-        probed_anew and after.type is not MonitorType.SCHEDULER
-    ):  # whose check is an action at the customer's
+    elif probed_anew and not kind.fires:  # whose check is an action at the target
         make_due(state, now)
     elif after.interval_sec < before.interval_sec and state.claimed_at is None:
         soonest = now + timedelta(seconds=after.interval_sec)
@@ -70,7 +70,7 @@ def reschedule(
 
 def watch(monitor: Monitor, state: MonitorState) -> None:
     """Have a heartbeat that is waited for looked at when it is due now, after its deadline has moved."""
-    if monitor.type != MonitorType.HEARTBEAT or not monitor.enabled or state.claimed_at is not None:
+    if not monitor.kind.waits or not monitor.enabled or state.claimed_at is not None:
         return
     due_at = deadline_of(monitor, state).due_at
     if state.fresh:

@@ -4,18 +4,20 @@ uptime (DailyUptime) and what it leaves out (MaintenanceSpan), and what expires 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, ClassVar
 
 from django.conf import settings
 from django.db import models
 
-from checks.probes.http.spec import ContentRule, HttpSpec, RuleType
 from checks.spec import ReasonCode, Verdict
 from core import ids
 from core.crypto import EncryptedField
-from monitors.configuration import FIELDS, RUN_ID_HEADER, Header, MonitorConfig, MonitorType, Rule
+from monitors import configuration, types
 from monitors.heartbeats.deadlines import HeartbeatDeadline
+from monitors.types.base import MonitorType
+from monitors.types.settings import MonitorConfig
 from projects.models import Project
 
 STATUS_CHOICES = [(v.value, v.value) for v in Verdict]
@@ -57,94 +59,54 @@ class Monitor(models.Model):
         help_text="Raised by every change of what is probed: older results no longer move the state.",
     )
 
-    type = models.CharField(max_length=10, choices=[(t.value, t.value) for t in MonitorType])
+    type = models.CharField(max_length=10)
     name = models.CharField(max_length=200)
     url = models.TextField()
-    method = models.CharField(max_length=7)
     interval_sec = models.IntegerField()
-    grace_sec = models.IntegerField()
     slow_ms = models.IntegerField()
     timeout_ms = models.IntegerField()
-    expect_status = models.IntegerField(null=True)
-    follow_redirects = models.BooleanField()
     check_ssl = models.BooleanField()
     check_domain = models.BooleanField()
-    content_rules = models.JSONField(default=list, help_text="List of {type, value, path, equals}.")
-    request_headers = models.JSONField(default=list, help_text="List of {name, type}; never the values.")
-    header_values = EncryptedField(null=True, help_text="In the order of request_headers.")
-    request_body = models.TextField(null=True)
     fail_threshold = models.IntegerField()
     recover_threshold = models.IntegerField()
+    config = models.JSONField(help_text="The settings of the type, as its struct in monitors.types says.")
+    header_values = EncryptedField(null=True, help_text="In the order of request_headers.")
 
     def __str__(self) -> str:
         return self.name  # without the id, which is the secret of a heartbeat
 
     @property
+    def kind(self) -> MonitorType:
+        return types.get(self.type)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The settings that types own, as the API shows them."""
+        return {**types.option_defaults(), **self.config}
+
+    @property
     def full_config(self) -> MonitorConfig:
-        plain = {name: getattr(self, name) for name in FIELDS}
-        plain["type"] = MonitorType(self.type)
-        plain["content_rules"] = tuple(
-            Rule(RuleType(rule["type"]), rule.get("value"), rule.get("path"), rule.get("equals"))
-            for rule in self.content_rules
-        )
-        plain["request_headers"] = tuple(
-            Header(header["name"], value, header["type"], header.get("value_dropped", False))
-            for header, value in zip(self.request_headers, self.header_values or [], strict=True)
-        )
-        return MonitorConfig(**plain)
+        return self._config(self.header_values or ())
 
     @full_config.setter
     def full_config(self, config: MonitorConfig) -> None:
         for name, value in config_columns(config).items():
             setattr(self, name, value)
 
+    @property
+    def public_config(self) -> MonitorConfig:
+        """The configuration without secrets."""
+        return self._config(())
+
+    def _config(self, secrets: Sequence[str]) -> MonitorConfig:
+        common = [getattr(self, name) for name in MonitorConfig.columns]
+        return configuration.load(common, self.config, secrets)
+
 
 def config_columns(config: MonitorConfig) -> dict[str, Any]:
-    """Return a config as columns of Monitor."""
-    columns: dict[str, Any] = {name: getattr(config, name) for name in FIELDS}
-    columns["type"] = config.type.value
-    columns["content_rules"] = [
-        {
-            name: value
-            for name, value in (
-                ("type", rule.type.value),
-                ("value", rule.value),
-                ("path", rule.path),
-                ("equals", rule.equals),
-            )
-            if value is not None
-        }
-        for rule in config.content_rules
-    ]
-    columns["request_headers"] = [
-        {"name": h.name, "type": h.type} | ({"value_dropped": True} if h.dropped else {})
-        for h in config.request_headers
-    ]
-    columns["header_values"] = [h.value for h in config.request_headers] or None
-    return columns
-
-
-def spec_of(config: MonitorConfig, *, run_id: str) -> HttpSpec:
-    """What a probe needs of a config. `run_id` tells the target of a scheduler which run it is."""
-    headers = [(header.name, header.value) for header in config.request_headers]
-    if config.type is MonitorType.SCHEDULER:
-        headers.append((RUN_ID_HEADER, run_id))
-    return HttpSpec(
-        url=config.url,
-        method=config.method,
-        headers=tuple(headers),
-        only_2xx=config.type is MonitorType.SCHEDULER,
-        body=config.request_body,
-        timeout_ms=config.timeout_ms,
-        slow_ms=config.slow_ms,
-        expect_status=config.expect_status,
-        follow_redirects=config.follow_redirects,
-        check_ssl=config.check_ssl,
-        rules=tuple(
-            ContentRule(rule.type, rule.value or "", rule.path or "", rule.equals)
-            for rule in config.content_rules
-        ),
-    )
+    """Return a configuration as columns of Monitor."""
+    found, secrets = configuration.columns(config)
+    return found | {"header_values": secrets or None}
 
 
 # A claim's lease is the check's own timeout and this much for waiting in the queue and being recorded.
@@ -201,7 +163,11 @@ class MonitorState(models.Model):
 
 def deadline_of(monitor: Monitor, state: MonitorState) -> HeartbeatDeadline:
     return HeartbeatDeadline(
-        state.last_ping_at, monitor.interval_sec, monitor.grace_sec, state.armed_at, monitor.muted_until
+        state.last_ping_at,
+        monitor.interval_sec,
+        monitor.options["grace_sec"],
+        state.armed_at,
+        monitor.muted_until,
     )
 
 

@@ -17,7 +17,7 @@ from django.db.models import QuerySet
 from accounts.models import Plan, User
 from core.bulk_actions import BulkResult
 from core.errors import ValidationFailed
-from monitors.configuration import MonitorType
+from monitors import types
 from monitors.lifecycle import mute, switch, watch
 from monitors.models import Monitor, MonitorState, StatusChange
 
@@ -73,7 +73,7 @@ def raise_intervals(owners: Collection[User], plan: Plan) -> None:
     states = MonitorState.objects.select_for_update().filter(monitor__owner__in=ids)
     list(states.order_by("pk").values_list("pk"))
     short = Monitor.objects.filter(owner__in=ids, interval_sec__lt=plan.min_interval_sec)
-    heartbeats = list(short.filter(type=MonitorType.HEARTBEAT).select_related("state"))
+    heartbeats = list(short.filter(type__in=types.waiting()).select_related("state"))
     short.update(interval_sec=plan.min_interval_sec)
     for monitor in heartbeats:  # their deadlines move by it; anything else is next due when it was
         monitor.interval_sec = plan.min_interval_sec

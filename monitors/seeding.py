@@ -18,7 +18,7 @@ from checks.results.hours import start_of_hour
 from checks.results.partitions import RESULTS, ROLLUPS, Series, make
 from checks.results.rollups import GRACE, roll_up_past
 from core.clock import EPOCH
-from monitors.configuration import MonitorConfig
+from monitors.configuration import build
 from monitors.models import Monitor, MonitorState, config_columns
 from monitors.uptime.daily import write_days
 
@@ -113,7 +113,7 @@ def _parts_between(series: Series, start: datetime, end: datetime) -> list[tuple
 
 def _make_monitors(owner: User, count: int, *, interval_sec: int, at: datetime) -> list[int]:
     columns = config_columns(
-        MonitorConfig(interval_sec=interval_sec, url="http://seeded.invalid/", name="Seeded")
+        build({"interval_sec": interval_sec, "url": "http://seeded.invalid/", "name": "Seeded"})
     )
     made = Monitor.objects.bulk_create(
         (Monitor(owner=owner, created_at=at, **columns) for _ in range(count)), batch_size=2_000

@@ -8,14 +8,15 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from django.db.models import DateTimeField, ExpressionWrapper, F, Q, QuerySet, Value
-from django.db.models.functions import Greatest
+from django.db.models import DateTimeField, ExpressionWrapper, F, IntegerField, Q, QuerySet, Value
+from django.db.models.fields.json import KT
+from django.db.models.functions import Cast, Greatest
 from django.db.models.lookups import LessThan
 
 from checks.results.selectors import average_latency
 from checks.spec import Verdict
 from core.errors import NotFound
-from monitors.configuration import MonitorType
+from monitors import types
 from monitors.models import (
     MaintenanceSpan,
     Monitor,
@@ -133,7 +134,7 @@ def failing_since(monitor: Monitor, *, now: datetime) -> datetime | None:
     state = monitor.state
     if not monitor.enabled or state.status == Verdict.DOWN:
         return None
-    if state.failing_since is None and monitor.type == MonitorType.HEARTBEAT:
+    if state.failing_since is None and monitor.kind.waits:
         muted = monitor.muted_until is not None and monitor.muted_until > now
         due_at = replace(deadline_of(monitor, state), muted_until=None).due_at
         return due_at if muted and due_at is not None and due_at < now else None
@@ -143,16 +144,17 @@ def failing_since(monitor: Monitor, *, now: datetime) -> datetime | None:
 def failing(now: datetime) -> Q:
     """Match the monitors of which `failing_since` returns a moment."""
     second = Value(timedelta(seconds=1))
+    grace_sec = Cast(KT("config__grace_sec"), IntegerField())
     due_at = Greatest(
         ExpressionWrapper(
-            F("state__last_ping_at") + F("interval_sec") * second + F("grace_sec") * second,
+            F("state__last_ping_at") + (F("interval_sec") + grace_sec) * second,
             output_field=DateTimeField(),
         ),
         F("state__armed_at"),
     )
     overdue = Q(
         LessThan(due_at, now),
-        type=MonitorType.HEARTBEAT,
+        type__in=types.waiting(),
         muted_until__gt=now,
         state__last_ping_at__isnull=False,
     )

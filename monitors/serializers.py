@@ -13,18 +13,13 @@ from checks.probes.http.target import MAX_URL
 from checks.spec import Verdict
 from core.api.fields import BoolField, ChoiceField, EpochMsField, IntField, StrictSerializer, TextField
 from core.clock import to_ms, utc_now
-from monitors.configuration import (
-    CREATABLE_TYPES,
-    HEADER_TYPES,
-    MAX_BODY,
-    MAX_HEADERS,
-    MAX_RULES,
-    METHODS,
-    PLANNED_TYPES,
-    MonitorType,
-)
+from monitors import types
 from monitors.models import Monitor
 from monitors.selectors import Statistics, statistics
+from monitors.types.http import HEADER_TYPES, Header, Rule
+from monitors.types.settings import MonitorConfig, Setting
+
+Field = serializers.Field[Any, Any, Any, Any]
 
 
 class ContentRuleSerializer(StrictSerializer):
@@ -75,63 +70,77 @@ class HeaderOutSerializer(serializers.Serializer[Any]):
 
 class TypeField(ChoiceField):
     def to_internal_value(self, data: Any) -> Any:
-        if data in [t.value for t in PLANNED_TYPES]:
+        if isinstance(data, str) and data in types.PLANNED and data not in self.choices:
             raise serializers.ValidationError(f"{data} monitors are planned, and cannot be created yet.")
         return super().to_internal_value(data)
+
+
+_ITEMS: dict[Any, tuple[type[serializers.Serializer[Any]], type[serializers.Serializer[Any]]]] = {
+    Rule: (ContentRuleSerializer, ContentRuleSerializer),
+    Header: (HeaderInputSerializer, HeaderOutSerializer),
+}
+"""The bodies and the answers of settings that are lists."""
+
+
+def input_field(setting: Setting) -> Field:
+    """Return the field of a body that sets it."""
+    said: dict[str, Any] = {
+        "required": False,
+        "allow_null": setting.nullable,
+        "help_text": _help_text(setting),
+    }
+    if setting.item is not None:
+        child = _ITEMS[setting.item][0]() if setting.item in _ITEMS else TextField()
+        return serializers.ListField(child=child, max_length=setting.max_length, **said)
+    if setting.choices:
+        return ChoiceField(choices=setting.choices, **said)
+    if setting.type is bool:
+        return BoolField(**said)
+    if setting.type is int and setting.clamped:
+        return IntField(min_value=None, max_value=None, **said)
+    if setting.type is int:
+        bounds = {"min_value": setting.minimum, "max_value": setting.maximum}
+        return IntField(**{name: value for name, value in bounds.items() if value is not None}, **said)
+    return TextField(max_length=setting.max_length, allow_blank=setting.blank, **said)
+
+
+def output_field(setting: Setting) -> Field:
+    said: dict[str, Any] = {"allow_null": True} if setting.nullable else {}
+    if setting.name not in MonitorConfig.columns:
+        said["source"] = f"options.{setting.name}"
+    if setting.item in _ITEMS:
+        answers: Field = _ITEMS[setting.item][1](many=True, **said)
+        return answers
+    if setting.item is not None:
+        return serializers.ListField(child=serializers.CharField(), **said)
+    if setting.type is bool:
+        return serializers.BooleanField(**said)
+    return (serializers.IntegerField if setting.type is int else serializers.CharField)(**said)
+
+
+def _help_text(setting: Setting) -> str | None:
+    parts = [setting.description] if setting.description else []
+    if setting.default not in (None, "", ()) and "Default:" not in setting.description:
+        default = str(setting.default).lower() if setting.type is bool else setting.default
+        clamped = f"; clamped to the range {setting.minimum} to {setting.maximum}" if setting.clamped else ""
+        parts.append(f"Default: {default}{clamped}.")
+    return " ".join(parts) or None
 
 
 class MonitorInputSerializer(StrictSerializer):
     """A monitor to create or to test."""
 
-    url = TextField(max_length=MAX_URL, required=False, allow_blank=True, help_text="http:// or https://.")
-    name = TextField(max_length=200, required=False, help_text="Default: Untitled.")
-    type = TypeField(choices=[t.value for t in CREATABLE_TYPES], required=False, help_text="Default: http.")
-    method = ChoiceField(
-        choices=METHODS,
-        required=False,
-        help_text="Default: HEAD, GET for api and keyword, POST for a scheduler, which takes neither HEAD nor "
-        "OPTIONS. HEAD becomes GET when content rules are set.",
-    )
-    interval_sec = IntField(
-        required=False,
-        min_value=None,
-        max_value=None,
-        help_text="Seconds; raised to the plan's minimum. Default: the plan's default interval, else its minimum.",
-    )
-    grace_sec = IntField(required=False, min_value=0, help_text="Default: 60.")
-    slow_ms = IntField(
-        required=False, min_value=0, help_text="Latency at or above it is slow. Default: 1500."
-    )
-    timeout_ms = IntField(
-        required=False,
-        min_value=None,
-        max_value=None,
-        help_text="Default: 10000; clamped to the range 1000 to 60000.",
-    )
-    expect_status = IntField(
-        required=False,
-        allow_null=True,
-        min_value=0,
-        max_value=999,
-        help_text="null or 0: any 2xx or 3xx.",
-    )
-    follow_redirects = BoolField(required=False, help_text="Default: false.")
-    check_ssl = BoolField(required=False, help_text="Default: false.")
-    check_domain = BoolField(required=False, help_text="Default: false.")
-    content_rules = serializers.ListField(child=ContentRuleSerializer(), required=False, max_length=MAX_RULES)
-    request_headers = serializers.ListField(
-        child=HeaderInputSerializer(), required=False, max_length=MAX_HEADERS
-    )
-    request_body = TextField(
-        required=False,
-        allow_null=True,
-        allow_blank=True,
-        max_length=MAX_BODY,
-        help_text="Only with POST, PUT, PATCH and DELETE.",
-    )
-    fail_threshold = IntField(required=False, min_value=1, help_text="Default: 3.")
-    recover_threshold = IntField(required=False, min_value=1, help_text="Default: 1.")
-    project_id = TextField(required=False, allow_null=True, max_length=64)
+    def get_fields(self) -> dict[str, Field]:
+        fields = {name: input_field(setting) for name, setting in types.settings().items()}
+        kind = TypeField(choices=types.names(), required=False, help_text=f"Default: {types.DEFAULT}.")
+        project_id = TextField(required=False, allow_null=True, max_length=64)
+        return {
+            "url": fields.pop("url"),
+            "name": fields.pop("name"),
+            "type": kind,
+            **fields,
+            "project_id": project_id,
+        }
 
 
 class MuteSerializer(StrictSerializer):
@@ -144,25 +153,9 @@ class MonitorSerializer(serializers.Serializer[Any]):
     """A monitor: its configuration, its status and its statistics."""
 
     id = serializers.CharField(source="public_id")
-    name = serializers.CharField()
-    type = serializers.ChoiceField(choices=[t.value for t in MonitorType])
-    url = serializers.CharField()
-    method = serializers.CharField()
-    interval_sec = serializers.IntegerField()
-    slow_ms = serializers.IntegerField()
-    timeout_ms = serializers.IntegerField()
-    expect_status = serializers.IntegerField(allow_null=True)
-    follow_redirects = serializers.BooleanField()
-    check_ssl = serializers.BooleanField()
-    check_domain = serializers.BooleanField()
+    type = serializers.ChoiceField(choices=())
     domain_expires_at = EpochMsField(source="state.domain_expires_at", allow_null=True)
     cert_expires_at = EpochMsField(source="state.cert_expires_at", allow_null=True)
-    content_rules = ContentRuleSerializer(many=True)
-    request_headers = HeaderOutSerializer(many=True)
-    request_body = serializers.CharField(allow_null=True)
-    fail_threshold = serializers.IntegerField()
-    recover_threshold = serializers.IntegerField()
-    grace_sec = serializers.IntegerField()
     last_ping_at = EpochMsField(source="state.last_ping_at", allow_null=True)
     muted_until = serializers.SerializerMethodField()
     enabled = serializers.BooleanField()
@@ -177,6 +170,12 @@ class MonitorSerializer(serializers.Serializer[Any]):
     uptime_24h = serializers.SerializerMethodField()
     avg_latency_24h = serializers.SerializerMethodField()
     last_checked_at = EpochMsField(source="state.last_checked_at", allow_null=True)
+
+    def get_fields(self) -> dict[str, Field]:
+        fields = super().get_fields()
+        settings = {name: output_field(setting) for name, setting in types.settings().items()}
+        kind = serializers.ChoiceField(choices=types.all_names())
+        return {"id": fields.pop("id"), "name": settings.pop("name"), **fields, "type": kind, **settings}
 
     def _statistics(self, monitor: Monitor) -> Statistics:
         statistics: dict[int, Statistics] = self.context["statistics"]
@@ -202,16 +201,14 @@ def shown(monitors: Sequence[Monitor]) -> list[Any]:
     return list(MonitorSerializer(monitors, many=True, context=context).data)
 
 
-READ_ONLY_FIELDS = (
-    frozenset(MonitorSerializer().fields) - frozenset(MonitorInputSerializer().fields) - {"enabled"}
-)
-
-
 class MonitorPatchSerializer(MonitorInputSerializer):
     """The fields to change. Read-only fields of a Monitor are ignored."""
 
-    ignored = READ_ONLY_FIELDS
-    enabled = BoolField(required=False, help_text="false pauses the monitor.")
+    ignored = frozenset(MonitorSerializer._declared_fields)
+
+    def get_fields(self) -> dict[str, Field]:
+        enabled = BoolField(required=False, help_text="false pauses the monitor.")
+        return {**super().get_fields(), "enabled": enabled}
 
 
 class CheckResultSerializer(serializers.Serializer[Any]):

@@ -9,11 +9,13 @@ from typing import Any
 from django.db import transaction
 
 from accounts.models import Plan, User
+from checks.probes.http.spec import HttpSpec
 from core.egress import literal_address
 from core.errors import MonitorLimit, NotFound, ValidationFailed
+from core.ids import random_text
 from core.outbound import guard
-from monitors import configuration
-from monitors.configuration import PROBED_FIELDS, MonitorConfig, MonitorType, origin_of, watched_domain
+from monitors import configuration, types
+from monitors.configuration import watched_domain
 from monitors.expiry.registrations import lock_registration
 from monitors.lifecycle import mute, reschedule, switch, watch
 from monitors.models import (
@@ -25,6 +27,7 @@ from monitors.models import (
     config_columns,
 )
 from monitors.selectors import get_monitor
+from monitors.types.settings import MonitorConfig
 from projects import log, places
 from projects.access import Caller
 from projects.models import Project
@@ -81,9 +84,15 @@ def complete(given: Mapping[str, Any], plan: Plan) -> MonitorConfig:
 
 
 def _testable(config: MonitorConfig) -> MonitorConfig:
-    if config.type is MonitorType.HEARTBEAT:
-        raise ValidationFailed("a heartbeat is pinged, so there is nothing to test.", field="type")
+    kind = types.get(config.type)
+    if kind.waits:
+        raise ValidationFailed(f"a {kind.name} is pinged, so there is nothing to test.", field="type")
     return config
+
+
+def test_spec(config: MonitorConfig) -> HttpSpec:
+    """Return the spec of a test run."""
+    return types.get(config.type).spec(config, run_id=f"test-{random_text(10)}")
 
 
 def create_monitor(caller: Caller, given: Mapping[str, Any], *, now: datetime) -> Monitor:
@@ -109,7 +118,7 @@ def create_monitor(caller: Caller, given: Mapping[str, Any], *, now: datetime) -
         state = MonitorState(
             monitor=monitor, domain_expires_at=None if registration is None else registration.expires_at
         )
-        if config.type is not MonitorType.HEARTBEAT:
+        if not monitor.kind.waits:
             state.claim, state.claimed_at, state.slot_at = FIRST_CLAIM, now, now
             state.next_due_at = now + timedelta(milliseconds=config.timeout_ms) + LEASE_MARGIN
         state.save(force_insert=True)
@@ -128,7 +137,7 @@ def _patched(monitor: Monitor, given: Mapping[str, Any], *, owner: User) -> Moni
     stored = (
         monitor.full_config
         if owner.pk == monitor.owner_id
-        else configuration.without_secrets(monitor.full_config)
+        else configuration.without_secrets(monitor.full_config, moved=True)
     )
     return configuration.patch(
         stored, given, floor_sec=owner.plan.min_interval_sec, permits_host=permits_host
@@ -137,7 +146,7 @@ def _patched(monitor: Monitor, given: Mapping[str, Any], *, owner: User) -> Moni
 
 def move_of(monitor: Monitor, project: Project | None, owner: User) -> log.Move:
     """Return a move to another owner for the audit log, without the id of a heartbeat, which opens its ping URL."""
-    target_id = "" if monitor.type == MonitorType.HEARTBEAT else monitor.public_id
+    target_id = "" if monitor.kind.has_secret_id else monitor.public_id
     return log.Move(target_id, monitor.name, monitor.project, monitor.owner, project, owner)
 
 
@@ -193,11 +202,11 @@ def reconfigure(
     domain is held until the transaction ends.
     """
     before, change = monitor.full_config, None
-    probed_anew = any(getattr(before, name) != getattr(config, name) for name in PROBED_FIELDS)
+    probed_anew = configuration.differs(before, config)
     if enabled != monitor.enabled:
         change = switch(monitor, state, enabled=enabled, interval_sec=config.interval_sec, now=now)
     else:
-        if probed_anew and monitor.type != MonitorType.HEARTBEAT:
+        if probed_anew and not monitor.kind.waits:
             monitor.config_version += 1
         if enabled:
             reschedule(state, before, config, probed_anew=probed_anew, now=now)
@@ -270,7 +279,7 @@ def _follow_host(
     registration_of: Callable[[str], DomainRegistration],
 ) -> None:
     """What is known of the old host's certificate and registration says nothing about the new one's."""
-    if origin_of(before) != origin_of(after):
+    if monitor.kind.origin(before) != monitor.kind.origin(after):
         state.cert_expires_at = None
     domain = watched_domain(after)
     if domain != (None if monitor.registration is None else monitor.registration.name):

@@ -21,8 +21,7 @@ from core.clock import utc_now
 from core.db import release_connection
 from core.egress import EgressGuard
 from core.outbound import guard, trust_store
-from monitors import metrics, scheduling
-from monitors.configuration import MonitorType
+from monitors import metrics, scheduling, types
 from monitors.expiry import registrations, warnings
 from monitors.expiry.registrations import Lookup
 from monitors.heartbeats import signals
@@ -85,7 +84,7 @@ def _hand_out(claims: Sequence[scheduling.Claim], now: datetime) -> int:
         again=sum(claim.again and not claim.lost for claim in claims),
         triggers=sum(claim.lost for claim in claims),
     )
-    heartbeats = [claim.monitor_id for claim in claims if claim.type == MonitorType.HEARTBEAT]
+    heartbeats = [claim.monitor_id for claim in claims if types.get(claim.type).waits]
     if heartbeats:
         signals.sweep(heartbeats, now=now)
     if lost := [_lost(claim, now) for claim in claims if claim.lost]:
@@ -93,7 +92,7 @@ def _hand_out(claims: Sequence[scheduling.Claim], now: datetime) -> int:
     probed = [
         (claim.monitor_id, claim.number)
         for claim in claims
-        if claim.type != MonitorType.HEARTBEAT and not claim.lost
+        if not types.get(claim.type).waits and not claim.lost
     ]
     for start in range(0, len(probed), BATCH):
         # A batch that starts later than this could outlast its leases, and be checked a second time meanwhile.
@@ -207,9 +206,7 @@ def _lost(claim: scheduling.Claim, now: datetime) -> CheckRecord:
 
 def _startable(jobs: list[CheckJob]) -> list[CheckJob]:
     """All but the triggers whose slot has been fired already."""
-    runs = {
-        scheduling.Claim(job.monitor_id, job.claim): job for job in jobs if job.type == MonitorType.SCHEDULER
-    }
+    runs = {scheduling.Claim(job.monitor_id, job.claim): job for job in jobs if job.kind.fires}
     if not runs:
         return jobs
     started = scheduling.start_runs(runs.keys())

@@ -16,12 +16,9 @@ from core.api.schema import IDEMPOTENCY_KEY, ErrorSerializer
 from core.api.views import OK, OkSerializer, body_of
 from core.clock import utc_now
 from core.errors import IdempotencyKeySpent, NotFound
-from core.ids import random_text
 from core.throttles import CallerThrottle, ProbeThrottle
 from core.waiting import waiting_place
-from monitors import selectors, services
-from monitors.configuration import MonitorType
-from monitors.models import spec_of
+from monitors import selectors, services, types
 from monitors.probing import interactive
 from monitors.serializers import (
     CheckResultSerializer,
@@ -59,7 +56,7 @@ class MonitorList(APIView):
         caller = caller_of(request)
         given = body_of(request, MonitorInputSerializer)
         # Before anything is stored: a request that finds no place leaves nothing behind.
-        is_checked = given.get("type") != MonitorType.HEARTBEAT
+        is_checked = not types.get(given.get("type", types.DEFAULT)).waits
         with waiting_place(caller.account) if is_checked else nullcontext():
             return self._create(request, caller, given)
 
@@ -79,9 +76,7 @@ class MonitorList(APIView):
         if made.repeated:
             # The first request may still be waiting for the first check, which belongs in the answer.
             interactive.await_first_check(monitor, claim=services.FIRST_CLAIM)
-        elif monitor.type != MonitorType.HEARTBEAT and not interactive.first_check(
-            monitor, claim=services.FIRST_CLAIM
-        ):
+        elif not monitor.kind.waits and not interactive.first_check(monitor, claim=services.FIRST_CLAIM):
             services.release_first_claim(monitor, now=utc_now())
         return Response(shown([selectors.get_monitor(caller, monitor.public_id)])[0], status=201)
 
@@ -98,7 +93,7 @@ class MonitorTest(APIView):
     def post(self, request: Request) -> Response:
         caller = caller_of(request)
         config = services.config_of(caller, body_of(request, MonitorInputSerializer))
-        spec = spec_of(config, run_id=f"test-{random_text(10)}")
+        spec = services.test_spec(config)
         with waiting_place(caller.account):
             return Response(interactive.check_draft(spec))
 

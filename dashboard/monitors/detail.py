@@ -28,14 +28,13 @@ from dashboard import limits
 from dashboard.incidents import IncidentView
 from dashboard.monitors import chart
 from dashboard.monitors.actions import MUTES
-from dashboard.monitors.listing import TYPES
+from dashboard.monitors.facts import facts_of
 from dashboard.monitors.reading import Row, rows_of
-from dashboard.monitors.snippets import curl_of, is_request, ping_snippets
+from dashboard.monitors.snippets import ping_snippets
 from dashboard.pages import PageRequest, page
 from incidents import windows
 from incidents.selectors import list_incidents, windows_covering
 from incidents.windows import occurrence_of
-from monitors.configuration import HTTP_TYPES, MonitorType
 from monitors.models import Monitor, deadline_of
 from monitors.probing import on_demand
 from monitors.selectors import failing_since, get_monitor
@@ -123,17 +122,15 @@ def show(request: PageRequest, monitor_id: str) -> HttpResponse:
     context = _moving(caller, monitor, now=now) | {
         "section": "monitors",
         "mutes": MUTES,
-        "is_checked_on_demand": monitor.type in HTTP_TYPES,
-        "kind": TYPES.get(monitor.type, monitor.type),
+        "facts": facts_of(monitor),
+        "curl": monitor.kind.reproduce(monitor.public_config),
         "ranges": {name: span.title for name, span in chart.RANGES.items()},
         "usual": chart.USUAL,
         "expiries": _expiries(monitor, now=now),
         "windows": [(window, occurrence_of(window, now=now)) for window in windows_covering(caller, monitor)],
         **_heard_by(caller, monitor),
     }
-    if is_request(monitor):
-        context["curl"] = curl_of(monitor)
-    else:
+    if monitor.kind.waits:
         context["ping_url"] = f"{settings.BASE_URL}/v1/heartbeats/{monitor.public_id}/ping"
         context["snippets"] = ping_snippets(context["ping_url"], interval_sec=monitor.interval_sec)
     return render(request, "dashboard/monitors/monitor.html", context)
@@ -223,8 +220,7 @@ def _moving(caller: Caller, monitor: Monitor, *, now: datetime) -> dict[str, Any
         "maintenance_until": max((one.ends_at for one in on), default=None),
         "why": _why(row, checks),
         "next_at": _next_at(monitor),
-        "is_heartbeat": monitor.type == MonitorType.HEARTBEAT,
-        "is_scheduler": monitor.type == MonitorType.SCHEDULER,
+        "kind": monitor.kind,
     }
 
 
@@ -265,8 +261,7 @@ def _checks(monitor: Monitor, *, now: datetime) -> list[Check]:
 
 def _why(row: Row, checks: Sequence[Check]) -> str:
     """Return what the last failed check says, while the monitor is down or its checks fail; else an empty string."""
-    checked = row.monitor.type != MonitorType.HEARTBEAT
-    if row.standing != "down" and not (checked and row.failing_since):
+    if row.standing != "down" and (row.monitor.kind.waits or not row.failing_since):
         return ""
     return next((check.result.detail or check.reason for check in checks if check.result.reason_code), "")
 
@@ -275,7 +270,7 @@ def _next_at(monitor: Monitor) -> datetime | None:
     """When it is checked next, or, of a heartbeat, until when a ping is waited for; None where nothing is."""
     if not monitor.enabled:
         return None
-    if monitor.type == MonitorType.HEARTBEAT:
+    if monitor.kind.waits:
         return deadline_of(monitor, monitor.state).due_at
     return monitor.state.next_due_at
 

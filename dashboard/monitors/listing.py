@@ -27,7 +27,7 @@ from django.db.models.functions import MD5, Cast, Coalesce, Concat, Lower
 
 from core.api.converters import is_public_id
 from incidents import windows
-from monitors.configuration import CREATABLE_TYPES
+from monitors import types
 from monitors.models import Monitor
 from monitors.selectors import failing, list_monitors
 from projects.access import Caller
@@ -41,8 +41,6 @@ STANDINGS = {"down": "Down", "slow": "Slow", "pending": "Waiting", "up": "Up", "
 MARKS = {"failing": "Failing", "muted": "Muted", "maintenance": "Maintenance"}
 STATES = {**STANDINGS, **MARKS}
 SORTS = {"state": "State", "name": "Name", "latency": "Latency", "uptime": "Uptime"}
-TYPES = {kind.value: "HTTP" if kind == "http" else kind.value.capitalize() for kind in CREATABLE_TYPES}
-TYPES["api"] = "API"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +60,7 @@ class Listing:
         page, project = given.get("page", ""), given.get("project", "")
         return cls(
             state=_one_of(STATES, given.get("state")),
-            type=_one_of(TYPES, given.get("type")),
+            type=_one_of(types.REGISTRY, given.get("type")),
             project=project if is_public_id(project) else "",
             search=given.get("search", "").replace("\0", "").strip()[:MAX_SEARCH],
             sort=_one_of(SORTS, given.get("sort")) or "state",
@@ -191,5 +189,5 @@ def _digest(*parts: Any) -> MD5:
     return MD5(StringAgg(Concat(*texts, output_field=text), delimiter=",", order_by="pk"))
 
 
-def _one_of(known: Mapping[str, str], given: str | None) -> str:
+def _one_of(known: Mapping[str, object], given: str | None) -> str:
     return given if given is not None and given in known else ""

@@ -14,9 +14,10 @@ from django.views.decorators.http import require_GET, require_POST
 from core.api.converters import is_public_id
 from core.clock import utc_now
 from dashboard.monitors import actions
-from dashboard.monitors.listing import NO_PROJECT, SORTS, STATES, TYPES, Listing, Tally, matching, tally
+from dashboard.monitors.listing import NO_PROJECT, SORTS, STATES, Listing, Tally, matching, tally
 from dashboard.monitors.reading import Page, read_page, rows_of
 from dashboard.pages import PageRequest, page
+from monitors import types
 from monitors.selectors import list_monitors
 from projects.access import accessible_projects
 
@@ -45,7 +46,7 @@ def overview(request: PageRequest) -> HttpResponse:
     context |= _head(listing, counted) | {
         "projects": projects,
         "mutes": actions.MUTES,
-        "types": TYPES,
+        "types": {name: kind.label for name, kind in types.REGISTRY.items()},
         "sorts": SORTS,
         "no_project": NO_PROJECT,
         "empty": _emptiness(listing, counted, shown),

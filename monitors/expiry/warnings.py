@@ -6,7 +6,7 @@ from datetime import datetime
 
 from django.db import connection
 
-from monitors.configuration import MonitorType
+from monitors import types
 from monitors.models import ExpiryWarning
 
 THRESHOLDS = (30, 14, 7, 3, 1)
@@ -27,7 +27,7 @@ _WARN = """
      WHERE crossed.days IS NOT NULL
        AND monitor.enabled
        AND monitor.{switch}
-       AND monitor.type <> %(heartbeat)s
+       AND monitor.type <> ALL(%(waiting)s)
        AND NOT EXISTS (
             SELECT
               FROM monitors_expirywarning AS earlier
@@ -54,6 +54,6 @@ def warn_of_expiries(now: datetime) -> None:
                     "subject": subject.value,
                     "now": now,
                     "thresholds": list(THRESHOLDS),
-                    "heartbeat": MonitorType.HEARTBEAT.value,
+                    "waiting": types.waiting(),
                 },
             )

@@ -9,8 +9,7 @@ from django.db import transaction
 
 from checks.spec import CheckOutcome
 from core.db import fetch_prepared
-from monitors import metrics
-from monitors.configuration import MonitorType
+from monitors import metrics, types
 from monitors.heartbeats.deadlines import arrived, missed
 from monitors.models import Monitor
 from monitors.recording.batch import CheckRecord, Settings, State, StateBatch, lock_batch
@@ -22,12 +21,12 @@ from monitors.recording.batch import CheckRecord, Settings, State, StateBatch, l
 _STILL_UP = """
     WITH held AS (
         SELECT state.monitor_id, given.public_id, given.at, monitor.muted_until,
-               (monitor.interval_sec::bigint + monitor.grace_sec) * interval '1 second' AS patience
+               (monitor.interval_sec::bigint + (monitor.config->>'grace_sec')::bigint) * interval '1 second' AS patience
           FROM unnest(%(public_ids)s::text[], %(times)s::timestamptz[]) AS given (public_id, at)
           JOIN monitors_monitor AS monitor ON monitor.public_id = given.public_id
           JOIN monitors_monitorstate AS state ON state.monitor_id = monitor.id
           JOIN monitors_monitorstate AS seen ON seen.monitor_id = monitor.id
-         WHERE monitor.type = 'heartbeat'
+         WHERE monitor.type = ANY(%(types)s::text[])
            AND monitor.enabled
            AND state.xmin = seen.xmin
            AND state.status = 'up'
@@ -74,7 +73,9 @@ def keep_up(pings: Sequence[tuple[str, datetime]]) -> list[bool]:
     times: dict[str, datetime] = {}
     for public_id, at in pings:
         times.setdefault(public_id, at)  # a second ping of one heartbeat at the same moment is not simple
-    rows = fetch_prepared(_STILL_UP, {"public_ids": list(times), "times": list(times.values())})
+    rows = fetch_prepared(
+        _STILL_UP, {"public_ids": list(times), "times": list(times.values()), "types": types.waiting()}
+    )
     metrics.PINGS.add(len(rows), "unchanged")
     kept = {public_id for (public_id,) in rows}
     answers = []
@@ -93,7 +94,7 @@ def record_under_lock(public_id: str, *, now: datetime) -> bool:
 
 def _record_under_lock(public_id: str, *, now: datetime) -> bool:
     monitor_id = (
-        Monitor.objects.filter(public_id=public_id, type=MonitorType.HEARTBEAT)
+        Monitor.objects.filter(public_id=public_id, type__in=types.waiting())
         .values_list("pk", flat=True)
         .first()
     )

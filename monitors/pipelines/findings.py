@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Protocol
 
 from checks.spec import Verdict
-from monitors.configuration import HTTP_TYPES, MonitorType
+from monitors import types
 
 
 class Exit(IntEnum):
@@ -61,12 +61,12 @@ class Target:
     @property
     def shown_id(self) -> str | None:
         """None of a heartbeat, whose id is the secret of its ping address: logs of pipelines have many readers."""
-        return None if self.type == MonitorType.HEARTBEAT else self.id
+        return None if self.type in types.with_secret_ids() else self.id
 
     @property
     def checkable(self) -> bool:
         """Whether a check of it is a look at it, and not an action or a ping that somebody else sends."""
-        return self.enabled and self.type in HTTP_TYPES
+        return self.enabled and self.type in types.polling()
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,18 +5,17 @@ They never run in the web process, whose address no customer has allowed (decisi
 
 from __future__ import annotations
 
-import json
 import logging
 import time
-from dataclasses import asdict
 from datetime import timedelta
 from typing import Any, TypedDict, TypeVar
 
+import msgspec
 from celery import current_app
 from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
 
-from checks.probes.http.spec import ContentRule, HttpSpec, RuleType
+from checks.probes.http.spec import HttpSpec
 from checks.spec import CheckOutcome, Verdict
 from core import replies
 from core.clock import utc_now
@@ -112,16 +111,11 @@ def _send(task: str, args: list[Any], *, patience: float) -> bool:
 
 
 def dump_spec(spec: HttpSpec) -> str:
-    return json.dumps(asdict(spec))
+    return msgspec.json.encode(spec).decode()
 
 
 def load_spec(encrypted: str) -> HttpSpec:
-    fields = json.loads(decrypt(encrypted))
-    fields["headers"] = tuple((name, value) for name, value in fields["headers"])
-    fields["rules"] = tuple(
-        ContentRule(**rule | {"type": RuleType(rule["type"])}) for rule in fields["rules"]
-    )
-    return HttpSpec(**fields)
+    return msgspec.json.decode(decrypt(encrypted), type=HttpSpec)
 
 
 def as_check_result(outcome: CheckOutcome) -> CheckResult:

@@ -21,7 +21,6 @@ from checks.results.selectors import results_since
 from core.bulk_actions import BulkResult
 from core.errors import MonitorPaused, NotFound, NoWorker, ValidationFailed
 from monitors import scheduling
-from monitors.configuration import HTTP_TYPES
 from monitors.models import LEASE_MARGIN, Monitor, MonitorState
 from monitors.probing import interactive
 
@@ -56,7 +55,7 @@ def start(monitor: Monitor, *, now: datetime) -> int:
         # Locked, so that of two at once one starts a check and the other finds it.
         states = MonitorState.objects.select_for_update(of=["self"])
         under_way = states.filter(monitor=monitor, monitor__enabled=True, claimed_at__isnull=False).first()
-        if under_way is not None and monitor.type in HTTP_TYPES:
+        if under_way is not None and monitor.kind.polls:
             return under_way.claim
         claims = _claim_one(monitor, now=now)
         transaction.on_commit(partial(_hand_out_or_give_back, claims, now=now))
@@ -64,7 +63,7 @@ def start(monitor: Monitor, *, now: datetime) -> int:
 
 
 def _claim_one(monitor: Monitor, *, now: datetime) -> dict[int, int]:
-    if monitor.type not in HTTP_TYPES:
+    if not monitor.kind.polls:
         raise ValidationFailed(f"a {monitor.type} is not checked on demand.", field="type")
     claims = claim([monitor], now=now)
     if not claims:
@@ -102,7 +101,7 @@ def begin(ids: Collection[int], *, now: datetime) -> BulkResult[Monitor]:
     left: Counter[str] = Counter()
     with transaction.atomic():
         for monitor in Monitor.objects.filter(pk__in=ids).select_related("state").order_by("pk"):
-            if monitor.type not in HTTP_TYPES:
+            if not monitor.kind.polls:
                 left[f"a {monitor.type}, which is not checked on demand"] += 1
             elif monitor.enabled and monitor.state.claimed_at is not None:
                 left["being checked already"] += 1

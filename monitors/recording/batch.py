@@ -11,7 +11,7 @@ from django.db import connection
 from checks.results.store import NewResult, store_results
 from checks.spec import CheckOutcome, Verdict
 from core.bulk import update_rows
-from monitors.configuration import MonitorType
+from monitors import types
 from monitors.heartbeats.deadlines import HeartbeatDeadline
 from monitors.models import StatusChange
 from monitors.state import Change, Policy, Status, advance
@@ -26,8 +26,8 @@ _LOCK = """
        FOR UPDATE
 """
 _SETTINGS = """
-    SELECT id, type, enabled, config_version, interval_sec, grace_sec, fail_threshold, recover_threshold,
-           muted_until
+    SELECT id, type, enabled, config_version, interval_sec, (config->>'grace_sec')::int, fail_threshold,
+           recover_threshold, muted_until
       FROM monitors_monitor
      WHERE id = ANY(%s)
 """
@@ -65,7 +65,7 @@ class Settings:
     enabled: bool
     config_version: int
     interval_sec: int
-    grace_sec: int
+    grace_sec: int | None  # only of monitors that wait for signals
     fail_threshold: int
     recover_threshold: int
     muted_until: datetime | None
@@ -73,7 +73,7 @@ class Settings:
     @property
     def policy(self) -> Policy:
         # A missed deadline is no single failed try: it has had its grace (decision 33).
-        threshold = 1 if self.type == MonitorType.HEARTBEAT else self.fail_threshold
+        threshold = 1 if types.get(self.type).waits else self.fail_threshold
         return Policy(threshold, self.recover_threshold, self.muted_until)
 
 
@@ -118,7 +118,11 @@ class State:
 
     def watch(self, settings: Settings) -> HeartbeatDeadline:
         return HeartbeatDeadline(
-            self.last_ping_at, settings.interval_sec, settings.grace_sec, self.armed_at, settings.muted_until
+            self.last_ping_at,
+            settings.interval_sec,
+            settings.grace_sec or 0,
+            self.armed_at,
+            settings.muted_until,
         )
 
 

@@ -10,7 +10,7 @@ from django.db import connection, transaction
 from django.db.models import F
 
 from core.bulk import array
-from monitors.configuration import HTTP_TYPES, MonitorType
+from monitors import types
 from monitors.models import LEASE_MARGIN, MonitorState, SchedulerGap, SchedulerTick
 from monitors.recording import fast_path
 
@@ -27,7 +27,7 @@ class Claim:
 
     monitor_id: int
     number: int
-    type: str = MonitorType.HTTP
+    type: str = types.DEFAULT
     config_version: int = 1
     lost: bool = False
     again: bool = False
@@ -95,7 +95,7 @@ def claim_now(monitor_ids: Collection[int], *, now: datetime) -> list[Claim]:
                     "now": now,
                     "margin_end": now + LEASE_MARGIN,
                     "ids": array(monitor_ids),
-                    "types": [kind.value for kind in HTTP_TYPES],
+                    "types": types.polling(),
                 },
             )
             return [Claim(*row) for row in cursor.fetchall()]
@@ -163,7 +163,7 @@ def _get_over(start: datetime, end: datetime) -> None:
     """
     due = MonitorState.objects.filter(next_due_at__gte=start, next_due_at__lte=end, claimed_at=None)
     moved = F("next_due_at") + (end - start)
-    due.filter(monitor__type=MonitorType.HEARTBEAT).update(next_due_at=moved, armed_at=moved)
+    due.filter(monitor__type__in=types.waiting()).update(next_due_at=moved, armed_at=moved)
     with connection.cursor() as cursor:
         cursor.execute(
             """
@@ -172,9 +172,9 @@ def _get_over(start: datetime, end: datetime) -> None:
                    1 + floor(extract(epoch FROM %(end)s - state.next_due_at) / monitor.interval_sec)))
               FROM monitors_monitor AS monitor
              WHERE monitor.id = state.monitor_id
-               AND monitor.type = %(type)s
+               AND monitor.type = ANY(%(types)s)
                AND state.claimed_at IS NULL
                AND state.next_due_at BETWEEN %(start)s AND %(end)s
             """,
-            {"start": start, "end": end, "type": MonitorType.SCHEDULER.value},
+            {"start": start, "end": end, "types": types.firing()},
         )

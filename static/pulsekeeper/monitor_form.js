@@ -47,12 +47,12 @@ document.addEventListener("click", (event) => {
   input?.focus({ preventScroll: true });
 });
 
-// For a new JSON monitor the first rule is one about a field, as long as nobody typed anything into it.
+// The type chooses what the first rule is about, as long as nobody typed anything into it.
 document.addEventListener("change", (event) => {
-  if (event.target.name !== "type") return;
+  if (event.target.name !== "type" || !event.target.dataset.firstRule) return;
   const row = document.querySelector(".rule");
   if ([...row.querySelectorAll("input")].some((input) => input.value)) return;
-  row.querySelector("select").value = event.target.value === "api" ? "json_equals" : "contains";
+  row.querySelector("select").value = event.target.dataset.firstRule;
 });
 
 document.addEventListener("htmx:load", prepare);

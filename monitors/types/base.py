@@ -1,0 +1,104 @@
+"""What a monitor type is: everything that differs by type is a field or a method here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from functools import cached_property
+from typing import Any, ClassVar
+
+from checks.probes.http.target import BadAddressError, host_of
+from checks.probes.http.target import BadRequestError, parse_target
+from checks.probes.http.spec import HttpSpec
+from core.errors import ValidationFailed
+from monitors.types.settings import MonitorConfig, Setting, Settings, settings_of
+
+Permits = Callable[[str], bool]
+"""Whether a host, where it is a literal address, may be reached; names are checked when the socket opens."""
+
+Origin = tuple[str, str, int]
+"""Scheme, host and port."""
+
+
+class Execution(StrEnum):
+    """How a monitor gets its results."""
+
+    POLLS = "polls"  # a worker checks the target, as often as anybody likes
+    WAITS = "waits"  # somebody else sends signals, and a deadline passes when none comes
+    FIRES = "fires"  # a worker calls the target, which is an action there: at most once for each slot
+
+
+class MonitorType:
+    """One type. `settings` are its own, `unasked` the common settings that it has no use for.
+
+    Types of one `family` have the same settings, and a monitor may change among them. `has_secret_id`: anybody who
+    knows the id of such a monitor can send its signals, so no log or report shows it.
+    """
+
+    name: ClassVar[str]
+    label: ClassVar[str]
+    icon: ClassVar[str]
+    description: ClassVar[str]
+    execution: ClassVar[Execution] = Execution.POLLS
+    settings: ClassVar[type[Settings]]
+    defaults: ClassVar[Mapping[str, Any]] = {}
+    unasked: ClassVar[frozenset[str]] = frozenset()
+    has_secret_id: ClassVar[bool] = False
+    interval_label: ClassVar[str] = "Check every"
+    result_noun: ClassVar[str] = "check"
+    panel: ClassVar[str] = "dashboard/monitors/latency.html"
+
+    @property
+    def polls(self) -> bool:
+        return self.execution is Execution.POLLS
+
+    @property
+    def waits(self) -> bool:
+        return self.execution is Execution.WAITS
+
+    @property
+    def fires(self) -> bool:
+        return self.execution is Execution.FIRES
+
+    @property
+    def family(self) -> str:
+        return self.name
+
+    @cached_property
+    def asked(self) -> Mapping[str, Setting]:
+        """The settings that monitors of this type have a use for, in the order of their positions."""
+        common = {name: one for name, one in settings_of(MonitorConfig).items() if name not in self.unasked}
+        own = {name: one for name, one in settings_of(self.settings).items() if name not in self.unasked}
+        return dict(sorted((common | own).items(), key=lambda item: item[1].position))
+
+    def check_target(self, url: str, permits_host: Permits) -> None:
+        """Raise ValidationFailed for an address that this type cannot use."""
+        if not url:
+            raise ValidationFailed(f"is required for a monitor of type {self.name}.", field="url")
+        try:
+            host = host_of(url, instead="use a request header")
+        except BadAddressError as error:
+            raise ValidationFailed(str(error), field="url") from None
+        if not permits_host(host):
+            raise ValidationFailed(
+                "is a private or reserved address, which Pulsekeeper does not probe.", field="url"
+            )
+
+    def origin(self, config: MonitorConfig) -> Origin | None:
+        """Return scheme, host and port of what is probed; None if nothing is."""
+        try:
+            return parse_target(config.url).origin
+        except BadRequestError:  # stored under older rules than today's
+            return None
+
+    def destination(self, config: MonitorConfig) -> tuple[object, ...]:
+        """Return what names the server that secrets are sent to."""
+        return (self.origin(config),)
+
+    def spec(self, config: MonitorConfig, *, run_id: str) -> HttpSpec:
+        """Return what a probe needs. `run_id` names the slot to the target of a type that fires."""
+        raise NotImplementedError
+
+    def reproduce(self, config: MonitorConfig) -> str:
+        """Return a shell command that makes the same check, without secrets; empty if there is none."""
+        return ""

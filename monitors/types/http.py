@@ -1,0 +1,264 @@
+"""Monitors that send an HTTP request: what all of them share, and the plain `http` type."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from typing import Annotated, Any, ClassVar, Self
+
+import msgspec
+
+from checks.probes.http.spec import ContentRule, HttpSpec, RuleType
+from core.errors import ValidationFailed
+from monitors.types.base import MonitorType
+from monitors.types.settings import MonitorConfig, Setting, Settings
+
+METHODS = ("HEAD", "GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+BODY_METHODS = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+HEADER_TYPES = ("bearer", "apikey", "custom")
+MAX_BODY, MAX_RULES, MAX_HEADERS = 8_192, 4, 4
+RUN_ID_HEADER = "Pulsekeeper-Run-Id"
+
+# RFC 9110 5.6.2; what is refused belongs to the connection or the framing, which are the prober's own.
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_FORBIDDEN_HEADERS = frozenset(
+    {
+        "connection",
+        "content-length",
+        "expect",
+        "http2-settings",
+        "keep-alive",
+        "proxy-authenticate",
+        "proxy-authorization",
+        "proxy-connection",
+        RUN_ID_HEADER.lower(),
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
+
+
+class Rule(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An assertion on the body."""
+
+    type: RuleType
+    value: str | None = None
+    path: str | None = None
+    equals: str | None = None
+
+
+class Header(msgspec.Struct, frozen=True, omit_defaults=True, rename={"dropped": "value_dropped"}):
+    """A request header; `value` is plaintext. `type` is a display hint.
+
+    `dropped`: a stored value was deleted, because it was meant for another server or owner.
+    """
+
+    name: str
+    value: str = ""
+    type: str | None = None
+    dropped: bool = False
+
+    def __repr__(self) -> str:
+        return f"Header({self.name!r})"
+
+
+class HttpSettings(Settings, frozen=True, kw_only=True):
+    method: Annotated[
+        str,
+        Setting(
+            description="Default: HEAD, GET for api and keyword, POST for a scheduler, which takes neither HEAD nor "
+            "OPTIONS. HEAD becomes GET when content rules are set.",
+            help="HEAD is the lightest, and becomes GET where the body has to be read.",
+            position=10,
+            choices=METHODS,
+        ),
+    ] = "HEAD"
+    expect_status: Annotated[
+        int | None,
+        Setting(
+            description="null or 0: any 2xx or 3xx.",
+            label="Expected status",
+            help="Exactly this status. Left empty: any 2xx or 3xx, for a scheduler any 2xx.",
+            placeholder="any 2xx or 3xx",
+            position=60,
+            minimum=0,
+            maximum=999,
+        ),
+    ] = None
+    follow_redirects: Annotated[
+        bool,
+        Setting(
+            help="Judge the page that redirects lead to, after at most 10 of them. Otherwise a redirect is a response.",
+            position=70,
+        ),
+    ] = False
+    content_rules: Annotated[
+        tuple[Rule, ...], Setting(position=100, section="rules", max_length=MAX_RULES)
+    ] = ()
+    request_headers: Annotated[tuple[Header, ...], Setting(position=110, max_length=MAX_HEADERS)] = ()
+    request_body: Annotated[
+        str | None,
+        Setting(
+            description="Only with POST, PUT, PATCH and DELETE.",
+            label="Body",
+            help="With POST, PUT, PATCH and DELETE. JSON, unless a Content-Type header says otherwise.",
+            position=120,
+            max_length=MAX_BODY,
+            blank=True,
+            multiline=True,
+        ),
+    ] = None
+
+    def settle(self, kind: MonitorType) -> Self:
+        required = kind.required_rules if isinstance(kind, HttpType) else frozenset()
+        self._check_rules(required, kind)
+        self._check_headers()
+        method = "GET" if self.content_rules and self.method == "HEAD" else self.method
+        # Check the submitted method: rules would turn HEAD into GET and hide the error.
+        if isinstance(kind, HttpType) and self.method in kind.refused_methods:
+            raise ValidationFailed(f"a {kind.name} cannot trigger with {self.method}.", field="method")
+        if self.request_body is not None:
+            if len(self.request_body) > MAX_BODY:
+                raise ValidationFailed(f"must be at most {MAX_BODY} characters.", field="request_body")
+            if method not in BODY_METHODS:
+                raise ValidationFailed(f"cannot be sent with {method}.", field="request_body")
+        return msgspec.structs.replace(self, method=method, expect_status=self.expect_status or None)
+
+    def stored(self) -> tuple[dict[str, Any], list[str]]:
+        found: dict[str, Any] = msgspec.to_builtins(self)
+        return found, [header.pop("value", "") for header in found["request_headers"]]
+
+    def with_secrets(self, secrets: Sequence[str]) -> Self:
+        headers = (
+            msgspec.structs.replace(header, value=value)
+            for header, value in zip(self.request_headers, secrets, strict=True)
+        )
+        return msgspec.structs.replace(self, request_headers=tuple(headers))
+
+    def without_secrets(self, *, moved: bool) -> Self:
+        headers = tuple(
+            msgspec.structs.replace(header, value="", dropped=header.dropped or header.value != "")
+            for header in self.request_headers
+        )
+        body = None if moved else self.request_body
+        return msgspec.structs.replace(self, request_headers=headers, request_body=body)
+
+    def dropped_secrets(self) -> list[str]:
+        return [header.name for header in self.request_headers if header.dropped]
+
+    def _check_rules(self, required: frozenset[RuleType], kind: MonitorType) -> None:
+        if len(self.content_rules) > MAX_RULES:
+            raise ValidationFailed(f"at most {MAX_RULES} rules.", field="content_rules")
+        if required and not required & {rule.type for rule in self.content_rules}:
+            article = "an" if kind.name[0] in "aeiou" else "a"
+            names = " or ".join(rule.value for rule in RuleType if rule in required)
+            raise ValidationFailed(
+                f"{article} {kind.name} monitor needs at least one {names} rule.", field="content_rules"
+            )
+        for index, rule in enumerate(self.content_rules):
+            where = f"content_rules[{index}]"
+            if rule.type is RuleType.JSON_FIELD:
+                if not rule.path:
+                    raise ValidationFailed("is required for json_field.", field=f"{where}.path")
+            elif not rule.value:
+                raise ValidationFailed(f"is required for {rule.type}.", field=f"{where}.value")
+
+    def _check_headers(self) -> None:
+        if len(self.request_headers) > MAX_HEADERS:
+            raise ValidationFailed(f"at most {MAX_HEADERS} headers.", field="request_headers")
+        seen: set[str] = set()
+        for index, header in enumerate(self.request_headers):
+            where = f"request_headers[{index}]"
+            name = header.name.lower()
+            if not _TOKEN.fullmatch(header.name):
+                raise ValidationFailed("is not a valid header name.", field=f"{where}.name")
+            if name in _FORBIDDEN_HEADERS:
+                raise ValidationFailed(f"{header.name} is set by the prober itself.", field=f"{where}.name")
+            if name in seen:
+                raise ValidationFailed(f"{header.name} is named twice.", field=f"{where}.name")
+            seen.add(name)
+            if _CONTROL.search(header.value):
+                raise ValidationFailed("must hold no control characters.", field=f"{where}.value")
+
+
+class HttpType(MonitorType):
+    """`required_rules`: at least one rule of these types. `only_2xx`: 3xx is no success."""
+
+    settings = HttpSettings
+    required_rules: ClassVar[frozenset[RuleType]] = frozenset()
+    refused_methods: ClassVar[frozenset[str]] = frozenset()
+    rules_help: ClassVar[str] = "Optional: what the response must contain, besides its status."
+    first_rule: ClassVar[RuleType] = RuleType.TEXT_CONTAINS
+
+    @property
+    def family(self) -> str:
+        return "http" if self.polls else self.name
+
+    def destination(self, config: MonitorConfig) -> tuple[object, ...]:
+        """Also the Host header, by which a shared front such as a CDN forwards."""
+        hosts = (header.value for header in _own(config).request_headers if header.name.lower() == "host")
+        return self.origin(config), *(host.strip().lower() for host in hosts)
+
+    def spec(self, config: MonitorConfig, *, run_id: str) -> HttpSpec:
+        own = _own(config)
+        headers = [(header.name, header.value) for header in own.request_headers]
+        if self.fires:
+            headers.append((RUN_ID_HEADER, run_id))
+        return HttpSpec(
+            url=config.url,
+            method=own.method,
+            headers=tuple(headers),
+            only_2xx=self.fires,
+            body=own.request_body,
+            timeout_ms=config.timeout_ms,
+            slow_ms=config.slow_ms,
+            expect_status=own.expect_status,
+            follow_redirects=own.follow_redirects,
+            check_ssl=config.check_ssl,
+            rules=tuple(
+                ContentRule(rule.type, rule.value or "", rule.path or "", rule.equals)
+                for rule in own.content_rules
+            ),
+        )
+
+    def reproduce(self, config: MonitorConfig) -> str:
+        own = _own(config)
+        arguments = ["curl", "--verbose", "--max-time", f"{config.timeout_ms / 1000:g}"]
+        arguments += ["--head"] if own.method == "HEAD" else ["--request", own.method]
+        if own.follow_redirects:
+            arguments.append("--location")
+        if not config.check_ssl and config.url.lower().startswith("https:"):
+            arguments.append("--insecure")
+        for header in own.request_headers:
+            arguments += ["--header", f"{header.name}: VALUE"]
+        if own.request_body is not None:
+            arguments += ["--data-raw", own.request_body]
+        # --globoff: brackets in a URL are no pattern. --url: it is no option, whatever it begins with.
+        arguments += ["--globoff", "--url", config.url]
+        return _lines(arguments)
+
+
+def _lines(arguments: Sequence[str]) -> str:
+    """Return a shell command with one option per line, each with its value."""
+    lines: list[list[str]] = [[arguments[0]]]
+    for argument in arguments[1:]:
+        if argument.startswith("--") and lines[-1][-1] not in ("--data-raw", "--header", "--url"):
+            lines.append([])
+        lines[-1].append(argument)
+    return " \\\n  ".join(" ".join(map(shlex.quote, line)) for line in lines)
+
+
+def _own(config: MonitorConfig) -> HttpSettings:
+    assert isinstance(config.own, HttpSettings)
+    return config.own
+
+
+class Http(HttpType):
+    name = "http"
+    label = "Website"
+    icon = "globe"
+    description = "Calls an address and judges its response: status, time, certificate."

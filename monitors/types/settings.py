@@ -1,0 +1,247 @@
+"""Settings of monitors: each is one annotated field of a struct, from which everything else derives."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    ClassVar,
+    Literal,
+    Self,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+import msgspec
+
+if TYPE_CHECKING:
+    from monitors.types.base import MonitorType
+
+MAX_INTERVAL_SEC = 2_147_483_647  # what the column holds
+MAX_NAME, MAX_URL = 200, 2_048
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """What a field's type and default do not say. `name` to `nullable` are filled in by `settings_of`.
+
+    `description` is for readers of the API, `label` and `help` are for the form. A `clamped` value is moved into its
+    range, others are refused. A change of a `probed` setting makes a running check's result outdated.
+    """
+
+    description: str = ""
+    label: str = ""
+    help: str = ""
+    position: int = 100
+    section: Literal["target", "rules", "when", "advanced"] = "advanced"
+    minimum: int | None = None
+    maximum: int | None = None
+    clamped: bool = False
+    max_length: int | None = None
+    choices: tuple[str, ...] = ()
+    blank: bool = False
+    multiline: bool = False
+    unit: Literal["s", "ms"] | None = None
+    suggestions: tuple[str, ...] = ()
+    placeholder: str = ""
+    probed: bool = True
+
+    name: str = ""
+    type: Any = str
+    item: Any = None
+    default: Any = None
+    nullable: bool = False
+
+    def clamp(self, value: int) -> int:
+        if self.minimum is not None:
+            value = max(value, self.minimum)
+        return value if self.maximum is None else min(value, self.maximum)
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings of one or more types, beside the common ones. They are stored in the column `config`."""
+
+    def settle(self, kind: MonitorType) -> Self:
+        """Return the settings with forced values applied; raises ValidationFailed. `kind` is the monitor's type."""
+        return self
+
+    def stored(self) -> tuple[dict[str, Any], list[str]]:
+        """Return the settings as JSON values, and apart from them the secrets, which are encrypted."""
+        return msgspec.to_builtins(self), []
+
+    def with_secrets(self, secrets: Sequence[str]) -> Self:
+        """Return the settings with the secrets that `stored` returned."""
+        return self
+
+    def without_secrets(self, *, moved: bool) -> Self:
+        """Return what another server may get, or, where the monitor is `moved`, another owner."""
+        return self
+
+    def dropped_secrets(self) -> list[str]:
+        """Return the names of the secrets that have to be entered again."""
+        return []
+
+
+class MonitorConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """The whole configuration of a monitor: the common settings, which are columns, and those of its type, `own`.
+
+    `unused` are settings of other types. They are stored, so that a client can send back what it read.
+    """
+
+    columns: ClassVar[tuple[str, ...]]
+
+    type: str
+    name: Annotated[
+        str,
+        Setting(
+            position=2,
+            section="target",
+            max_length=MAX_NAME,
+            probed=False,
+            help="Left empty: the host of the address.",
+        ),
+    ] = "Untitled"
+    url: Annotated[
+        str,
+        Setting(
+            description="http:// or https://.",
+            label="Address",
+            help="http:// or https://. Put passwords into a request header.",
+            placeholder="https://shop.example/health",
+            position=1,
+            section="target",
+            max_length=MAX_URL,
+            blank=True,
+        ),
+    ] = ""
+    interval_sec: Annotated[
+        int,
+        Setting(
+            description="Seconds; raised to the plan's minimum. Default: the plan's default interval, else its "
+            "minimum.",
+            label="Interval",
+            position=20,
+            section="when",
+            minimum=1,
+            maximum=MAX_INTERVAL_SEC,
+            clamped=True,
+            unit="s",
+            suggestions=("10s", "30s", "1m", "5m", "10m", "30m", "1h"),
+            probed=False,
+        ),
+    ]
+    slow_ms: Annotated[
+        int,
+        Setting(
+            description="Latency at or above it is slow.",
+            label="Slow from",
+            help="A response this late counts as slow.",
+            position=40,
+            section="when",
+            minimum=0,
+            unit="ms",
+            suggestions=("0.5s", "1s", "1.5s", "3s"),
+        ),
+    ] = 1_500
+    timeout_ms: Annotated[
+        int,
+        Setting(
+            label="Timeout",
+            help="For the whole check: 1s to 1m.",
+            position=50,
+            section="when",
+            minimum=1_000,
+            maximum=60_000,
+            clamped=True,
+            unit="ms",
+            suggestions=("5s", "10s", "30s", "1m"),
+        ),
+    ] = 10_000
+    check_ssl: Annotated[
+        bool,
+        Setting(
+            label="Report certificate errors separately",
+            help="An expired or wrong certificate is reported as such, not as a failed connection. https only.",
+            position=80,
+        ),
+    ] = False
+    check_domain: Annotated[
+        bool,
+        Setting(
+            label="Monitor the domain's registration",
+            help="Looks up when the registration expires, and warns before it does.",
+            position=90,
+            probed=False,
+        ),
+    ] = False
+    fail_threshold: Annotated[
+        int,
+        Setting(
+            label="Failures before down",
+            help="Consecutive failed checks.",
+            position=130,
+            section="when",
+            minimum=1,
+            suggestions=("1", "2", "3", "4", "5"),
+            probed=False,
+        ),
+    ] = 3
+    recover_threshold: Annotated[
+        int,
+        Setting(
+            label="Passes before up again",
+            help="Consecutive passed checks or pings.",
+            position=140,
+            minimum=1,
+            suggestions=("1", "2", "3"),
+            probed=False,
+        ),
+    ] = 1
+
+    own: Settings
+    unused: tuple[Settings, ...] = ()
+
+    def __getitem__(self, name: str) -> Any:
+        """Return the value of any setting of any type."""
+        if name in self.columns:
+            return getattr(self, name)
+        for settings in (self.own, *self.unused):
+            if name in settings.__struct_fields__:
+                return getattr(settings, name)
+        raise KeyError(name)
+
+
+@cache
+def settings_of(struct: type[msgspec.Struct]) -> Mapping[str, Setting]:
+    """Return the settings of a struct by their names."""
+    defaults = {field.name: field.default for field in msgspec.structs.fields(struct)}
+    found = {}
+    for name, hint in get_type_hints(struct, include_extras=True).items():
+        if get_origin(hint) is not Annotated:
+            continue
+        kind, setting = get_args(hint)[:2]
+        nullable = get_origin(kind) in (Union, types.UnionType)
+        if nullable:
+            (kind,) = (arg for arg in get_args(kind) if arg is not type(None))
+        items = get_args(kind)
+        default = defaults[name]
+        found[name] = replace(
+            setting,
+            name=name,
+            label=setting.label or name.replace("_", " ").capitalize(),
+            type=kind,
+            item=items[0] if items else None,
+            default=None if default is msgspec.NODEFAULT else default,
+            nullable=nullable,
+        )
+    return found
+
+
+MonitorConfig.columns = ("type", *settings_of(MonitorConfig))
