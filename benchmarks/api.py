@@ -39,7 +39,7 @@ from accounts.services import create_account
 from checks.results.rollups import roll_up
 from core.clock import utc_now
 from monitors.models import Monitor, MonitorState, StatusChange, config_columns
-from monitors.configuration import MonitorConfig, Header, MonitorType
+from monitors.configuration import build
 from projects.access import Caller
 from projects.services import create_project
 from django.db import connection
@@ -49,8 +49,8 @@ now = utc_now()
 Plan.objects.update(monitor_limit=1_000_000)
 user = create_account(email=email, password=password, plan="pro")
 places = [create_project(Caller(user), name=f"Project {n}", now=now) for n in range(projects)]
-http = config_columns(MonitorConfig(interval_sec=60, url="http://127.0.0.1:9/", name="Shop",
-                           request_headers=(Header("X-Key", "v"),)))
+http = config_columns(build({"interval_sec": 60, "url": "http://127.0.0.1:9/", "name": "Shop",
+                             "request_headers": [{"name": "X-Key", "value": "v"}]}))
 made = Monitor.objects.bulk_create(
     Monitor(owner=user, project=places[n % projects], created_at=now, **http) for n in range(monitors))
 MonitorState.objects.bulk_create(

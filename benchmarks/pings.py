@@ -43,12 +43,12 @@ from accounts.models import Plan
 from accounts.services import create_account
 from core.clock import utc_now
 from django.db import connection
-from monitors.configuration import MonitorConfig, MonitorType
+from monitors.configuration import build
 from monitors.models import Monitor, MonitorState, config_columns
 import os
 now = utc_now()
 user = create_account(email="bench@example.com", password="a fine long password", plan="pro")
-columns = config_columns(MonitorConfig(interval_sec=3600, type=MonitorType.HEARTBEAT, name="Backup"))
+columns = config_columns(build({"interval_sec": 3600, "type": "heartbeat", "name": "Backup"}))
 made = Monitor.objects.bulk_create(
     Monitor(owner=user, created_at=now, **columns) for _ in range(int(os.environ["MONITORS"])))
 MonitorState.objects.bulk_create(

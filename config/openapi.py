@@ -19,17 +19,18 @@ from config.openapi_examples import BY_OPERATION, example_of
 from incidents.models import Incident, IncidentEvent
 from incidents.serializers import INCIDENT_STATUSES
 from incidents.windows import SCOPES
-from monitors import configuration
+from monitors import types
+from monitors.types import http
 from projects.models import Role
 from projects.serializers import GIVEN_ROLES, MEMBER_STATUSES
 from statuspages.models import NoteUpdate, StatusPage
 
 ENUMS: dict[str, Iterable[Any]] = {
     "MonitorStatus": Verdict,
-    "MonitorType": configuration.MonitorType,
-    "CreatableType": configuration.CREATABLE_TYPES,
-    "HttpMethod": configuration.METHODS,
-    "HeaderType": configuration.HEADER_TYPES,
+    "MonitorType": types.all_names(),
+    "CreatableType": types.names(),
+    "HttpMethod": http.METHODS,
+    "HeaderType": http.HEADER_TYPES,
     "RuleType": RuleType,
     "ReasonCode": ReasonCode,
     "MemberRole": Role,

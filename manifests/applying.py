@@ -24,8 +24,7 @@ from manifests.problems import InvalidManifest, Path
 from manifests.resources import all_resources
 from manifests.resources.base import ChosenScope, Resource, ServiceResource, WriteContext
 from manifests.resources.pages import Group
-from monitors import bulk, operations
-from monitors.configuration import MonitorType
+from monitors import bulk, operations, types
 from monitors.models import Monitor
 from monitors.services import move_of
 from projects import access, log, places
@@ -91,7 +90,7 @@ class _Applying:
         polled = [
             one
             for one in self.new
-            if one.section == "monitors" and one.config.type is not MonitorType.HEARTBEAT
+            if one.section == "monitors" and not types.get(one.config.type).waits
         ]
         return Report(changes, self.plan.notes, self.unmentioned, sum(map(_is_enabled, polled)))
 

@@ -17,8 +17,8 @@ from alerts.transports import secret_settings
 from core.api.fields import BoolField, StrictSerializer, TextField
 from incidents.serializers import WindowInputSerializer
 from manifests.entries import Reference
-from monitors.configuration import MAX_HEADERS
 from monitors.serializers import HeaderInputSerializer, MonitorInputSerializer
+from monitors.types.http import MAX_HEADERS
 from statuspages.serializers import MAX_GROUPS, PageInputSerializer
 from statuspages.services import MAX_MONITORS
 

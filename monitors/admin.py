@@ -63,7 +63,7 @@ class MonitorAdmin(ReadOnlyAdmin[Monitor]):
     list_select_related = ("owner", "project", "state")
     search_fields = ("public_id", "name__icontains", "url__icontains", "owner__email", "project__public_id")
     fieldsets = (
-        (None, {"fields": ("shown_id", "name", "owner", "project", "created_at", "enabled", "muted_until")}),
+        (None, {"fields": ("shown_id", "owner", "project", "created_at", "enabled", "muted_until")}),
         (
             "How it stands",
             {"fields": ("status", "status_since", "last_checked_at", "last_latency_ms", "next_due_at", "claimed_at",

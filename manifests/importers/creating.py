@@ -20,8 +20,8 @@ from accounts.models import Plan
 from core.api.errors import first_reason
 from core.errors import ValidationFailed
 from manifests.importers.mapped import MappedMonitor, Note
-from monitors import bulk
-from monitors.configuration import HTTP_TYPES, MonitorConfig
+from monitors import bulk, types
+from monitors.types.settings import MonitorConfig
 from monitors.models import Monitor
 from monitors.serializers import MonitorInputSerializer
 from monitors.services import complete, lock_owner
@@ -121,4 +121,4 @@ def _validated(body: Mapping[str, Any]) -> dict[str, Any]:
 
 def _key(kind: str, name: str, url: str) -> _Key:
     """Return what identifies a monitor. A monitor may change between the polled types."""
-    return ("polled" if kind in HTTP_TYPES else kind, name, url)
+    return (types.get(kind).family, name, url)

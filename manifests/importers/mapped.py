@@ -15,9 +15,9 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from checks.probes.http.target import MAX_URL
 from core.text import shorten
-from monitors.configuration import BODY_METHODS, MAX_HEADERS, MAX_RULES, MAX_TIMEOUT_MS, MIN_TIMEOUT_MS
+from monitors.types.http import BODY_METHODS, MAX_HEADERS, MAX_RULES
+from monitors.types.settings import MAX_NAME, MonitorConfig, settings_of
 
-MAX_NAME = 200
 
 
 class UnreadableFileError(Exception):
@@ -104,7 +104,7 @@ class MonitorBuilder:
 
     def timeout(self, field: str, seconds: float) -> None:
         ms = round(seconds * 1000)
-        self.body["timeout_ms"] = min(max(ms, MIN_TIMEOUT_MS), MAX_TIMEOUT_MS)
+        self.body["timeout_ms"] = settings_of(MonitorConfig)["timeout_ms"].clamp(ms)
         if ms != self.body["timeout_ms"]:
             self.note(field, f"{ms} ms becomes {self.body['timeout_ms']} ms, the nearest allowed value")
 

@@ -2,51 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
+import msgspec
+
 from accounts.models import User
+from core.errors import ValidationFailed
 from manifests.account import Account, intervals_of
 from manifests.entries import Entry, Existing, ProjectRef, Values
 from manifests.parsing import Item
 from manifests.resources.base import EntryError, ExportContext, Resolver, Resource, keep_secret, non_defaults
 from manifests.secrets import Secret
-from monitors import configuration
-from monitors.configuration import DEFAULT_METHODS, Header, MonitorConfig, MonitorType
+from monitors import configuration, types
 from monitors.models import Monitor
 from monitors.services import permits_host
+from monitors.types.http import Header
+from monitors.types.settings import MonitorConfig
 from projects import access
-
-_PLAIN = tuple(
-    name for name in configuration.FIELDS if name not in {"type", "name", "content_rules", "request_headers"}
-)
-# In the order of a file that is written. An interval is always said: its default is the plan's.
-_DEFAULTS: dict[str, Any] = {
-    "enabled": True,
-    "type": MonitorType.HTTP.value,
-    "url": "",
-    "method": "HEAD",
-    "interval_sec": None,
-    **{
-        name: MonitorConfig.__dataclass_fields__[name].default
-        for name in (
-            "grace_sec",
-            "slow_ms",
-            "timeout_ms",
-            "expect_status",
-            "follow_redirects",
-            "check_ssl",
-            "check_domain",
-            "fail_threshold",
-            "recover_threshold",
-            "request_body",
-        )
-    },
-    "content_rules": [],
-    "request_headers": [],
-}
-
 
 class Monitors(Resource):
     section, noun = "monitors", "monitor"
@@ -74,7 +47,7 @@ class Monitors(Resource):
             given, floor_sec=intervals.floor_sec, default_sec=intervals.default_sec, permits_host=permits_host
         )
         if entry.existing is not None:
-            configuration.check_type(MonitorType(entry.existing.values["type"]), config.type)
+            configuration.check_type(entry.existing.values["type"], config.type)
         entry.config = config
         return values_of(config, project_ref=entry.project_ref, enabled=item.given.get("enabled", True))
 
@@ -104,18 +77,16 @@ class Monitors(Resource):
             return {}
         stored = configuration.keepable(entry.existing.config, item.given)
         if self._owner(entry.project_ref) != self._owner(entry.existing.project_ref):
-            stored = configuration.without_secrets(stored)
-        return {header.name.lower(): header for header in stored.request_headers}
+            stored = configuration.without_secrets(stored, moved=True)
+        return {header.name.lower(): header for header in stored["request_headers"]}
 
     def write(self, existing: Existing, context: ExportContext) -> dict[str, Any]:
         values = existing.values
-        method = DEFAULT_METHODS.get(MonitorType(values["type"]), "HEAD")
-        if values["content_rules"] and method == "HEAD":
-            method = "GET"
         found = {
             "name": existing.name,
             "project": context.project_ref(existing.project_ref),
-            **non_defaults(values, {**_DEFAULTS, "method": method}),
+            **non_defaults(values, {"enabled": True, "type": types.DEFAULT}),
+            **{name: values[name] for name in _needed(existing.config)},
         }
         if "request_headers" in found:
             found["request_headers"] = [
@@ -128,24 +99,36 @@ class Monitors(Resource):
         return {name: value for name, value in found.items() if name != "project" or value is not None}
 
 
+def _needed(config: MonitorConfig) -> list[str]:
+    """Return the settings that a file has to name: those that would be different without it."""
+    usual = configuration.build({"type": config.type})
+    return [
+        name
+        for name in types.settings()
+        if name != "name" and config[name] != usual[name] and not _is_implied(config, name, usual[name])
+    ]
+
+
+def _is_implied(config: MonitorConfig, name: str, usual: Any) -> bool:
+    """Return whether the other settings turn the default into the value, as content rules do with the method."""
+    try:
+        own = configuration.merge(config, {name: usual}).own.settle(types.get(config.type))
+    except ValidationFailed:
+        return False
+    return name in own.__struct_fields__ and own == config.own
+
+
 def values_of(config: MonitorConfig, *, project_ref: ProjectRef | None, enabled: bool) -> Values:
-    """Of a settled config."""
-    return {
-        "name": config.name,
-        "project": project_ref,
-        "enabled": enabled,
-        "type": config.type.value,
-        **{name: getattr(config, name) for name in _PLAIN},
-        "content_rules": [
-            {name: str(value) for name, value in asdict(rule).items() if value is not None}
-            for rule in config.content_rules
-        ],
-        "request_headers": [
-            {
-                "name": header.name,
-                **({"type": header.type} if header.type else {}),
-                "value": Secret(header.value),
-            }
-            for header in config.request_headers
-        ],
-    }
+    """Return the values of a settled configuration."""
+    settings = {name: _plain(config[name]) for name in types.settings()}
+    return {**settings, "project": project_ref, "enabled": enabled, "type": config.type}
+
+
+def _plain(value: Any) -> Any:
+    """Return a setting as a file has it, secrets hidden."""
+    if isinstance(value, Header):
+        hint = {"type": value.type} if value.type else {}
+        return {"name": value.name, **hint, "value": Secret(value.value)}
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return msgspec.to_builtins(value)

@@ -11,6 +11,7 @@ from datetime import datetime
 from cryptography.fernet import InvalidToken
 from django.db import connection
 
+from checks.probes.http.spec import HttpSpec
 from core.clock import to_ms
 from core.crypto import decrypt
 from monitors import types

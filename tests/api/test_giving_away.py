@@ -132,7 +132,7 @@ def test_an_admin_gives_away_what_is_no_secret_and_both_sides_read_of_it() -> No
     ]
     assert moved.json["request_body"] is None
     monitor = Monitor.objects.get()
-    assert (monitor.owner, monitor.full_config.request_headers[0].value) == (scene.mover, "")
+    assert (monitor.owner, monitor.full_config["request_headers"][0].value) == (scene.mover, "")
 
     owner = Api.signed_in(scene.owner)
     (left,) = owner.get(f"/v1/projects/{scene.shop.public_id}/audit-log?action=monitor.released").json
@@ -157,8 +157,8 @@ def test_what_is_given_with_the_move_is_the_receiver_s() -> None:
     }
     update_monitor(Caller(scene.mover), scene.monitor.public_id, given, now=utc_now())
     config = Monitor.objects.get().full_config
-    assert [header.value for header in config.request_headers] == ["mine", ""]
-    assert config.request_body == "mine"
+    assert [header.value for header in config["request_headers"]] == ["mine", ""]
+    assert config["request_body"] == "mine"
 
 
 @pytest.mark.django_db
@@ -168,7 +168,10 @@ def test_an_admin_s_file_gives_away_with_values_of_its_own() -> None:
     assert report.count("update") == 1
     monitor = Monitor.objects.get()
     assert (monitor.owner, monitor.project) == (scene.mover, None)
-    assert (monitor.full_config.request_headers[0].value, monitor.request_body) == ("mine", None)
+    assert (monitor.full_config["request_headers"][0].value, monitor.options["request_body"]) == (
+        "mine",
+        None,
+    )
     sides = Entry.objects.filter(action__startswith="monitor.").values_list("action", "project_id")
     assert set(sides) == {("monitor.released", scene.shop.pk), ("monitor.received", None)}
 

@@ -95,7 +95,7 @@ def test_every_field_comes_back_as_it_was_given(worker: None, site: Site) -> Non
     )
     again = api.patch(f"/v1/monitors/{made.json['id']}", made.json | {"name": "Other"})
     assert (again.status, again.json["name"]) == (200, "Other")
-    assert Monitor.objects.get().full_config.request_headers[0].value == "hunter2", (
+    assert Monitor.objects.get().full_config["request_headers"][0].value == "hunter2", (
         "sent back without values, they stay"
     )
 

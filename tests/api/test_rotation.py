@@ -155,7 +155,7 @@ def test_a_row_written_between_reading_and_writing_is_read_again(
             Monitor.objects.filter(pk=changed.pk).update(header_values=["written meanwhile"])
             settings.ENCRYPTION_KEYS = (new, old)
             Monitor.objects.filter(pk=deleted.pk).delete()
-            Monitor.objects.filter(pk=emptied.pk).update(header_values=None, request_headers=[])
+            Monitor.objects.filter(pk=emptied.pk).update(header_values=None, config={})
         return real(column, changes)
 
     monkeypatch.setattr(rotation, "_write", write)

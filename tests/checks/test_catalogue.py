@@ -27,8 +27,8 @@ from checks.results.models import CheckResult
 from checks.spec import CheckOutcome
 from config.celery import app
 from core.clock import utc_now
-from monitors import configuration
-from monitors.models import MonitorState, spec_of
+from monitors import configuration, types
+from monitors.models import MonitorState
 from monitors.probing.prober import drain, probe_engine
 from monitors.services import permits_host
 from monitors.tasks import dispatch_due
@@ -119,8 +119,8 @@ def _timed(case: Case, outcome: CheckOutcome) -> bool:
 
 
 def spec_for(case: Case, stage: Stage) -> HttpSpec:
-    draft = configuration.complete(stage.inputs[case.id], floor_sec=60, permits_host=permits_host)
-    return spec_of(draft, run_id="run-1")
+    config = configuration.complete(stage.inputs[case.id], floor_sec=60, permits_host=permits_host)
+    return types.get(config.type).spec(config, run_id="run-1")
 
 
 class Metronome:

@@ -19,7 +19,7 @@ from checks.spec import Verdict
 from core.clock import to_ms, utc_now
 from dashboard.monitors import actions
 from incidents.windows import create_window
-from monitors.configuration import MonitorConfig
+from monitors.configuration import build
 from monitors.heartbeats.signals import record_ping
 from monitors.models import Monitor, MonitorState, StatusChange, config_columns
 from monitors.recording import record
@@ -494,7 +494,7 @@ def test_check_now_is_for_what_is_looked_at(web: Client, user: User, kind: str) 
 
 def make_many(user: User, count: int, *, name: str = "Monitor", project_id: int | None = None) -> None:
     now = utc_now()
-    columns = config_columns(MonitorConfig(interval_sec=60, url="http://127.0.0.1:9/"))
+    columns = config_columns(build({"interval_sec": 60, "url": "http://127.0.0.1:9/"}))
     made = Monitor.objects.bulk_create(
         Monitor(
             owner=user, created_at=now, project_id=project_id, **columns | {"name": f"{name} {number:04}"}

@@ -66,7 +66,7 @@ def test_everything_is_made_and_refers_to_each_other() -> None:
     checkout = Monitor.objects.get(name="Checkout")
     shop = Project.objects.get()
     assert (checkout.project, checkout.owner) == (shop, user)
-    assert checkout.full_config.request_headers[0].value == "k-123"
+    assert checkout.full_config["request_headers"][0].value == "k-123"
     channel = AlertChannel.objects.get(name="On call")
     assert channel.config["url"] == "https://hooks.example.com/k-123"
     assert {one.name for one in channel.monitors.all()} == {"Checkout", "Backup"}
@@ -114,7 +114,7 @@ def test_changes_are_told_field_by_field_and_secrets_masked() -> None:
         "~ status page 'shop' in Shop",
         "    groups[Checkout]: Buying → Buy",
     ]
-    assert Monitor.objects.get(name="Checkout").full_config.request_headers[0].value == "k-456"
+    assert Monitor.objects.get(name="Checkout").full_config["request_headers"][0].value == "k-456"
     assert AlertChannel.objects.get(name="On call").monitors.get().name == "Backup"
     assert apply_text(user, text, environment={"PK_KEY": "k-456"}).changes == []
     report = apply_text(user, text.replace("[Backup]", "all"), environment={"PK_KEY": "k-456"})

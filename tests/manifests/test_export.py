@@ -60,7 +60,7 @@ def test_an_export_makes_the_same_elsewhere() -> None:
     changed = apply_text(other, text, environment=VALUES | {password: "another password"}, dry_run=True)
     assert told(changed) == ["~ status page 'shop'", "    password: (secret), changed"]
     stored = Monitor.objects.get(name="Checkout", project__name="Shop")
-    assert stored.full_config.request_headers[0].value == f"Bearer {SECRET}"
+    assert stored.full_config["request_headers"][0].value == f"Bearer {SECRET}"
     assert AlertChannel.objects.get(name="On call").config["url"] == VALUES["PK_CHANNEL_ON_CALL_URL"]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -10,12 +9,11 @@ import pytest
 from django.forms.models import model_to_dict
 
 from accounts.models import User
-from checks.probes.http.spec import RuleType
 from checks.spec import Verdict
 from core.errors import MonitorLimit
 from monitors import bulk, operations
 from monitors.bulk import Change, New
-from monitors.configuration import Header, MonitorConfig, MonitorType, Rule
+from monitors.configuration import build, merge
 from monitors.models import DomainRegistration, Monitor, MonitorState, StatusChange
 from monitors.services import update_monitor
 from projects.access import Caller
@@ -25,16 +23,18 @@ from tests.helpers import NOON
 pytestmark = pytest.mark.django_db
 
 LATER = NOON + timedelta(hours=1)
-DRAFT = MonitorConfig(
-    interval_sec=300,
-    name='It\'s "a" \\ name, {x} NULL',
-    url="https://www.example.com/",
-    method="POST",
-    check_domain=True,
-    content_rules=(Rule(RuleType.TEXT_CONTAINS, value='{"a": "\\"}\n'),),
-    request_headers=(Header("X-Key", "sécret", "custom"),),
-    request_body="",
-    expect_status=204,
+CONFIG = build(
+    {
+        "interval_sec": 300,
+        "name": 'It\'s "a" \\ name, {x} NULL',
+        "url": "https://www.example.com/",
+        "method": "POST",
+        "check_domain": True,
+        "content_rules": [{"type": "text_contains", "value": '{"a": "\\"}\n'}],
+        "request_headers": [{"name": "X-Key", "value": "sécret", "type": "custom"}],
+        "request_body": "",
+        "expect_status": 204,
+    }
 )
 
 
@@ -99,13 +99,13 @@ def test_a_change_is_the_same_as_one_by_one(kind: str, given: dict[str, Any]) ->
 def test_what_is_made_is_stored_to_the_letter() -> None:
     user = UserFactory()
     project = ProjectFactory(owner=user)
-    heartbeat = MonitorConfig(interval_sec=60, type=MonitorType.HEARTBEAT)
+    heartbeat = build({"interval_sec": 60, "type": "heartbeat"})
     made = bulk.create_monitors(
-        [New(user, project, DRAFT), New(user, None, heartbeat), New(user, None, DRAFT, enabled=False)],
+        [New(user, project, CONFIG), New(user, None, heartbeat), New(user, None, CONFIG, enabled=False)],
         now=NOON,
     )
     stored = [Monitor.objects.get(pk=monitor.pk) for monitor in made]
-    assert [monitor.full_config for monitor in stored] == [DRAFT, heartbeat, DRAFT]
+    assert [monitor.full_config for monitor in stored] == [CONFIG, heartbeat, CONFIG]
     assert [(monitor.project, monitor.enabled) for monitor in stored] == [
         (project, True),
         (None, True),
@@ -116,17 +116,17 @@ def test_what_is_made_is_stored_to_the_letter() -> None:
     bulk.update_monitors(
         [Change(one.pk, user, None, one.full_config, enabled=True) for one in stored], now=LATER
     )
-    assert [Monitor.objects.get(pk=monitor.pk).full_config for monitor in made] == [DRAFT, heartbeat, DRAFT]
+    assert [Monitor.objects.get(pk=monitor.pk).full_config for monitor in made] == [CONFIG, heartbeat, CONFIG]
     assert not Monitor.objects.exclude(project=None).exists()
 
 
 def test_one_too_many_makes_none() -> None:
     user = user_with_room(for_monitors=2)
     with pytest.raises(MonitorLimit) as refused:
-        bulk.create_monitors([New(user, None, DRAFT)] * 3, now=NOON)
+        bulk.create_monitors([New(user, None, CONFIG)] * 3, now=NOON)
     assert refused.value.limit == 2
     assert not Monitor.objects.exists()
-    assert len(bulk.create_monitors([New(user, None, DRAFT)] * 2, now=NOON)) == 2
+    assert len(bulk.create_monitors([New(user, None, CONFIG)] * 2, now=NOON)) == 2
 
 
 def test_moving_to_another_owner_takes_room_there() -> None:
@@ -143,7 +143,7 @@ def test_moving_to_another_owner_takes_room_there() -> None:
 def test_the_plan_under_the_lock_has_the_last_word() -> None:
     user = UserFactory()
     monitor = MonitorFactory(owner=user)
-    quick = replace(DRAFT, interval_sec=1)
+    quick = merge(CONFIG, {"interval_sec": 1})
     bulk.update_monitors([Change(monitor.pk, user, None, quick, enabled=True)], now=NOON)
     bulk.create_monitors([New(user, None, quick)], now=NOON)
     assert set(Monitor.objects.values_list("interval_sec", flat=True)) == {60}
@@ -153,7 +153,7 @@ def test_what_is_gone_is_left_out() -> None:
     user = UserFactory()
     monitor = MonitorFactory(owner=user)
     bulk.update_monitors(
-        [Change(key, user, None, DRAFT, enabled=True) for key in (monitor.pk, monitor.pk + 1)], now=NOON
+        [Change(key, user, None, CONFIG, enabled=True) for key in (monitor.pk, monitor.pk + 1)], now=NOON
     )
     operations.delete([monitor.pk, monitor.pk + 1])
     assert not Monitor.objects.exists()

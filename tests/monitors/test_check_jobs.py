@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from monitors.models import spec_of
 from monitors.probing.jobs import load_jobs, run_id_of
 from monitors.scheduling import claim_due
 from tests.factories import MonitorFactory
@@ -45,5 +44,5 @@ def test_a_stored_monitor_is_checked_as_its_draft_would_be(given: dict[str, Any]
     (claim,) = claim_due(NOON + minutes(30), limit=1)
     (job,) = load_jobs([(claim.monitor_id, claim.number)])
     run_id = run_id_of(monitor.public_id, state_of(monitor).slot_at)
-    assert job.spec == spec_of(monitor.full_config, run_id=run_id)
+    assert job.spec == monitor.kind.spec(monitor.full_config, run_id=run_id)
     assert (job.monitor_id, job.claim) == (monitor.pk, claim.number)

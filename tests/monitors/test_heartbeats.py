@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from checks.results.models import CheckResult
-from monitors.configuration import MonitorType
 from monitors.heartbeats.signals import record_ping, sweep
 from monitors.models import Monitor, StatusChange
 from monitors.scheduling import claim_due, tick
@@ -31,7 +30,7 @@ def heartbeat(*pings: float, **given: Any) -> Monitor:
     monitor = MonitorFactory(
         owner=UserFactory(),
         url="",
-        type=MonitorType.HEARTBEAT,
+        type="heartbeat",
         **{"interval_sec": 60, "grace_sec": 10, **given},
     )
     for second in pings:

@@ -9,7 +9,6 @@ import pytest
 
 from checks.results.models import CheckResult
 from checks.spec import Verdict
-from monitors.configuration import MonitorType
 from monitors.models import LEASE_MARGIN, Monitor, StatusChange
 from monitors.probing.jobs import load_jobs
 from monitors.recording import record
@@ -27,7 +26,7 @@ LEASE = timedelta(seconds=10) + LEASE_MARGIN
 
 
 def scheduler(**given: Any) -> Monitor:
-    return MonitorFactory(up=True, type=MonitorType.SCHEDULER, **given)
+    return MonitorFactory(up=True, type="scheduler", **given)
 
 
 def claimed(monitor: Monitor, now: datetime) -> Claim:

@@ -20,7 +20,6 @@ from core.text import printable
 from manifests.importers import gatus, healthchecks, uptime_kuma, uptimerobot
 from manifests.importers.creating import Imported, Outcome, import_monitors
 from manifests.importers.mapped import MappedMonitor, UnreadableFileError
-from monitors.configuration import MonitorType
 from monitors.models import Monitor
 from projects.access import Caller
 
@@ -118,7 +117,7 @@ def _caller(email: str) -> Caller:
 
 def _ping_url(each: Imported, *, dry_run: bool) -> str | None:
     """Return the ping URL of a new heartbeat, or None."""
-    if each.monitor is None or each.monitor.type != MonitorType.HEARTBEAT or dry_run:
+    if each.monitor is None or not each.monitor.kind.waits or dry_run:
         return None
     return f"{settings.BASE_URL}/v1/heartbeats/{each.monitor.public_id}/ping"
 
