@@ -86,7 +86,7 @@ class MonitorTest(APIView):
 
     @extend_schema(
         operation_id="test_monitor",
-        summary="Check a config once, saving nothing",
+        summary="Check a draft once, saving nothing",
         request=MonitorInputSerializer,
         responses={200: CheckResultSerializer, 503: ErrorSerializer},
     )

@@ -149,7 +149,7 @@ def test_everything_that_is_typed_is_stored(web: Client, user: User) -> None:
         ({"url": f"http://x.example/{SCRIPT}" + "x" * 2048}, "Address: "),
         ({"name": "n" * 201}, "Name: "),
         ({"name": "\x00"}, "Name: "),
-        ({"type": "dns"}, "Kind: "),
+        ({"type": "dns"}, "Type: "),
         ({"interval_sec": "often"}, "Interval: Say it as 90, 5m, 1h or 1h 30m"),
         ({"interval_sec": ""}, "Interval: This is needed."),
         ({"interval_sec": "0.5s"}, "Interval: Whole seconds only."),
@@ -410,7 +410,7 @@ def test_a_kind_changes_among_those_that_are_probed_alike(web: Client, user: Use
     )
     assert (Monitor.objects.get().type, Monitor.objects.get().options["method"]) == ("keyword", "GET")
     page = edited(web, monitor, type="heartbeat").content.decode()
-    assert errors_in(page)[0].startswith("Kind: ")
+    assert errors_in(page)[0].startswith("Type: ")
 
 
 def test_a_monitor_moves_between_projects(web: Client, user: User) -> None:
@@ -555,7 +555,7 @@ def test_a_test_run_of_a_bad_form_shows_the_form_with_its_errors(web: Client) ->
     assert 'value="Kept"' in page
     assert errors_in(page)[0].startswith("Address: ")
     heartbeat = tried(web, "/monitors/new", typed(type="heartbeat")).content.decode()
-    assert errors_in(heartbeat) == ["Kind: A heartbeat is pinged, so there is nothing to test."]
+    assert errors_in(heartbeat) == ["Type: A heartbeat is pinged, so there is nothing to test."]
 
 
 def test_tests_and_creations_are_throttled_with_those_of_the_api(web: Client, settings: Settings) -> None:
