@@ -88,9 +88,7 @@ class _Applying:
         if self.plan.problems:
             raise InvalidManifest(self.plan.problems)
         polled = [
-            one
-            for one in self.new
-            if one.section == "monitors" and not types.get(one.config.type).waits
+            one for one in self.new if one.section == "monitors" and not types.get(one.config.type).waits
         ]
         return Report(changes, self.plan.notes, self.unmentioned, sum(map(_is_enabled, polled)))
 

@@ -21,6 +21,7 @@ from monitors.types.http import Header
 from monitors.types.settings import MonitorConfig
 from projects import access
 
+
 class Monitors(Resource):
     section, noun = "monitors", "monitor"
 

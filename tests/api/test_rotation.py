@@ -43,7 +43,8 @@ def make_with_header(owner: User, value: str) -> Monitor:
 
 
 def value_of(monitor: Monitor) -> str:
-    return Monitor.objects.get(pk=monitor.pk).full_config.request_headers[0].value
+    value: str = Monitor.objects.get(pk=monitor.pk).full_config["request_headers"][0].value
+    return value
 
 
 def opens(key: str, token: bytes) -> bool:

@@ -96,7 +96,7 @@ def test_what_is_created(import_from: Callable[..., Ran], user: User) -> None:
     ran = import_from(*KUMA, "--account", user.email.upper(), "--project", project.public_id)
     assert (ran.code, ran.last) == (1, "3 created, 0 existing, 2 skipped")
     shop, backup = Monitor.objects.get(name="Shop"), Monitor.objects.get(name="Backup")
-    assert (shop.project, shop.owner, shop.full_config.request_headers[0].value) == (
+    assert (shop.project, shop.owner, shop.full_config["request_headers"][0].value) == (
         project,
         user,
         "hunter2-key",
