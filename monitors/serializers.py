@@ -9,7 +9,6 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from checks.probes.http.spec import RuleType
-from checks.probes.http.target import MAX_URL
 from checks.spec import Verdict
 from core.api.fields import BoolField, ChoiceField, EpochMsField, IntField, StrictSerializer, TextField
 from core.clock import to_ms, utc_now

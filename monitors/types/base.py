@@ -7,9 +7,8 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any, ClassVar
 
-from checks.probes.http.target import BadAddressError, host_of
-from checks.probes.http.target import BadRequestError, parse_target
 from checks.probes.http.spec import HttpSpec
+from checks.probes.http.target import BadAddressError, BadRequestError, host_of, parse_target
 from core.errors import ValidationFailed
 from monitors.types.settings import MonitorConfig, Setting, Settings, settings_of
 
