@@ -45,7 +45,10 @@ def owner(db: None) -> User:
 def heartbeat(owner: User, *, configured: dict[str, Any] | None = None, **state: Any) -> Monitor:
     """One that is up since long, but for what is given."""
     monitor = MonitorFactory(owner=owner, heartbeat=True, interval_sec=60, grace_sec=10)
-    Monitor.objects.filter(pk=monitor.pk).update(**(configured or {"enabled": True}))
+    columns = {"enabled": True} | (configured or {})
+    if "grace_sec" in columns:
+        columns["config"] = {"grace_sec": columns.pop("grace_sec")}
+    Monitor.objects.filter(pk=monitor.pk).update(**columns)
     up = {"status": "up", "status_since": at(-120), "fresh": False, "last_ping_at": at(-30)} | {
         "claim": 7,
         "applied_claim": 7,

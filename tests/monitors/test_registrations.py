@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from functools import partial
-from importlib import import_module
 from typing import Any
 
 import pytest
-from django.apps import apps
 from django.db import connection, transaction
 from pytest_django.fixtures import DjangoAssertNumQueries, Settings
 
@@ -155,19 +153,6 @@ def test_a_certificate_of_another_origin_is_forgotten(user: User) -> None:
     assert not kept_by(url="https://example.com:8443/")
     assert not kept_by(url="https://www.example.com:8443/")
     assert not kept_by(url="http://www.example.com:8443/")
-
-
-def test_monitors_from_before_are_adopted_by_the_migration(user: User) -> None:
-    old, local, off = (
-        watching(user),
-        watching(user, "http://127.0.0.1/"),
-        MonitorFactory(owner=user, url="https://x.org/"),
-    )
-    Monitor.objects.update(registration=None)
-    DomainRegistration.objects.all().delete()
-    import_module("monitors.migrations.0004_watch_domains").watch(apps, None)
-    found = dict(Monitor.objects.values_list("pk", "registration__name"))
-    assert found == {old.pk: "example.com", local.pk: None, off.pk: None}
 
 
 # Claims
