@@ -21,10 +21,10 @@ from core.api.errors import first_reason
 from core.errors import ValidationFailed
 from manifests.importers.mapped import MappedMonitor, Note
 from monitors import bulk, types
-from monitors.types.settings import MonitorConfig
 from monitors.models import Monitor
 from monitors.serializers import MonitorInputSerializer
 from monitors.services import complete, lock_owner
+from monitors.types.settings import MonitorConfig
 from projects import places
 from projects.access import Caller
 

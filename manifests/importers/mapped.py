@@ -19,7 +19,6 @@ from monitors.types.http import BODY_METHODS, MAX_HEADERS, MAX_RULES
 from monitors.types.settings import MAX_NAME, MonitorConfig, settings_of
 
 
-
 class UnreadableFileError(Exception):
     """The file is not an export of this product."""
 
