@@ -1,37 +1,29 @@
-"""Endpoints of a monitor's checks: its past, and one more now."""
+"""The checks of a monitor: history, uptime, and a check on demand."""
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from collections.abc import Sequence
 from typing import Any
 
-from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_field
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
-from rest_framework.request import Request
-from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from checks.results.models import CheckResult
 from checks.results.selectors import result_of, results_of
 from checks.spec import ReasonCode, Verdict
 from core.api.fields import EpochMsField
-from core.api.pagination import cursor_of, limit_of, page_parameters, with_next
-from core.api.query import choice_param, int_param
-from core.api.schema import ErrorSerializer
-from core.clock import EPOCH, MAX_MS, from_ms, utc_now
-from core.errors import NotFound, ValidationFailed
-from core.throttles import CallerThrottle, CheckThrottle
+from core.api.query import ChoiceParam, IntParam, TimePages, TimeParam
+from core.api.viewsets import ServiceViewSet, operation
+from core.errors import MonitorPaused, NotFound, NoWorker
+from core.throttles import CheckThrottle
 from core.waiting import waiting_place
 from monitors.check_ids import CheckIds
 from monitors.models import Monitor
 from monitors.probing import on_demand
 from monitors.selectors import get_monitor
 from monitors.uptime.daily import MAX_DAYS, daily_uptime
-from projects.access import caller_of
 
-PAGE = 100
 DEFAULT_DAYS = 7
-MICROSECOND = timedelta(microseconds=1)
 
 
 class CheckSerializer(serializers.Serializer[Any]):
@@ -122,116 +114,78 @@ class UptimeDaySerializer(serializers.Serializer[Any]):
     )
 
 
-def _moment(request: Request, name: str) -> datetime | None:
-    ms = int_param(request, name, minimum=0, maximum=MAX_MS)
-    return None if ms is None else from_ms(ms)
+VERDICTS = [verdict.value for verdict in Verdict]
 
 
-def _position(request: Request) -> tuple[datetime, int] | None:
-    """Where the page before ended: (checked_at in microseconds, claim)."""
-    found = cursor_of(request, numbers=2)
-    if found is None:
-        return None
-    at_us, claim = found
-    if at_us > MAX_MS * 1000:
-        raise ValidationFailed("is not a cursor that a Link header gave.", field="cursor")
-    return EPOCH + at_us * MICROSECOND, claim
+class CheckViewSet(ServiceViewSet):
+    noun = "monitor_check"
+    lookup_url_kwarg = "check_id"
+    serializer_class = CheckDetailSerializer
 
+    def get_serializer_context(self) -> dict[str, Any]:
+        return super().get_serializer_context() | {"ids": CheckIds(self.kwargs["monitor_id"])}
 
-def _context(monitor: Monitor) -> dict[str, Any]:
-    return {"ids": CheckIds(monitor.public_id)}
+    def get_parent(self, monitor_id: str) -> Monitor:
+        return get_monitor(self.caller, monitor_id)
 
-
-class MonitorChecks(APIView):
-    throttle_classes = (CallerThrottle, CheckThrottle)
-
-    @extend_schema(
-        operation_id="list_monitor_checks",
-        summary="List the checks of a monitor, newest first",
-        parameters=[
-            *page_parameters(default=PAGE),
-            OpenApiParameter("status", enum=[v.value for v in Verdict], description="Only such checks."),
-            OpenApiParameter(
-                "since",
-                {"type": "integer", "format": "int64", "minimum": 0, "maximum": MAX_MS},
-                description="Epoch milliseconds: only checks at or after it.",
-            ),
-            OpenApiParameter(
-                "until",
-                {"type": "integer", "format": "int64", "minimum": 0, "maximum": MAX_MS},
-                description="Epoch milliseconds: only checks before it.",
-            ),
-        ],
-        responses=CheckSerializer(many=True),
+    @operation(
+        answer=CheckSerializer,
+        pages=TimePages(time="checked_at", number="claim"),
+        params=(
+            ChoiceParam("status", "Only such checks.", VERDICTS),
+            TimeParam("since", "Epoch milliseconds: only checks at or after it."),
+            TimeParam("until", "Epoch milliseconds: only checks before it."),
+        ),
     )
-    def get(self, request: Request, monitor_id: str) -> Response:
-        monitor = get_monitor(caller_of(request), monitor_id)
-        limit = limit_of(request) or PAGE
-        verdict = choice_param(request, "status", [v.value for v in Verdict])
-        rows = results_of(
-            monitor.pk,
-            limit=limit + 1,
-            now=utc_now(),
-            before=_position(request),
-            since=_moment(request, "since"),
-            until=_moment(request, "until"),
-            verdict=None if verdict is None else Verdict(verdict),
-        )
-        shown = rows[:limit]
-        response = Response(CheckSerializer(shown, many=True, context=_context(monitor)).data)
-        if len(rows) > limit:
-            return with_next(
-                request, response, (shown[-1].checked_at - EPOCH) // MICROSECOND, shown[-1].claim
-            )
-        return response
+    def list(self, monitor_id: str, status: str | None, **bounds: Any) -> Sequence[CheckResult]:
+        """List the checks of a monitor, newest first."""
+        verdict = None if status is None else Verdict(status)
+        return results_of(self.found.pk, now=self.now, verdict=verdict, **bounds)
 
-    @extend_schema(
-        operation_id="check_monitor",
-        summary="Check a monitor now",
-        description="Answers when a worker has made the check, which is recorded and counts like any other. Heartbeats "
-        "and schedulers are refused: one is pinged, and the other's check is an action at its target.",
-        request=None,
-        responses={201: CheckDetailSerializer, 409: ErrorSerializer, 503: ErrorSerializer},
+    @operation(
+        id="check_monitor",
+        is_idempotent=False,
+        errors=(MonitorPaused, NoWorker),
+        throttles=(CheckThrottle,),
     )
-    def post(self, request: Request, monitor_id: str) -> Response:
-        caller = caller_of(request)
-        monitor = get_monitor(caller, monitor_id)
-        with waiting_place(caller.account):
-            result = on_demand.check_now(monitor, now=utc_now())
-        return Response(CheckDetailSerializer(result, context=_context(monitor)).data, status=201)
+    def create(self, monitor_id: str) -> CheckResult:
+        """Check a monitor now.
 
+        Answers when a worker has made the check, which is recorded and counts like any other. Heartbeats and schedulers
+        are refused: one is pinged, and the other's check is an action at its target.
+        """
+        monitor = self.get_parent(monitor_id)
+        with waiting_place(self.caller.account):
+            return on_demand.check_now(monitor, now=self.now)
 
-class MonitorCheck(APIView):
-    @extend_schema(
-        operation_id="get_monitor_check",
-        summary="Read a check, with the evidence of a failure",
-        responses=CheckDetailSerializer,
-    )
-    def get(self, request: Request, monitor_id: str, check_id: str) -> Response:
-        monitor = get_monitor(caller_of(request), monitor_id)
+    @operation()
+    def retrieve(self, monitor_id: str, check_id: str) -> CheckResult:
+        """Read a check, with the evidence of a failure."""
+        monitor = self.get_parent(monitor_id)
         named = CheckIds(monitor.public_id).decode(check_id)
         result = None if named is None else result_of(monitor.pk, *named)
         if result is None:
             raise NotFound
-        return Response(CheckDetailSerializer(result, context=_context(monitor)).data)
+        return result
 
 
-class MonitorUptime(APIView):
-    @extend_schema(
-        operation_id="list_monitor_uptime",
-        summary="Uptime of a monitor by day",
-        description="Oldest first, one entry for each day, today's until now. Maintenance is not counted; "
-        "`uptime_24h` of a Monitor counts it.",
-        parameters=[
-            OpenApiParameter(
-                "days",
-                {"type": "integer", "minimum": 1, "maximum": MAX_DAYS, "default": DEFAULT_DAYS},
-                description="How many days of UTC, today included.",
-            )
-        ],
-        responses=UptimeDaySerializer(many=True),
+class UptimeViewSet(ServiceViewSet):
+    noun = "monitor_uptime"
+    is_singleton = True
+    serializer_class = UptimeDaySerializer
+
+    def get_parent(self, monitor_id: str) -> Monitor:
+        return get_monitor(self.caller, monitor_id)
+
+    @operation(
+        id="list_monitor_uptime",
+        many=True,
+        params=(IntParam("days", "How many days of UTC, today included.", 1, MAX_DAYS, DEFAULT_DAYS),),
     )
-    def get(self, request: Request, monitor_id: str) -> Response:
-        monitor = get_monitor(caller_of(request), monitor_id)
-        days = int_param(request, "days", minimum=1, maximum=MAX_DAYS) or DEFAULT_DAYS
-        return Response(UptimeDaySerializer(daily_uptime(monitor, days=days, now=utc_now()), many=True).data)
+    def retrieve(self, monitor_id: str, days: int) -> Sequence[Any]:
+        """Uptime of a monitor by day.
+
+        Oldest first, one entry for each day, today's until now. Maintenance is not counted; `uptime_24h` of a Monitor
+        counts it.
+        """
+        return daily_uptime(self.found, days=days, now=self.now)
