@@ -27,8 +27,7 @@ class ApiError(Exception):
 class ValidationFailed(ApiError):
     """The request is not valid. `field` is the top-level field of the body that is wrong, if it is one."""
 
-    status = 422
-    code = "validation_error"
+    status, code = 422, "validation_error"
 
     def __init__(self, reason: str, *, field: str | None = None) -> None:
         self.field = field
@@ -36,97 +35,82 @@ class ValidationFailed(ApiError):
 
 
 class BodyTooLarge(ApiError):
-    status = 413
-    code = "body_too_large"
+    status, code = 413, "body_too_large"
     reason = "The body is larger than any valid one."
     sample_limit = 262144
 
 
 class RequestTimeout(ApiError):
-    status = 408
-    code = "request_timeout"
+    status, code = 408, "request_timeout"
     reason = "The body did not arrive in time."
 
 
 class Overloaded(ApiError):
-    status = 503
-    code = "overloaded"
+    status, code = 503, "overloaded"
     reason = "The server has too many requests to answer; try again in a moment."
 
 
 class NotFound(ApiError):
-    status = 404
-    code = "not_found"
+    status, code = 404, "not_found"
     reason = "There is no such thing, or it is not yours."
 
 
 class Unauthorized(ApiError):
-    status = 401
-    code = "unauthorized"
+    status, code = 401, "unauthorized"
     reason = "A valid Bearer token is needed."
 
 
 class InvalidCredentials(ApiError):
-    status = 401
-    code = "invalid_credentials"
+    status, code = 401, "invalid_credentials"
     reason = "The e-mail address and the password do not belong together."
 
 
 class EmailUnverified(ApiError):
-    status = 403
-    code = "email_unverified"
+    status, code = 403, "email_unverified"
     reason = "The e-mail address of this account is not confirmed yet; open the link that was sent to it."
 
 
 class MfaRequired(ApiError):
-    status = 401
-    code = "mfa_required"
+    status, code = 401, "mfa_required"
     reason = (
         "code: this account has a second factor; send a code of the authenticator app, or a recovery code."
     )
 
 
 class Forbidden(ApiError):
-    status = 403
-    code = "forbidden"
+    status, code = 403, "forbidden"
     reason = "Your role does not allow this."
 
 
 class SessionRequired(ApiError):
-    status = 403
-    code = "session_required"
+    status, code = 403, "session_required"
     reason = "A project token may not do this; sign in and use a session token."
 
 
 class ReauthenticationRequired(ApiError):
-    status = 403
-    code = "reauthentication_required"
+    status, code = 403, "reauthentication_required"
     reason = "Sign in once more: this takes a session that was created within the last 5 minutes."
 
 
 class ProjectsShared(ApiError):
-    status = 409
-    code = "projects_shared"
+    status, code = 409, "projects_shared"
     reason = (
         "Other people are members of projects of this account; remove them, or delete the projects, first."
     )
 
 
 class ProjectRequired(ApiError):
-    status = 400
-    code = "project_required"
+    status, code = 400, "project_required"
     reason = "project_id: name the project that the token is for."
 
 
 class ProjectForbidden(ApiError):
-    status = 400
-    code = "project_forbidden"
+    status, code = 400, "project_forbidden"
     reason = "project_id: you are not a member of such a project."
 
 
 class TooManyRequests(ApiError):
-    status = 429
-    code = "rate_limited"
+    status, code = 429, "rate_limited"
     reason = "Too many requests; wait before the next."
 
     def __init__(self, *, wait: float | None = None) -> None:
@@ -136,104 +120,88 @@ class TooManyRequests(ApiError):
 
 
 class MonitorLimit(ApiError):
-    status = 403
-    code = "monitor_limit"
+    status, code = 403, "monitor_limit"
     reason = "The plan's number of monitors is reached."
     sample_limit = 50
 
 
 class MonitorPaused(ApiError):
-    status = 409
-    code = "monitor_paused"
+    status, code = 409, "monitor_paused"
     reason = "The monitor is paused; resume it, and it is checked at once."
 
 
 class ChannelLimit(ApiError):
-    status = 403
-    code = "channel_limit"
+    status, code = 403, "channel_limit"
     reason = "The number of alert channels of an account is reached."
     sample_limit = 50
 
 
 class WindowLimit(ApiError):
-    status = 403
-    code = "window_limit"
+    status, code = 403, "window_limit"
     reason = "The number of maintenance windows is reached; delete those that are over."
     sample_limit = 100
 
 
 class IncidentResolved(ApiError):
-    status = 409
-    code = "incident_resolved"
+    status, code = 409, "incident_resolved"
     reason = "The incident is resolved already."
 
 
 class ResolvesByItself(ApiError):
-    status = 409
-    code = "resolves_by_itself"
+    status, code = 409, "resolves_by_itself"
     reason = "The incident of a monitor is resolved by its recovery, its pause or its deletion."
 
 
 class NoWorker(ApiError):
-    status = 503
-    code = "no_worker"
+    status, code = 503, "no_worker"
     reason = "No worker ran the check in time; try again in a moment."
 
 
 class IdempotencyKeyInUse(ApiError):
-    status = 409
-    code = "idempotency_key_in_use"
+    status, code = 409, "idempotency_key_in_use"
     reason = (
         "Idempotency-Key: the first request with this key is still being worked on; try again in a moment."
     )
 
 
 class IdempotencyKeySpent(ApiError):
-    status = 409
-    code = "idempotency_key_spent"
+    status, code = 409, "idempotency_key_spent"
     reason = "Idempotency-Key: what was created with this key is gone, or no longer yours; use another key."
 
 
 class ReconnectRequired(ApiError):
-    status = 409
-    code = "reconnect_required"
+    status, code = 409, "reconnect_required"
     reason = "The provider does not accept the grant any more; link it again by oauth/start."
 
 
 class ProviderError(ApiError):
-    status = 502
-    code = "provider_error"
+    status, code = 502, "provider_error"
     reason = "The provider did not answer as it should; try again in a moment."
 
 
 class ProviderNotConfigured(ApiError):
-    status = 503
-    code = "provider_not_configured"
+    status, code = 503, "provider_not_configured"
     reason = "This deployment has no keys for the provider; its operator sets them."
 
 
 class NotConfirmed(ApiError):
-    status = 409
-    code = "not_confirmed"
+    status, code = 409, "not_confirmed"
     reason = (
         "The owner of the e-mail address has not agreed yet; set the address again to send another request."
     )
 
 
 class NotDead(ApiError):
-    status = 409
-    code = "not_dead"
+    status, code = 409, "not_dead"
     reason = "Only a dead delivery can be replayed; this one was sent, or is still tried."
 
 
 class StatusPageLimit(ApiError):
-    status = 403
-    code = "status_page_limit"
+    status, code = 403, "status_page_limit"
     reason = "The number of status pages of an account is reached."
     sample_limit = 50
 
 
 class NoteResolved(ApiError):
-    status = 409
-    code = "note_resolved"
+    status, code = 409, "note_resolved"
     reason = "The note is resolved already; write another."

@@ -279,24 +279,23 @@ class _Https(_Guarded, HTTPSConnection):
     pass
 
 
-class _HttpPool(HTTPConnectionPool):
+class _Pool:
+    """A pool whose connections have its door."""
+
+    door: _Door
+
+    def _new_conn(self) -> Any:
+        connection: Any = super()._new_conn()  # type: ignore[misc]  # of urllib3's pools
+        connection.door = self.door
+        return connection
+
+
+class _HttpPool(_Pool, HTTPConnectionPool):
     ConnectionCls = _Http
-    door: _Door
-
-    def _new_conn(self) -> Any:
-        connection: Any = super()._new_conn()
-        connection.door = self.door
-        return connection
 
 
-class _HttpsPool(HTTPSConnectionPool):
+class _HttpsPool(_Pool, HTTPSConnectionPool):
     ConnectionCls = _Https
-    door: _Door
-
-    def _new_conn(self) -> Any:
-        connection: Any = super()._new_conn()
-        connection.door = self.door
-        return connection
 
 
 class _Manager(PoolManager):
