@@ -1,6 +1,6 @@
-"""Copies into static/vendor what frontend/package-lock.json pins: uPlot as it is, of Lucide the icons named in ICONS.
+"""Copy uPlot and the Lucide icons of ICONS, pinned by frontend/package-lock.json, into static/vendor.
 
-`make vendor` runs it after `npm ci`. The result is committed, so that running Pulsekeeper needs no npm.
+`make vendor` runs it after `npm ci`. The result is committed, so that Pulsekeeper needs no npm.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ MODULES = HERE / "node_modules"
 VENDOR = HERE.parent / "static" / "vendor"
 SVG = "http://www.w3.org/2000/svg"
 
-# What templates may name in {% icon %}.
+# Names that templates may use in {% icon %}.
 ICONS = (
     "activity",
     "arrow-left",
@@ -91,7 +91,7 @@ def copy_uplot() -> None:
 
 
 def draw_icons() -> None:
-    """One sprite: a <symbol> for each icon, whose stroke is that of the place it is used in."""
+    """Write one SVG sprite with a <symbol> per icon. Icons use the current colour."""
     ElementTree.register_namespace("", SVG)
     sprite = ElementTree.Element(f"{{{SVG}}}svg")
     for name in ICONS:

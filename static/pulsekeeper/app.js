@@ -1,4 +1,4 @@
-// What every page of the dashboard can do: switch the theme, open the navigation, copy, ask before something is lost.
+// Behaviour of every dashboard page: theme switch, navigation, copy buttons, confirmation dialogs.
 import "./times.js";
 import { announce, session } from "./live.js";
 
@@ -24,13 +24,13 @@ function switchTheme() {
     if (next === "system") localStorage.removeItem("theme");
     else localStorage.setItem("theme", next);
   } catch {
-    // It holds for this page only where storage is forbidden.
+    // Without storage the theme applies to this page only.
   }
   nameTheme();
   document.dispatchEvent(new CustomEvent("themechange"));
 }
 
-// Pages that were not loaded over TLS have no navigator.clipboard.
+// navigator.clipboard exists only over TLS.
 async function write(text) {
   if (navigator.clipboard) {
     await navigator.clipboard.writeText(text);
@@ -61,7 +61,7 @@ async function copy(button) {
   announce("Copied", { shown: true });
 }
 
-// Asks in a dialog whether to go on.
+// Shows a confirmation dialog.
 function confirmed(question, yesText) {
   const dialog = document.createElement("dialog");
   dialog.className = "dialog";
@@ -98,8 +98,8 @@ function confirmed(question, yesText) {
 const cleared = new WeakSet(); // forms that may be sent
 const waiting = new WeakSet(); // forms that are being confirmed or whose session is being checked
 
-// A form with data-confirm asks first. Without a session or an answer from the server a form is not sent: the page that
-// would replace it has lost what was typed.
+// A form with data-confirm asks first. Without a session or a server that answers, a form is not sent, as the user would
+// lose the input.
 function needsSession(form) {
   // A field may be named "method" too.
   return form.getAttribute("method") === "post" && "session" in document.body.dataset;

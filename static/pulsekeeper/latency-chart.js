@@ -1,4 +1,4 @@
-// The latency chart of a monitor: ranges, lines to choose, outages as shaded spans, zoom by dragging, and a table.
+// The latency chart of a monitor: ranges, selectable lines, shaded outages, zoom by dragging, and a table.
 import { ask } from "./live.js";
 import { full, shortDay, shortTime } from "./times.js";
 
@@ -13,7 +13,7 @@ const KINDS = {
   least: { title: "Least", colour: "--chart-2", width: 1, faint: true, shown: true },
   most: { title: "Most", colour: "--chart-3", width: 1, faint: true, shown: true },
 };
-// Of an hour every point is one check: percentiles say nothing there, and its parts are what one looks for.
+// In the range of one hour every point is one check, so show its phases instead of percentiles.
 const OF_AN_HOUR = { mean: { title: "Latency" }, ttfb: { shown: true }, connect: { shown: true } };
 
 const section = document.querySelector("[data-latency]");
@@ -21,7 +21,7 @@ const place = section.querySelector("[data-chart]");
 const legend = section.querySelector("[data-legend]");
 const reset = section.querySelector("[data-reset]");
 const numbers = section.querySelector("[data-numbers]");
-const hidden = new Map(); // what somebody chose, by the name of the line
+const hidden = new Map(); // lines that the user hid or showed, by name
 
 let data = null;
 let chart = null;
@@ -88,7 +88,7 @@ function tooltip() {
       init: (u) => u.over.append(box),
       setCursor: (u) => {
         const index = u.cursor.idx;
-        // The nearest point may be far away, or out of sight.
+        // The nearest point may be far away or outside the view.
         const far = () => Math.abs(u.valToPos(data.x[index], "x") - u.cursor.left) > 40;
         box.hidden = index === null || index === undefined || u.cursor.left < 0 || far();
         if (box.hidden) return;
@@ -110,7 +110,7 @@ function tooltip() {
   };
 }
 
-// The room between two lines, filled.
+// Fills the area between two lines.
 function between(lines, upper, lower) {
   const places = [upper, lower].map((name) => lines.findIndex((line) => line.name === name) + 1);
   return places.every(Boolean) ? [{ series: places, fill: colour("--chart-1", 0.1) }] : [];
@@ -122,7 +122,7 @@ function draw() {
   chart = null;
   const lines = linesOf(data);
   if (!data.x.length) {
-    place.replaceChildren(note(`Nothing was measured in the last ${data.title}.`));
+    place.replaceChildren(note(`No measurements in the last ${data.title}.`));
     return;
   }
   place.replaceChildren();
@@ -202,9 +202,9 @@ function drawLegend() {
 }
 
 function describe() {
-  const told = linesOf(data).map((line) => `${line.title} ${milliseconds(data.whole[line.name])}`);
+  const summary = linesOf(data).map((line) => `${line.title} ${milliseconds(data.whole[line.name])}`);
   const outages = data.outages.length === 1 ? "1 outage" : `${data.outages.length} outages`;
-  place.setAttribute("aria-label", `Latency of the last ${data.title}. ${told.join(", ")}. ${outages}.`);
+  place.setAttribute("aria-label", `Latency of the last ${data.title}. ${summary.join(", ")}. ${outages}.`);
   numbers.hidden = !data.x.length;
   if (numbers.open) fillTable();
 }

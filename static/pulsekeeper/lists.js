@@ -1,4 +1,4 @@
-// Long lists: a search field hides what it does not find, and boxes are chosen and counted together.
+// Long lists: a search field filters items, and checkboxes are selected and counted together.
 // data-filter, data-chosen and data-choose-all name the list. They are hidden without this script.
 function items(selector) {
   return [...document.querySelectorAll(`${selector} [data-item], ${selector} > li`)];
@@ -7,7 +7,7 @@ function items(selector) {
 function filter(input) {
   const wanted = input.value.trim().toLowerCase();
   for (const item of items(input.dataset.filter)) item.hidden = !item.textContent.toLowerCase().includes(wanted);
-  for (const box of document.querySelectorAll(`[data-choose-all="${input.dataset.filter}"]`)) judge(box);
+  for (const box of document.querySelectorAll(`[data-choose-all="${input.dataset.filter}"]`)) updateSelectAll(box);
 }
 
 function boxes(selector) {
@@ -18,7 +18,7 @@ function shownBoxes(selector) {
   return boxes(selector).filter((box) => !box.closest("[hidden]"));
 }
 
-function judge(all) {
+function updateSelectAll(all) {
   const shown = shownBoxes(all.dataset.chooseAll);
   const chosen = shown.filter((box) => box.checked).length;
   all.checked = shown.length > 0 && chosen === shown.length;
@@ -31,7 +31,7 @@ function count(place) {
 }
 
 function refresh() {
-  for (const all of document.querySelectorAll("[data-choose-all]")) judge(all);
+  for (const all of document.querySelectorAll("[data-choose-all]")) updateSelectAll(all);
   for (const place of document.querySelectorAll("[data-chosen]")) count(place);
 }
 
@@ -45,7 +45,7 @@ document.addEventListener("change", (event) => {
   refresh();
 });
 
-// Enter in a search field looks for something; it does not send the form around it.
+// Enter in a search field must not submit the form.
 document.addEventListener("keydown", (event) => {
   if (event.key === "Enter" && event.target.matches("[data-filter]")) event.preventDefault();
 });

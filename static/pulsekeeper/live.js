@@ -1,21 +1,21 @@
-// Keeps what a page shows up to date, and says so when that fails: the server does not answer, the session has ended, or
-// what is shown no longer exists. All requests of our scripts go through `ask`; those of htmx are watched below.
+// Keeps pages up to date and shows a notice if that fails: the server does not answer, the session ended, or the object
+// was deleted. All requests of our scripts go through `ask`; those of htmx are observed below.
 import { clock, localise } from "./times.js";
 
-const WAIT_MS = 10_000; // for an answer
+const WAIT_MS = 10_000; // request timeout
 const EVERY_MS = 15_000;
-const RETRY_MS = 5_000; // while something is wrong
+const RETRY_MS = 5_000; // after a failure
 const ANNOUNCED_MS = 5_000;
 
 let state = "fresh";
 let updated = new Date();
 let sameAccount = true;
-let leaving = false; // a browser gives up requests when it begins to load another page
+let leaving = false; // a browser aborts requests when it starts to load another page
 const loops = [];
 
 let clearing;
 
-// Has screen readers read a text; `shown` also displays it. It is removed after a while, so that the same text can be
+// Announces a text to screen readers; `shown` also displays it. It is removed later, so that the same text can be
 // announced again.
 export function announce(text, { shown = false } = {}) {
   const region = document.getElementById("announcements");
@@ -28,7 +28,7 @@ export function announce(text, { shown = false } = {}) {
   }, ANNOUNCED_MS);
 }
 
-// "fresh", or the name of a sentence in partials/connection.html.
+// "fresh", or the name of a message in partials/connection.html.
 function report(found) {
   const before = state;
   state = found === "fresh" && !sameAccount ? "other" : found;
@@ -48,7 +48,7 @@ function stateOf(status) {
   return status === 404 || status === 410 ? "gone" : "lost";
 }
 
-// Returns the answer with its text, or null after the page has reported what is wrong.
+// Returns the response with its text, or null after showing the problem.
 export async function ask(address, options = {}) {
   let answer, text;
   try {
@@ -91,8 +91,8 @@ function refreshNow() {
   for (const run of loops) run();
 }
 
-// Returns whether the reader is still signed in to the same account. Updates the CSRF token of all forms, because each
-// sign-in makes a new one.
+// Returns whether the user is still signed in to the same account. Updates the CSRF token of all forms, as each sign-in
+// creates a new one.
 export async function session() {
   const { session: address, user } = document.body.dataset;
   const answer = await ask(address, { headers: { Accept: "application/json" } });
@@ -157,7 +157,7 @@ document.addEventListener("poll", refreshNow); // by an answer's HX-Trigger head
 addEventListener("online", refreshNow);
 addEventListener("beforeunload", () => {
   leaving = true;
-  setTimeout(() => (leaving = false), WAIT_MS); // it was a download
+  setTimeout(() => (leaving = false), WAIT_MS); // in case it was a download
 });
 addEventListener("offline", () => report("lost"));
 

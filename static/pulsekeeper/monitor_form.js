@@ -1,4 +1,4 @@
-// The form of a monitor: suggested values, rows that are emptied, errors that go once their field is changed.
+// The monitor form: suggested values, clearing rows, and removing errors when their field changes.
 function press(input) {
   for (const chip of document.querySelectorAll(`[data-fills="${input.id}"]`)) {
     chip.setAttribute("aria-pressed", String(chip.dataset.fill === input.value.trim()));
@@ -34,7 +34,7 @@ document.addEventListener("input", (event) => {
   document.getElementById(`${input.id}_error`)?.remove();
 });
 
-// A link to a field in a closed part of the form opens it.
+// A link to a field in a closed section opens the section.
 document.addEventListener("click", (event) => {
   const link = event.target.closest(".problems a");
   if (!link) return;

@@ -1,14 +1,14 @@
-// The overview: choosing many monitors, and keeping what is on the screen fresh without disturbing who works with it.
+// The overview: selecting monitors, and updating visible rows without disturbing the user.
 import { announce, ask, keepFresh } from "./live.js";
 import { localise, number } from "./times.js";
 
 const EVERY = 15_000;
-const PAGE = 50; // rows that the server gives at once
+const PAGE = 50; // rows per response
 
 const list = () => document.getElementById("list");
 const boxes = () => [...list().querySelectorAll("tbody input[name=monitor]")];
 
-// Choosing
+// Selection
 
 function showChosen() {
   const form = list();
@@ -23,7 +23,7 @@ function showChosen() {
   const chooseAll = bulk.querySelector("[data-choose-everything]");
   if (chooseAll) chooseAll.hidden = Boolean(everything.value);
   const what = count === 1 ? "this monitor" : `these ${number(count)} monitors`;
-  bulk.querySelector("[data-delete]").dataset.confirm = `Delete ${what} with all that was recorded? Nobody can undo it.`;
+  bulk.querySelector("[data-delete]").dataset.confirm = `Delete ${what} and all recorded data? This cannot be undone.`;
   const head = form.querySelector("[data-pick-all]");
   head.checked = chosen > 0 && chosen === all.length;
   head.indeterminate = chosen > 0 && chosen < all.length;
@@ -38,7 +38,7 @@ let last;
 document.addEventListener("click", (event) => {
   const box = event.target.closest("tbody input[name=monitor]");
   if (box) {
-    // With Shift: all from the one before to this one.
+    // With Shift: the whole range.
     const all = boxes();
     const [from, to] = [all.indexOf(last), all.indexOf(box)].sort((a, b) => a - b);
     if (event.shiftKey && from >= 0) for (const each of all.slice(from, to + 1)) each.checked = box.checked;
@@ -59,7 +59,7 @@ document.addEventListener("change", (event) => {
   showChosen();
 });
 
-// All in one field: a form of more than a thousand fields is refused.
+// Send one field, as Django refuses forms with too many fields.
 document.addEventListener("formdata", (event) => {
   if (event.target.id !== "list") return;
   const chosen = event.formData.getAll("monitor");
@@ -67,7 +67,7 @@ document.addEventListener("formdata", (event) => {
   if (chosen.length && !event.formData.get("all")) event.formData.set("monitor", chosen.join(","));
 });
 
-// Keeping it fresh
+// Updates
 
 const visible = new Set();
 const watcher = new IntersectionObserver(
@@ -141,7 +141,7 @@ async function refresh() {
   replaceSummary(fresh.getElementById("summary"));
 }
 
-// What htmx puts in
+// Content from htmx
 
 document.addEventListener("htmx:afterSettle", (event) => {
   const form = list();

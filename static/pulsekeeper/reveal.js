@@ -1,5 +1,5 @@
-// Parts of a form that matter for some choices only: data-shown-when="monitors=chosen", or "repeats=weekly|monthly".
-// Without this script all of them are there.
+// Parts of a form that depend on a choice: data-shown-when="monitors=chosen" or "repeats=weekly|monthly".
+// Without this script all parts are visible.
 function valueOf(form, name) {
   const fields = form.elements[name];
   if (!fields) return "";

@@ -1,11 +1,11 @@
-// A status page: what a bar says of each day, and a look for news every minute. Without it the page shows all but days.
+// A status page: details of each day, and an update every minute. Without it the page shows everything except days.
 import { ask, keepFresh } from "./live.js";
 import { dayInUtc, localise } from "./times.js";
 
 const DAYS = 90;
 const EVERY_MS = 60_000;
 
-// `12:99.65 14:0 20-30:-`: the days that were not wholly up, with their uptime; "-" was not observed.
+// `12:99.65 14:0 20-30:-`: days below 100 %, with their uptime; "-" means not observed.
 function daysOf(details) {
   const uptimes = new Array(DAYS).fill("100");
   for (const part of details.dataset.days.split(" ").filter(Boolean)) {
@@ -37,7 +37,7 @@ function showTip(event) {
     hideTip();
     tip = document.createElement("span");
     tip.className = "tip";
-    tip.setAttribute("aria-hidden", "true"); // the list below says the same to everybody
+    tip.setAttribute("aria-hidden", "true"); // the list below is accessible
     bars.append(tip);
   }
   tip.textContent = found.text;
@@ -45,7 +45,7 @@ function showTip(event) {
   tip.style.left = `${Math.min(box.width - tip.offsetWidth, Math.max(0, left))}px`;
 }
 
-// Opened by a click, a touch or a key: the days as text.
+// Lists the days as text when the details are opened.
 function listDays(details) {
   if (!details.open || details.querySelector(".days")) return;
   const days = daysOf(details);
@@ -53,7 +53,7 @@ function listDays(details) {
   const unseen = days.filter((day) => day.uptime === "-").length;
   const list = document.createElement("ul");
   list.className = "days";
-  const lines = bad.length ? bad.map((day) => day.text) : ["Up on every day that was observed."];
+  const lines = bad.length ? bad.map((day) => day.text) : ["Up on every observed day."];
   if (unseen) lines.push(`${unseen} of ${DAYS} days were not observed.`);
   for (const line of lines) {
     const item = document.createElement("li");
@@ -73,7 +73,7 @@ async function refresh() {
   const before = shown.querySelector("h1").textContent;
   const now = fresh.querySelector("h1").textContent;
   const reading = shown.contains(document.activeElement) || shown.querySelector("details[open]");
-  if (reading && now === before) return; // not under somebody's eyes
+  if (reading && now === before) return; // do not replace what the user is reading
   etag = answer.headers.get("ETag");
   shown.replaceWith(fresh);
   localise(fresh);

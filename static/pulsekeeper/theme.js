@@ -1,9 +1,9 @@
-// Loaded before anything is drawn, so that a chosen theme does not flash.
+// Loaded before the page renders, to avoid a flash of the other theme.
 (() => {
   try {
     const chosen = localStorage.getItem("theme");
     if (chosen === "light" || chosen === "dark") document.documentElement.dataset.theme = chosen;
   } catch {
-    // Storage may be forbidden; then the preference of the system decides.
+    // Without storage the system preference applies.
   }
 })();

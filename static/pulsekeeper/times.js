@@ -1,5 +1,5 @@
-// Dates, times and numbers: in the language of the page, in the reader's time zone, and in the order that the server
-// writes them, so that a page reads the same with and without scripts.
+// Formats dates, times and numbers in the language of the page and the user's time zone, in the same order as the
+// server, so that a page reads the same with and without scripts.
 const language = document.documentElement.lang;
 const relative = new Intl.RelativeTimeFormat(language, { numeric: "auto", style: "short" });
 const steps = [

@@ -1,4 +1,4 @@
-// The reader's time zone: chosen in new forms (data-own-zone), and not said twice beside times of the same one
+// The user's time zone: preselected in new forms (data-own-zone), and hidden next to times in the same zone
 // (data-unless-zone).
 const own = Intl.DateTimeFormat().resolvedOptions().timeZone;
 

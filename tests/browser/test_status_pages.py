@@ -69,7 +69,7 @@ def test_days_are_read_by_keyboard(page: Page, app: Application, keyboard: Keybo
         make_page(anna.user, [monitor], slug=slug)
     page.goto(f"/status/{slug}")
     keyboard.press(page.locator("summary", has_text="Shown 1"))
-    expect(page.get_by_text("Up on every day that was observed.")).to_be_visible()
+    expect(page.get_by_text("Up on every observed day.")).to_be_visible()
     axe(page)
 
 

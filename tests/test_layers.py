@@ -1,4 +1,4 @@
-"""The floors of the house hold, and their check bites."""
+"""The layers of the apps are kept, and their check finds violations."""
 
 from __future__ import annotations
 
