@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-FLOORS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["root_packages"]
+APPS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["root_packages"]
 
 
 def lint(folder: Path) -> subprocess.CompletedProcess[str]:
@@ -29,7 +29,7 @@ def lint(folder: Path) -> subprocess.CompletedProcess[str]:
     ("module", "line"),
     [
         pytest.param(
-            "checks/results/selectors.py", "from monitors.models import Monitor", id="a higher floor"
+            "checks/results/selectors.py", "from monitors.models import Monitor", id="a higher layer"
         ),
         pytest.param("monitors/services.py", "from monitors import views", id="upwards within an app"),
         pytest.param(
@@ -43,8 +43,8 @@ def lint(folder: Path) -> subprocess.CompletedProcess[str]:
     ],
 )
 def test_a_forbidden_import_fails(tmp_path: Path, module: str, line: str) -> None:
-    for floor in FLOORS:
-        shutil.copytree(ROOT / floor, tmp_path / floor, ignore=shutil.ignore_patterns("__pycache__"))
+    for app in APPS:
+        shutil.copytree(ROOT / app, tmp_path / app, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     assert lint(tmp_path).returncode == 0
     source = tmp_path / module

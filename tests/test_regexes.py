@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from tests.test_floors import FLOORS, ROOT
+from tests.test_layers import APPS, ROOT
 
 LENGTH = 20_000
 MOST_SECONDS = 0.1  # of CPU; a quadratic regex takes a second or more, a slow linear one 20 ms
@@ -26,7 +26,7 @@ ATOMS = (
 def patterns() -> dict[str, re.Pattern[str] | re.Pattern[bytes]]:
     """Those that modules of the product keep, by their names."""
     found: dict[str, re.Pattern[str] | re.Pattern[bytes]] = {}
-    for path in sorted(path for floor in FLOORS for path in (ROOT / floor).rglob("*.py")):
+    for path in sorted(path for app in APPS for path in (ROOT / app).rglob("*.py")):
         if "re.compile(" in path.read_text():
             name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
             module = importlib.import_module(name)
