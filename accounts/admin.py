@@ -19,8 +19,7 @@ from django.utils.safestring import SafeString
 
 import audit.selectors
 from accounts.models import Plan, User
-from accounts.services import change_plan, record_changes, set_password, welcome
-from accounts.verification import set_address
+from accounts.services import change_plan, record_changes, set_address, set_password, welcome
 from core.staff import Section, StaffAdmin, act, ask
 
 _RIGHTS = ("is_active", "is_staff", "is_superuser", "groups", "user_permissions")

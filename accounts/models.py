@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from django.contrib.auth.base_user import AbstractBaseUser, BaseUserManager
 from django.contrib.auth.models import PermissionsMixin
@@ -55,12 +55,6 @@ class Plan(models.Model):
 class UserManager(BaseUserManager["User"]):
     def get_by_natural_key(self, username: str | None) -> User:
         return self.get(email=(username or "").lower())
-
-    def create_superuser(self, email: str, password: str, **extra: Any) -> User:
-        """What Django's `createsuperuser` calls; everything else goes through `accounts.services`."""
-        from accounts.services import create_account
-
-        return create_account(email=email, password=password, plan="pro", is_staff=True, is_superuser=True)
 
 
 class User(AbstractBaseUser, PermissionsMixin):

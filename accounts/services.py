@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
+from allauth.account.models import EmailAddress
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
@@ -15,7 +16,6 @@ import audit.selectors
 import audit.services
 from accounts.models import Plan, User
 from accounts.privacy import forget_in_admin
-from accounts.verification import set_address
 from audit.actions import Action
 from core.bulk_actions import BulkResult
 from core.errors import ValidationFailed
@@ -233,3 +233,19 @@ def _require_strong(password: str, user: User) -> None:
         validate_password(password, user)
     except ValidationError as error:
         raise ValidationFailed(" ".join(error.messages), field="password") from None
+
+
+def is_verified(user: User) -> bool:
+    return bool(EmailAddress.objects.filter(user=user, email=user.email, verified=True).exists())
+
+
+def set_address(user: User) -> None:
+    """Make `user.email` the account's only address, and verified. In the transaction that writes the user."""
+    EmailAddress.objects.filter(user=user).delete()
+    EmailAddress.objects.create(user=user, email=user.email, primary=True, verified=True)
+
+
+def verified_account(email: str) -> User | None:
+    """The account of an address, which is in lower case; None if it was never verified."""
+    user = User.objects.filter(email=email).first()
+    return user if user is not None and is_verified(user) else None

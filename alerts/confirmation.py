@@ -21,8 +21,7 @@ from django.utils.crypto import salted_hmac
 
 import audit.services
 from accounts.models import User
-from accounts.services import AddressChange
-from accounts.verification import is_verified
+from accounts.services import AddressChange, is_verified
 from alerts import mail
 from alerts.models import AlertChannel
 from alerts.transports import KINDS

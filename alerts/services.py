@@ -23,7 +23,7 @@ from alerts.transports.base import ChannelKind
 from audit.actions import Action
 from core.errors import ApiError, ChannelLimit, NotDead, NotFound, ValidationFailed
 from monitors.models import Monitor, MonitorState
-from projects import access, log, places
+from projects import access, log, placement
 from projects.access import Caller
 from projects.models import Project
 
@@ -41,7 +41,7 @@ def create_channel(
     with transaction.atomic():
         own = confirmation.own_address(caller) if kind.consent in given else None
         monitors = _hold_monitors(caller, given)
-        project, owner = places.place(caller, given)
+        project, owner = placement.place(caller, given)
         scope_project = _hold_scope_project(caller, given)
         channel = AlertChannel(owner=owner, project=project, created_at=now, kind=kind.name)
         channel.config, channel.hint = config, kind.hint(config)
@@ -132,7 +132,7 @@ def _hold(caller: Caller, public_id: str, *, for_deletion: bool = False) -> Aler
     """The channel, its row locked and read under the lock; the project of a project's before it."""
     project = get_channel(caller, public_id).project
     if project is not None:
-        access.hold_project(caller, project.public_id)
+        access.lock_project(caller, project.public_id)
     held = AlertChannel.objects.select_for_update(no_key=not for_deletion).filter(public_id=public_id)
     if held.first() is None:
         raise NotFound
@@ -159,7 +159,7 @@ def _hold_scope_project(caller: Caller, given: Mapping[str, Any]) -> Project | N
     if wanted is None:
         return None
     try:
-        return access.hold_project(caller, wanted)
+        return access.lock_project(caller, wanted)
     except ApiError:
         raise ValidationFailed("you have no such project.", field="scope_project_id") from None
 

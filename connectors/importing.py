@@ -17,7 +17,7 @@ from core.errors import ApiError, MonitorLimit, NotFound, ValidationFailed
 from monitors.models import Monitor
 from monitors.selectors import list_monitors
 from monitors.services import create_monitor, release_first_claim
-from projects import places
+from projects import placement
 from projects.access import Caller
 
 MAX_NAME = 200
@@ -63,7 +63,7 @@ def import_projects(
     The provider is asked for what is not imported yet; where all of it is, the answer needs nobody.
     """
     with transaction.atomic():
-        places.place(caller, place)  # what is wrong with all of them is said before anything is asked
+        placement.place(caller, place)  # what is wrong with all of them is said before anything is asked
     wanted = list(dict.fromkeys(refs))
     connector = get_connector(caller, word)
     there = imported_refs(connector, among=wanted)

@@ -13,7 +13,7 @@ from incidents.models import Incident, IncidentEvent
 from incidents.selectors import get_incident
 from incidents.timeline import note
 from projects.access import Caller
-from projects.places import place
+from projects.placement import place
 
 
 def acknowledge(caller: Caller, public_id: str, *, now: datetime) -> Incident:

@@ -24,7 +24,7 @@ from monitors.uptime.daily import leave_out
 from projects import access
 from projects.access import Caller
 from projects.models import Membership, Project
-from projects.places import place
+from projects.placement import place
 
 logger = logging.getLogger(__name__)
 
@@ -331,7 +331,7 @@ def _lock(caller: Caller, public_id: str) -> MaintenanceWindow:
     """The window, held after its project, whose deletion takes the two in this order."""
     window = get_window(caller, public_id)
     if window.project is not None:
-        access.hold_project(caller, window.project.public_id)
+        access.lock_project(caller, window.project.public_id)
     if MaintenanceWindow.objects.select_for_update(no_key=True).filter(pk=window.pk).first() is None:
         raise NotFound
     return get_window(caller, public_id)

@@ -27,7 +27,7 @@ from manifests.resources.pages import Group
 from monitors import bulk, operations, types
 from monitors.models import Monitor
 from monitors.services import move_of
-from projects import access, log, places
+from projects import access, log, placement
 from projects.log import Move
 from projects.models import Project
 from projects.services import create_project, rename_project
@@ -117,7 +117,7 @@ class _Applying:
         named_places = {project_ref.id: project_ref for project_ref in there if project_ref.id is not None}
         for public_id in sorted(named_places, key=self._project_key):
             try:
-                self.projects[public_id] = access.hold_project(self.caller, public_id)
+                self.projects[public_id] = access.lock_project(self.caller, public_id)
             except NotFound:
                 raise ConcurrentChangeError from None
         owners = {project_ref.owner for project_ref in named_places.values()} | {self.caller.user.pk}
@@ -144,7 +144,7 @@ class _Applying:
         for project_ref, entries in by_place.items():
             project = None if project_ref is None else self.projects[project_ref.id or ""]
             try:
-                places.require_giving(self.caller, project, self._owner_of(project_ref))
+                placement.require_giving(self.caller, project, self._owner_of(project_ref))
             except NotFound:
                 raise ConcurrentChangeError from None
             except Forbidden as error:

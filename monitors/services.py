@@ -28,7 +28,7 @@ from monitors.models import (
 )
 from monitors.selectors import get_monitor
 from monitors.types.settings import MonitorConfig
-from projects import log, places
+from projects import log, placement
 from projects.access import Caller
 from projects.models import Project
 
@@ -56,7 +56,7 @@ def permits_host(host: str) -> bool:
 def config_of(caller: Caller, given: Mapping[str, Any]) -> MonitorConfig:
     """The config that creating from `given` would store, for a test run; a heartbeat has nothing to run."""
     with transaction.atomic():
-        _, owner = places.place(caller, given)
+        _, owner = placement.place(caller, given)
     return _testable(complete(given, owner.plan))
 
 
@@ -69,7 +69,7 @@ def config_of_change(caller: Caller, public_id: str, given: Mapping[str, Any]) -
     owner = monitor.owner
     if "project_id" in given:
         with transaction.atomic():
-            _, owner = places.move(caller, given, project=monitor.project, owner=owner)
+            _, owner = placement.move(caller, given, project=monitor.project, owner=owner)
     return _testable(_patched(monitor, given, owner=owner))
 
 
@@ -102,7 +102,7 @@ def create_monitor(caller: Caller, given: Mapping[str, Any], *, now: datetime) -
     first check: it waits for its first ping.
     """
     with transaction.atomic():
-        project, owner = places.place(caller, given)
+        project, owner = placement.place(caller, given)
         owner = lock_owner(owner)
         config = complete(given, owner.plan)
         enforce_quota(owner)
@@ -160,7 +160,7 @@ def update_monitor(caller: Caller, public_id: str, given: Mapping[str, Any], *, 
         monitor, state = _lock(caller, public_id)
         project, owner = (monitor.project, monitor.owner)
         if "project_id" in given:
-            project, owner = places.move(caller, given, project=project, owner=owner)
+            project, owner = placement.move(caller, given, project=project, owner=owner)
             if owner.pk != monitor.owner_id:
                 owner = lock_owner(owner)
                 enforce_quota(owner)

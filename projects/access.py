@@ -110,7 +110,7 @@ def roles_of(caller: Caller) -> dict[int, str]:
     return dict(_projects_of(caller.user).values_list("project", "role"))
 
 
-def hold_project(
+def lock_project(
     caller: Caller, public_id: str, *, roles: Collection[str] = EVERY_ROLE, for_deletion: bool = False
 ) -> Project:
     """`get_project`, with the project's row locked until the end of the transaction.

@@ -16,8 +16,7 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils.crypto import salted_hmac
 
 from accounts.models import User
-from accounts.services import email_address
-from accounts.verification import is_verified, verified_account
+from accounts.services import email_address, is_verified, verified_account
 from audit.actions import Action
 from core.errors import Forbidden, NotFound, ValidationFailed
 from core.ids import random_text
@@ -56,7 +55,7 @@ def add_member(caller: Caller, project_id: str, *, email: str, role: str, now: d
     caller.require_session()
     email = email_address(email)
     with transaction.atomic():
-        project = access.hold_project(caller, project_id, roles=access.MANAGERS)
+        project = access.lock_project(caller, project_id, roles=access.MANAGERS)
         places = Membership.objects.filter(project=project)
         places.filter(user=None, invited_until__lte=now).delete()
         user = verified_account(email)
@@ -162,7 +161,7 @@ def get_member(caller: Caller, project_id: str, member_id: str, *, now: datetime
 def change_role(caller: Caller, project_id: str, member_id: str, *, role: str, now: datetime) -> Membership:
     caller.require_session()
     with transaction.atomic():
-        project = access.hold_project(caller, project_id, roles=access.MANAGERS)
+        project = access.lock_project(caller, project_id, roles=access.MANAGERS)
         member = _member(project, member_id, now=now)
         if member.role == Role.OWNER:
             raise ValidationFailed("the owner of a project stays its owner.", field="role")
@@ -176,7 +175,7 @@ def remove_member(caller: Caller, project_id: str, member_id: str, *, now: datet
     """End access at once, including that of the project tokens the member created. Members may remove themselves."""
     caller.require_session()
     with transaction.atomic():
-        project = access.hold_project(caller, project_id)
+        project = access.lock_project(caller, project_id)
         member = _member(project, member_id, now=now)
         if member.user_id != caller.user.pk and not access.has_role(caller, project, access.MANAGERS):
             raise Forbidden

@@ -28,7 +28,7 @@ def create_project(caller: Caller, *, name: str, now: datetime) -> Project:
 def rename_project(caller: Caller, public_id: str, *, name: str) -> None:
     caller.require_session()
     with transaction.atomic():
-        project = access.hold_project(caller, public_id, roles=access.MANAGERS)
+        project = access.lock_project(caller, public_id, roles=access.MANAGERS)
         before, project.name = project.name, name
         project.save(update_fields=["name"])
         log.record_of_project(caller, Action.PROJECT_UPDATED, project, before=before)
@@ -38,7 +38,7 @@ def delete_project(caller: Caller, public_id: str) -> None:
     """Delete a project. Its monitors are detached and stay with their owner; its tokens are deleted."""
     caller.require_session()
     with transaction.atomic():
-        project = access.hold_project(caller, public_id, roles=[Role.OWNER], for_deletion=True)
+        project = access.lock_project(caller, public_id, roles=[Role.OWNER], for_deletion=True)
         log.record_of_project(caller, Action.PROJECT_DELETED, project)
         project.delete()
 

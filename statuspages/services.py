@@ -21,7 +21,7 @@ from monitors.models import Monitor, MonitorState
 from projects import access
 from projects.access import Caller
 from projects.models import Project
-from projects.places import place
+from projects.placement import place
 from statuspages import colours, events, logos, lookup, names
 from statuspages.models import NoteUpdate, PageGroup, PageLogo, PageMonitor, PageNote, StatusPage
 from statuspages.selectors import get_note, get_page, showable
@@ -137,7 +137,7 @@ def lock_page(caller: Caller, public_id: str, *, for_deletion: bool = False) -> 
     """Lock the page's project and the page, and return the page as read under the lock. Raises NotFound."""
     page = get_page(caller, public_id)
     if page.project is not None:
-        access.hold_project(caller, page.project.public_id)
+        access.lock_project(caller, page.project.public_id)
     locked = StatusPage.objects.select_for_update(no_key=not for_deletion).filter(pk=page.pk)
     if locked.first() is None:
         raise NotFound

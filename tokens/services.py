@@ -15,7 +15,7 @@ import accounts.services
 import audit.services
 from accounts import second_factor
 from accounts.models import User
-from accounts.verification import is_verified
+from accounts.services import is_verified
 from audit.actions import Action
 from core.bulk_actions import BulkResult
 from core.errors import (
@@ -164,7 +164,7 @@ def create_token(
     issued = secrets.issue(TOKEN_PREFIX)
     with transaction.atomic():
         try:
-            project = access.hold_project(caller, project_id)
+            project = access.lock_project(caller, project_id)
         except NotFound:
             raise ProjectForbidden from None
         token = ProjectToken.objects.create(

@@ -20,8 +20,7 @@ from django.shortcuts import redirect
 import tokens.services
 from accounts import second_factor
 from accounts.models import User
-from accounts.services import AddressTaken, hand_over
-from accounts.verification import is_verified
+from accounts.services import AddressTaken, hand_over, is_verified
 from accounts.web import signing_up
 from core.clock import utc_now
 from core.errors import TooManyRequests, ValidationFailed

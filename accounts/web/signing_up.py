@@ -16,8 +16,7 @@ from django.db import transaction
 from django.urls import reverse
 
 from accounts.models import User
-from accounts.services import AddressTaken, create_account, hand_over
-from accounts.verification import is_verified
+from accounts.services import AddressTaken, create_account, hand_over, is_verified
 
 LIFETIME = timedelta(days=3)
 _SALT = "pulsekeeper.sign-up"

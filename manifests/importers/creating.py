@@ -25,7 +25,7 @@ from monitors.models import Monitor
 from monitors.serializers import MonitorInputSerializer
 from monitors.services import complete, lock_owner
 from monitors.types.settings import MonitorConfig
-from projects import places
+from projects import placement
 from projects.access import Caller
 
 _Key = tuple[str, str, str]  # kind, name, address
@@ -61,7 +61,7 @@ def import_monitors(
     scheduler makes the first checks at once.
     """
     with transaction.atomic():
-        project, owner = places.place(caller, place)
+        project, owner = placement.place(caller, place)
         # A concurrent import waits and then finds these monitors.
         owner = lock_owner(owner)
         monitors = Monitor.objects.filter(owner=owner, project=project)

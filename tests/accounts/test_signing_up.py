@@ -16,7 +16,7 @@ from django.urls import reverse
 from pytest_django.fixtures import Settings
 
 from accounts.models import User
-from accounts.verification import is_verified
+from accounts.services import is_verified
 from alerts.models import AlertChannel
 from core.clock import utc_now
 from projects.access import Caller

@@ -14,7 +14,7 @@ from pytest_django.fixtures import Settings
 from social_django.models import UserSocialAuth
 
 from accounts.models import User
-from accounts.verification import is_verified
+from accounts.services import is_verified
 from core.clock import utc_now
 from projects.access import Caller
 from projects.members import add_member

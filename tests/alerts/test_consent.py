@@ -12,8 +12,7 @@ from django.db import transaction
 from django.test import Client
 
 from accounts.models import User
-from accounts.services import AddressChange, delete_account, record_address
-from accounts.verification import set_address
+from accounts.services import AddressChange, delete_account, record_address, set_address
 from alerts.models import AlertChannel, Delivery
 from alerts.outbox import OUTBOX
 from alerts.services import create_channel

@@ -20,8 +20,7 @@ from social_django.models import UserSocialAuth
 
 import audit.services
 from accounts.models import User
-from accounts.services import create_account, email_address, hand_over
-from accounts.verification import is_verified
+from accounts.services import create_account, email_address, hand_over, is_verified
 from accounts.web.social.backends import BACKENDS, SignInBackend, Strategy
 from audit.actions import Action
 from connectors.providers.base import OAuthRefused

@@ -23,14 +23,14 @@ def place(caller: Caller, given: Mapping[str, Any]) -> tuple[Project | None, Use
         if "project_id" in given and wanted != caller.project.public_id:
             raise ValidationFailed("a project token works in its own project only.", field="project_id")
         try:
-            project = access.hold_project(caller, caller.project.public_id)
+            project = access.lock_project(caller, caller.project.public_id)
         except ApiError:
             raise Unauthorized from None  # the project was just deleted with its tokens
         return project, access.owner_of(project)
     if wanted is None:
         return None, caller.user
     try:
-        project = access.hold_project(caller, wanted)
+        project = access.lock_project(caller, wanted)
     except ApiError:
         raise ValidationFailed("you have no such project.", field="project_id") from None
     return project, access.owner_of(project)
@@ -66,7 +66,7 @@ def require_giving(caller: Caller, project: Project | None, owner: User) -> None
     if project is None:  # only the owner can access objects without a project
         raise NotFound
     try:
-        access.hold_project(caller, project.public_id, roles=access.MANAGERS)
+        access.lock_project(caller, project.public_id, roles=access.MANAGERS)
     except Forbidden:
         raise Forbidden(
             "Only an owner or admin of the project that a monitor leaves may move it to another owner."
