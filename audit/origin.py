@@ -30,7 +30,7 @@ class Origin:
     staff: Any = None
 
 
-def remembered(
+def remember_origin(
     get_response: Callable[[HttpRequest], HttpResponseBase],
 ) -> Callable[[HttpRequest], HttpResponseBase]:
     """Middleware, installed below the pings: they are not audited and do not pay for it."""

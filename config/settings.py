@@ -179,7 +179,7 @@ MIDDLEWARE = [
     "config.middleware.status_pages",
     "django.middleware.common.CommonMiddleware",
     "config.middleware.pings",
-    "audit.origin.remembered",
+    "audit.origin.remember_origin",
     "config.middleware.compress",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "config.access.log_requests",

@@ -1,7 +1,7 @@
-"""How the database is emptied after each test of transactions: there are hundreds, and most have touched a few tables.
+"""Empty the database quickly after each transactional test: most tests use only a few tables.
 
-TRUNCATE makes new files for every table and index, whether there was a row in it or not; and the content types and
-permissions that Django writes again each time are for nobody here.
+TRUNCATE creates new files for every table and index, even for empty ones. Django would also rewrite content types and
+permissions each time, which no test needs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from django.contrib.contenttypes.management import create_contenttypes
 from django.db import connection
 from django.db.models.signals import post_migrate
 
-# What has grown is truncated, since deleted rows stay in the files. Twice, since a trigger notes what is deleted.
+# Truncate large tables, as deleted rows stay in the files. Two rounds, as a trigger records deletions.
 _EMPTY = """
 DO $$
 DECLARE
@@ -36,7 +36,7 @@ END $$
 
 
 def flush_by_deleting() -> None:
-    """From now on, in this process. Foreign keys are deferred, so the order of the tables is of no matter."""
+    """Replace Django's flush in this process. Foreign keys are deferred, so the order of tables does not matter."""
 
     def sql_flush(self: Any, style: Any, tables: Sequence[str], **options: bool) -> list[str]:
         return [_EMPTY.format(names=", ".join(f"'{table}'" for table in tables))]

@@ -225,8 +225,8 @@ def test_pings_are_no_business_of_the_log(user: User) -> None:
     from django.conf import settings
 
     order = settings.MIDDLEWARE
-    assert order.index("config.middleware.pings") < order.index("audit.origin.remembered")
-    assert order.index("config.middleware.status_pages") < order.index("audit.origin.remembered")
+    assert order.index("config.middleware.pings") < order.index("audit.origin.remember_origin")
+    assert order.index("config.middleware.status_pages") < order.index("audit.origin.remember_origin")
 
 
 def test_commands_are_the_operator_s(db: None) -> None:

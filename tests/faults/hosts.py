@@ -1,6 +1,6 @@
-"""Two hosts on one machine: network namespaces on a bridge, and servers of Debian's packages beside them.
+"""Hosts as network namespaces on one machine, and servers from Debian packages.
 
-All of it lies in namespaces of this process (`isolated`), so nothing of it outlives the process, however that ends.
+Everything is in namespaces of this process (`isolated`), so nothing outlives it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ START_SECONDS = 30
 
 @dataclass(frozen=True)
 class Network:
-    """A bridge that hosts are attached to. This process has the first address on it."""
+    """A bridge that connects hosts. This process has the first address."""
 
     name: str
     number: int
@@ -57,9 +57,9 @@ SERVER_ADDRESS = HOSTS.address
 
 
 def isolated(module: str) -> None:
-    """Return inside namespaces for network, mounts, names and processes; `module` is run again for that.
+    """Run `module` again in namespaces for network, mounts, host name and processes, and return there.
 
-    Raises SystemExit where this machine does not allow it.
+    Raises SystemExit if this machine does not allow it.
     """
     if os.environ.get(INSIDE):
         _run("mount", "-t", "tmpfs", "none", "/run")
@@ -77,9 +77,9 @@ def isolated(module: str) -> None:
 
 @dataclass
 class NamespaceHost:
-    """A machine with a name and a cable to each of its networks. `number` is the last byte of its addresses.
+    """A host with an interface in each of its networks, and no other routes.
 
-    It has no route but to these networks, so it reaches nothing else.
+    `number` is the last byte of its addresses.
     """
 
     name: str
@@ -89,11 +89,11 @@ class NamespaceHost:
 
     @property
     def address(self) -> str:
-        """The one in the first network."""
+        """Return its address in the first network."""
         return f"{self.networks[0].prefix}.{self.number}"
 
     def command(self, user: str) -> tuple[str, ...]:
-        """What goes before a command that runs here, as `user`."""
+        """Return the prefix that runs a command on this host as `user`."""
         rename = 'hostname "$0" && exec "$@"'
         return (
             "ip", "netns", "exec", self.name, "unshare", "--uts", "/bin/sh", "-c", rename, self.name, *as_user(user)
@@ -103,7 +103,7 @@ class NamespaceHost:
         _run("ip", "netns", "add", self.name)
         _run("ip", "-n", self.name, "link", "set", "lo", "up")
         for network in self.networks:
-            # The same hardware as before: neighbours know it still.
+            # Keep the MAC address, as neighbours have it in their ARP cache.
             hardware, link = f"02:00:00:00:{network.number:02x}:{self.number:02x}", f"eth{network.number}"
             peer = ("peer", "name", link, "address", hardware, "netns", self.name)
             _run("ip", "link", "add", self._cable(network), "type", "veth", *peer)
@@ -130,7 +130,7 @@ def as_user(user: str) -> tuple[str, ...]:
 
 @dataclass
 class Server:
-    """A server of Debian's under our hand."""
+    """A server from a Debian package."""
 
     name: str
     user: str
@@ -150,7 +150,7 @@ class Server:
             )
 
     def kill(self) -> bool:
-        """All of it is dead when this returns: PostgreSQL does not start while a child of the last one lives."""
+        """Kill it with its children: PostgreSQL does not start while an old child runs."""
         assert self.process is not None
         children = []
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -170,12 +170,12 @@ class Server:
 
 
 def postgres(folder: Path) -> tuple[Server, str]:
-    """One that speaks TLS only, with a password; and the address of its database. It is not started."""
+    """Start PostgreSQL with TLS and a password. Return it and the URL of its database."""
     programs = max(
         Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name), default=None
     )
     if programs is None:
-        raise SystemExit("error: no PostgreSQL of Debian's is here: apt-get install postgresql")
+        raise SystemExit("error: PostgreSQL is not installed: apt-get install postgresql")
     home = _home(folder / "postgres", "postgres")
     data = home / "data"
     authority = trustme.CA()
@@ -219,10 +219,10 @@ def postgres(folder: Path) -> tuple[Server, str]:
 
 
 def redis(folder: Path) -> tuple[Server, str]:
-    """One with a password, that keeps nothing on disk; and its address."""
+    """Start Redis with a password and without persistence. Return it and its URL."""
     program = shutil.which("redis-server")
     if program is None:
-        raise SystemExit("error: no Redis of Debian's is here: apt-get install redis-server")
+        raise SystemExit("error: Redis is not installed: apt-get install redis-server")
     home = _home(folder / "redis", "redis")
     password = secrets.token_urlsafe(24)
     settings = home / "redis.conf"

@@ -108,7 +108,7 @@ def test_what_a_worker_does_is_counted(user: User) -> None:
             20,
             "both are checked",
         )
-        until(lambda: scrape()["pulsekeeper_record_results_sum"] == 2, 30, "it is told")
+        until(lambda: scrape()["pulsekeeper_record_results_sum"] == 2, 30, "it is published")
         found = scrape()
     assert found["pulsekeeper_checks_total{reason=none,verdict=up}"] == 1
     assert found["pulsekeeper_checks_total{reason=http_failure,verdict=down}"] == 1
@@ -200,7 +200,7 @@ def counting(environment: dict[str, str]) -> subprocess.Popen[str]:
 
 def test_two_processes_add_up_and_one_that_is_gone_still_counts() -> None:
     processes = [counting({}) for _ in range(2)]
-    until(lambda: scrape()["pulsekeeper_in_flight"] == 8, 30, "both have told")
+    until(lambda: scrape()["pulsekeeper_in_flight"] == 8, 30, "both have published")
     found = scrape()
     assert found["pulsekeeper_pings_total{outcome=full}"] == 6
     assert found["pulsekeeper_probe_seconds_count"] == 6
@@ -212,13 +212,13 @@ def test_two_processes_add_up_and_one_that_is_gone_still_counts() -> None:
     for process in processes:
         process.communicate("\n", timeout=20)
     third = counting({})
-    third.communicate("\n", timeout=20)  # ends at once: what it counted is told on its way out
+    third.communicate("\n", timeout=20)  # ends at once and publishes its counters on exit
     assert scrape()["pulsekeeper_pings_total{outcome=full}"] == 9
 
 
 def test_what_a_process_held_goes_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
     process = counting({})
-    until(lambda: scrape()["pulsekeeper_in_flight"] == 4, 30, "it has told")
+    until(lambda: scrape()["pulsekeeper_in_flight"] == 4, 30, "it has published")
     process.send_signal(signal.SIGKILL)
     process.communicate(timeout=20)
     assert scrape()["pulsekeeper_in_flight"] == 4, "not known to be gone yet"
@@ -295,7 +295,7 @@ def test_a_scrape_is_good_for_a_while(monkeypatch: pytest.MonkeyPatch, user: Use
         ("192.0.2.1", {}, "", 404),
         ("10.1.2.3", {}, "", 200),
         ("192.0.2.1", {"X-Forwarded-For": "127.0.0.1"}, "", 404),
-        # A proxy on this machine that nobody named: whom it speaks for is not known.
+        # An unknown proxy on this machine: the client is unknown.
         ("127.0.0.1", {"X-Forwarded-For": "127.0.0.1"}, "", 404),
         ("127.0.0.1", {"Forwarded": "for=192.0.2.1"}, "", 404),
         ("127.0.0.1", {"Via": "1.1 proxy"}, "", 404),
@@ -316,7 +316,7 @@ def test_who_may_see_it(
 
 
 def without_random(page: bytes) -> bytes:
-    """What is made anew for each page: the nonce and the token against forged requests."""
+    """Return the parts that differ per response: nonce and CSRF token."""
     return re.sub(rb'nonce="[^"]+"|"X-CSRFToken": "[^"]+"', b"", page)
 
 

@@ -1,4 +1,4 @@
-"""A running instance as its users and its operator have it: over HTTP, and by `manage.py shell`."""
+"""Use a running instance over HTTP, and with `manage.py shell`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Served(Protocol):
 
 
 class Client:
-    """Somebody with curl."""
+    """A client of the API."""
 
     def __init__(
         self, instance: Served, email: str = "admin@example.com", *, host: str = "127.0.0.1"
@@ -52,7 +52,7 @@ class Client:
         return response.json()
 
     def send(self, method: str, path: str, body: dict[str, Any] | None = None) -> requests.Response:
-        """Return the answer, whatever its status."""
+        """Return the response with any status."""
         return self._session.request(method, self._base + path, json=body, timeout=30)
 
     def monitor(self, monitor_id: str) -> dict[str, Any]:
@@ -68,7 +68,7 @@ class Client:
         until(
             lambda: self.monitor(monitor_id)["last_checked_at"] > last,
             LEASE_SECONDS + 10,
-            "it is checked again within a lease, and what a restart takes on a busy machine",
+            "it is checked again within a lease and the time of a restart",
         )
 
     def close(self) -> None:
@@ -76,7 +76,7 @@ class Client:
 
 
 def manage(up: Up, code: str, environment: dict[str, str]) -> str:
-    """Python on the running instance's database, by `manage.py shell`, as an operator would."""
+    """Run Python code with `manage.py shell` on the database of the instance."""
     done = subprocess.run(
         [sys.executable, "manage.py", "shell", "--no-imports", "-c", code],
         cwd=ROOT,

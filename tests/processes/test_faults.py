@@ -1,4 +1,4 @@
-"""The short version of `make faults`: half a minute of kills, and an account of every monitor and alert."""
+"""A short version of `make faults`: kill processes for seconds, then verify every monitor and alert."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 from tests.processes.up import ROOT
 
 SECONDS = 14
-LONGEST = 420  # with the start, leases, retries of alerts, and a machine that is busy with other tests
+LONGEST = 420  # includes start, leases and retries of alerts, on a busy machine
 
 
 def test_nothing_is_lost_when_things_die(clean_environment: dict[str, str]) -> None:

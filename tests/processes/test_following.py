@@ -1,4 +1,4 @@
-"""The main job on the real process tree: a monitor followed through its target's outage, and through kills."""
+"""Monitor a target through an outage and through killed processes, on the real process tree."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.site import Site
 
 
 def stored(up: Up, environment: dict[str, str], *monitor_ids: str) -> dict[str, Any]:
-    """Of these monitors, results as [claim, verdict, checked_at] and changes as [before, after, at], in epoch ms."""
+    """Return results as [claim, verdict, checked_at] and changes as [before, after, at], in epoch ms."""
     code = f"""
 import json
 from monitors.models import Monitor
@@ -36,10 +36,10 @@ print(json.dumps([
 
 
 def kill(up: Up, name: str) -> None:
-    """Kill the process type outright, and wait until it runs again."""
+    """Kill a process and wait until it runs again."""
     pid = up.pid_of(name)
     psutil.Process(pid).send_signal(signal.SIGKILL)
-    until(lambda: up.pid_of(name) != pid, 60, f"{name} is started again")
+    until(lambda: up.pid_of(name) != pid, 60, f"{name} was restarted")
 
 
 @pytest.fixture
@@ -53,8 +53,7 @@ def test_a_monitor_is_followed_through_an_outage(
     up: Up, client: Client, clean_environment: dict[str, str]
 ) -> None:
     with Site() as site:
-        # Nobody answers for the first check while that worker is stopped: the status is null, and the scheduler,
-        # which does not depend on it, has the check made.
+        # The worker for first checks is stopped, so the status is null until the scheduler makes the check.
         interactive = psutil.Process(up.pid_of("interactive"))
         interactive.suspend()
         try:
@@ -68,7 +67,7 @@ def test_a_monitor_is_followed_through_an_outage(
         seen.append(client.wait_for(made["id"], "down"))
         site.start()
         seen.append(client.wait_for(made["id"], "up"))
-        # While the target still answers: without it the monitor goes down again.
+        # Read while the target answers, as the monitor goes down again without it.
         found = stored(up, clean_environment, made["id"])
     times = [monitor["status_since"] for monitor in seen]
     assert times == sorted(times)
@@ -93,7 +92,7 @@ def test_killed_worker_and_beat_lose_no_more_than_a_lease(
         hanging = client.post("/monitors", body | {"url": site.url("/hang")})["id"]
         for name in ("worker", "beat"):
             begun = site.hung
-            until(lambda begun=begun: site.hung > begun, 60, "a check is under way")  # type: ignore[misc]
+            until(lambda begun=begun: site.hung > begun, 60, "a check is running")  # type: ignore[misc]
             kill(up, name)
             for watched in (monitor_id, hanging):
                 client.wait_for_another_check(watched)

@@ -1,7 +1,7 @@
-"""The Procfile's processes under a driver's own hand: started, killed at will, and started again.
+"""Run the processes of the Procfile so that tests can kill and restart them.
 
-Not the supervisor of `up`: that gives up on what keeps dying, as a faults driver makes it do, and runs one of each.
-The lines are read when they are needed, so that what is measured and killed is what is deployed.
+The process manager of `up` would give up on processes that keep dying, and runs one of each kind. The Procfile is read
+here too, so that tests and deployments run the same commands.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _libc = ctypes.CDLL(None)
 
 @dataclass(frozen=True)
 class Place:
-    """Where processes run: whose code, by whose interpreter, behind which command, and with which variables.
+    """Where processes run: folder of the code, interpreter, command prefix and variables.
 
-    `before` runs the command that follows it: `ip netns exec …`, `setpriv …`. It must not fork.
+    `before` is a prefix such as `ip netns exec …` or `setpriv …`. It must not fork.
     """
 
     root: Path = ROOT
@@ -43,10 +43,7 @@ class Place:
 
 @dataclass
 class Member:
-    """One process of the tree; `process` is None before its start and between a death and the next start.
-
-    `number` counts those of its kind, over all places.
-    """
+    """One process of the tree. `process` is None while it is not running. `number` counts its kind in all places."""
 
     kind: str
     number: int
@@ -60,9 +57,9 @@ class Member:
 
     @property
     def command(self) -> str:
-        """The line of the Procfile that lies where it runs."""
+        """Return the command of the Procfile, with unique node and file names."""
         line = parse_procfile((self.place.root / "Procfile").read_text()).processes[self.kind]
-        # Two workers of one node name would answer for each other.
+        # Node names of workers must be unique.
         line = re.sub(r"--hostname (\w+)@", rf"--hostname \1-{self.number}@", line)
         return line.replace("/beat-schedule", f"/{self.name}-schedule")
 
@@ -72,7 +69,7 @@ class Member:
 
 
 class Tree:
-    """Call it from one thread, which outlives the tree: the kernel ends the children with that thread."""
+    """A process tree. Use it from one thread that outlives it: children are killed when that thread ends."""
 
     def __init__(
         self,
@@ -82,7 +79,7 @@ class Tree:
         counts: Mapping[str, int],
         places: Sequence[Place] = (Place(),),
     ) -> None:
-        """`counts` says how many there are of a process type in each place; one of those that it does not name."""
+        """`counts` is the number of processes per kind and place; the default is one."""
         self._environment = environment
         self._logs = logs
         self.members: dict[str, Member] = {}
@@ -104,7 +101,7 @@ class Tree:
         self.stop()
 
     def start(self) -> None:
-        """Start whoever does not run."""
+        """Start all processes that are not running."""
         for member in self.members.values():
             if member.process is None:
                 self.start_one(member.name)
@@ -122,13 +119,13 @@ class Tree:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,  # what it starts is in its group, and ends with it
+                start_new_session=True,  # so that its group can be killed
                 preexec_fn=_die_with_parent,
             )
         member.started_at = time.monotonic()
 
     def kill(self, name: str) -> None:
-        """End it without a word, and all that it has started."""
+        """Kill it and all its descendants."""
         member = self.members[name]
         assert member.process is not None
         # Its group bears its number, which stays accepted until it is reaped.
@@ -137,7 +134,7 @@ class Tree:
         member.process = None
 
     def terminate(self, name: str) -> bool:
-        """Ask it to end, as a deploy does; whether it did so in time."""
+        """Terminate it, as a deployment does. Return whether it ended in time."""
         member = self.members[name]
         assert member.process is not None
         member.process.terminate()
@@ -146,7 +143,7 @@ class Tree:
         return in_time
 
     def ended(self) -> list[str]:
-        """Those that have ended unasked, whose leftovers are cleared away; `start` has them run again."""
+        """Return processes that ended unexpectedly, after killing their descendants. `start` restarts them."""
         found = []
         for member in self.members.values():
             if member.process is not None and self._ended(member.process, time.monotonic()):
@@ -170,7 +167,7 @@ class Tree:
 
     @staticmethod
     def _ended(process: subprocess.Popen[bytes], deadline: float) -> bool:
-        """Wait for its end without reaping it, so that its group can still be named."""
+        """Wait for its end without reaping it, so that its group can still be killed."""
         options = os.WEXITED | os.WNOWAIT | os.WNOHANG
         while os.waitid(os.P_PID, process.pid, options) is None:
             if time.monotonic() >= deadline:

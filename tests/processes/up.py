@@ -1,4 +1,4 @@
-"""A running `manage.py up` for a test: its output, its processes, and its end."""
+"""Run `manage.py up` in a test: its output, its processes and its end."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Up:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,  # a foreground group of its own, as a shell gives a job
+                start_new_session=True,  # its own process group, as in a shell
             )
 
     @property
@@ -57,7 +57,7 @@ class Up:
             raise AssertionError(f"{error}\n{self.output[-4000:]}") from None
 
     def pid_of(self, name: str) -> int:
-        """Of the process type `name`, as last started."""
+        """Return the pid of the last start of `name`."""
         return int(re.findall(rf"{name} started \(pid=(\d+)\)", self.output)[-1])
 
     def processes(self) -> list[psutil.Process]:
@@ -67,7 +67,7 @@ class Up:
         until(lambda: not self.processes(), seconds, f"no process is left: {self.processes()}")
 
     def end(self) -> None:
-        """Whatever happened in the test: leave nothing."""
+        """Stop everything, also after a failed test."""
         if self.process.poll() is None:
             self.process.terminate()
             try:

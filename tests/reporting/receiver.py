@@ -23,7 +23,7 @@ class Receiver:
 
     @property
     def text(self) -> str:
-        """All that was told, whatever it is."""
+        """Return everything that was received."""
         return b"\n".join(body for _, body in self.bodies).decode(errors="replace")
 
     def items(self, kind: str) -> list[dict[str, Any]]:

@@ -45,7 +45,7 @@ def dsn(host: str) -> str:
 def by_message(received: Receiver) -> dict[str, dict[str, Any]]:
     events = received.items("event")
     found = {event["exception"]["values"][-1]["value"]: event for event in events}
-    assert len(found) == len(events), "each is told of once"
+    assert len(found) == len(events), "each is reported once"
     return found
 
 
