@@ -286,10 +286,12 @@ class CheckResultFactory(ModelFactory[CheckResult]):
     class Meta:
         model = CheckResult
 
-    class Params:
-        monitor = factory.SubFactory(MonitorFactory)
-
-    monitor_id = factory.SelfAttribute("monitor.pk")
+    monitor = factory.SubFactory(MonitorFactory)
     claim = factory.Sequence(lambda number: number + 1)
     checked_at = NOON
     verdict = Verdict.UP
+
+    @classmethod
+    def _adjust_kwargs(cls, **columns: Any) -> dict[str, Any]:
+        monitor: Monitor = columns.pop("monitor")  # no foreign key
+        return columns | {"monitor_id": monitor.pk}

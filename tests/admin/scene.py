@@ -19,7 +19,7 @@ from checks.results.models import CheckResult
 from connectors.models import Connector, Import
 from core.crypto import encrypt
 from incidents.models import FlappingSpell, Incident, IncidentEvent, MaintenanceWindow
-from monitors.models import DomainRegistration, ExpiryWarning, Monitor, SchedulerGap, StatusChange
+from monitors.models import DomainRegistration, ExpiryWarning, Monitor
 from projects.access import Caller
 from projects.models import Membership, Project
 from statuspages.models import (
@@ -36,8 +36,11 @@ from tests.factories import (
     ChannelFactory,
     ConnectorFactory,
     DeliveryFactory,
+    IncidentFactory,
     MonitorFactory,
     ProjectFactory,
+    SchedulerGapFactory,
+    StatusChangeFactory,
     UserFactory,
 )
 from tests.helpers import NOON
@@ -84,10 +87,7 @@ def _one_of_each(number: int) -> list[str]:
     )
     Authenticator.objects.create(user=owner, type="totp", data={"secret": encrypt(SECRET)})
     social = UserSocialAuth.objects.create(user=owner, provider="github", uid=f"77{number}")
-    incident = Incident.objects.create(
-        owner=owner, project=project, monitor=heartbeat, monitor_public_id=heartbeat.public_id,
-        name=heartbeat.name, started_at=NOON, evidence={"body": SECRET},
-    )  # fmt: skip
+    incident = IncidentFactory(monitor=heartbeat, project=project, evidence={"body": SECRET})
     for _ in range(3):
         IncidentEvent.objects.create(incident=incident, type="confirmed", at=NOON, text="It is confirmed.")
     _around(owner, project, heartbeat, incident, number)
@@ -104,12 +104,12 @@ def _one_of_each(number: int) -> list[str]:
 
 def _around(owner: User, project: Project, monitor: Monitor, incident: Incident, number: int) -> None:
     """What hangs on an account, a project, a monitor and its incident."""
-    StatusChange.objects.create(monitor=monitor, at=NOON, before="up", after="down", processed_at=NOON)
+    StatusChangeFactory(monitor=monitor, processed_at=NOON)
     ExpiryWarning.objects.create(
         monitor=monitor, subject="domain", expires_at=NOON, threshold_days=7, at=NOON, processed_at=NOON
     )
     DomainRegistration.objects.create(name=f"shop{number}.example.com", next_lookup_at=NOON)
-    SchedulerGap.objects.create(started_at=NOON, ended_at=NOON)
+    SchedulerGapFactory()
     FlappingSpell.objects.create(monitor=monitor, started_at=NOON, last_change_at=NOON, ended_at=NOON)
     window = MaintenanceWindow.objects.create(
         owner=owner, project=project, created_at=NOON, name="Update", starts_at=NOON, ends_at=NOON,

@@ -15,6 +15,7 @@ from incidents.models import Incident, IncidentEvent
 from tests.factories import (
     ChannelFactory,
     DeliveryFactory,
+    IncidentFactory,
     MonitorFactory,
     PlanFactory,
     ProjectFactory,
@@ -28,9 +29,7 @@ def fill(count: int) -> None:
         owner = UserFactory()
         project = ProjectFactory(owner=owner)
         monitor = MonitorFactory(owner=owner, project=project)
-        incident = Incident.objects.create(
-            owner=owner, project=project, monitor=monitor, name="Shop", started_at=NOON
-        )
+        incident = IncidentFactory(monitor=monitor, name="Shop")
         for type_ in ("first_failure", "confirmed"):
             IncidentEvent.objects.create(incident=incident, type=type_, at=NOON, text=f"It is {type_}.")
         delivery = DeliveryFactory(channel=ChannelFactory(owner=owner), dead=True, items=2)

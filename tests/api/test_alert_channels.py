@@ -26,7 +26,7 @@ from projects.members import remove_member
 from projects.models import Membership
 from projects.services import delete_project
 from tests.api.client import Api
-from tests.factories import ChannelFactory, MonitorFactory, ProjectFactory, UserFactory
+from tests.factories import ChannelFactory, MembershipFactory, MonitorFactory, ProjectFactory, UserFactory
 from tests.helpers import NOON, run_concurrently
 
 PATH = "/v1/alert-channels"
@@ -262,7 +262,7 @@ def test_only_ones_own_monitors_and_projects(api: Api, user: User) -> None:
         {"project_id": theirs.public_id},
     ):
         assert api.post(PATH, WEBHOOK | more).status == 422
-    Membership.objects.create(project=theirs, user=user, role="member")
+    MembershipFactory(project=theirs, user=user, role="member")
     for more in (
         {"monitors": "chosen", "monitor_ids": [foreign.public_id]},
         {"monitors": "project", "scope_project_id": theirs.public_id},

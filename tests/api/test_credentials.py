@@ -14,9 +14,9 @@ from accounts.models import User
 from checks.spec import Verdict
 from core.clock import to_ms, utc_now
 from projects.access import Caller
-from projects.models import Membership, Project
+from projects.models import Project
 from tests.api.client import Api
-from tests.factories import MonitorFactory, ProjectFactory, UserFactory
+from tests.factories import MembershipFactory, MonitorFactory, ProjectFactory, UserFactory
 from tests.helpers import PASSWORD, flush_broker, run_concurrently
 from tokens.models import ProjectToken, Session
 from tokens.services import revoke_token
@@ -216,7 +216,7 @@ def test_who_may_revoke_a_token(db: None) -> None:
     """Owner and admin: any of the project. A member: his own."""
     owner, admin, member, other, stranger = (UserFactory() for _ in range(5))
     project = ProjectFactory(owner=owner, admin=admin, member=member)
-    Membership.objects.create(project=project, user=other, role="member")
+    MembershipFactory(project=project, user=other, role="member")
     callers = {user: Api.signed_in(user) for user in (owner, admin, member, other, stranger)}
 
     def revoke(by: User, made_by: User) -> int:

@@ -16,9 +16,9 @@ from monitors.models import Monitor
 from monitors.services import update_monitor
 from projects.access import Caller
 from projects.members import change_role, remove_member
-from projects.models import Membership, Project, Role
+from projects.models import Project, Role
 from tests.api.client import Api
-from tests.factories import MonitorFactory, ProjectFactory, UserFactory
+from tests.factories import MembershipFactory, MonitorFactory, ProjectFactory, UserFactory
 from tests.helpers import run_concurrently
 from tests.manifests.helpers import apply_text, refusal
 
@@ -37,7 +37,7 @@ class Scene:
     def __init__(self, *, role: str = "member") -> None:
         self.owner, self.mover = UserFactory(), UserFactory()
         self.shop = ProjectFactory(owner=self.owner, name="Shop")
-        self.place = Membership.objects.create(project=self.shop, user=self.mover, role=Role(role))
+        self.place = MembershipFactory(project=self.shop, user=self.mover, role=Role(role))
         self.mine = ProjectFactory(owner=self.mover, name="Mine")
         self.monitor = MonitorFactory(owner=self.owner, project=self.shop, **SECRETS)
 

@@ -17,9 +17,15 @@ from checks.results.partitions import RESULTS, make
 from checks.results.selectors import results_of
 from checks.spec import ReasonCode, Verdict
 from core.clock import MAX_MS, to_ms
-from monitors.models import Monitor, SchedulerGap, StatusChange
+from monitors.models import Monitor, StatusChange
 from tests.api.client import Answer, Api
-from tests.factories import MonitorFactory, ProjectFactory
+from tests.factories import (
+    CheckResultFactory,
+    MonitorFactory,
+    ProjectFactory,
+    SchedulerGapFactory,
+    StatusChangeFactory,
+)
 from tests.helpers import NOON, minutes
 
 UP, SLOW, DOWN = Verdict.UP, Verdict.SLOW, Verdict.DOWN
@@ -30,20 +36,18 @@ def add_result(
     monitor: Monitor, claim: int, at: datetime, verdict: Verdict = UP, **given: Any
 ) -> CheckResult:
     given.setdefault("latency_ms", None if verdict is DOWN else 20)
-    return CheckResult.objects.create(
-        monitor_id=monitor.pk, claim=claim, checked_at=at, verdict=verdict, **given
-    )
+    return CheckResultFactory(monitor=monitor, claim=claim, checked_at=at, verdict=verdict, **given)
 
 
 def add_change(monitor: Monitor, at: datetime, before: Verdict | None, after: Verdict) -> None:
-    StatusChange.objects.create(monitor=monitor, at=at, before=before, after=after)
+    StatusChangeFactory(monitor=monitor, at=at, before=before, after=after)
     monitor.state.status = after
     monitor.state.save(update_fields=["status"])
 
 
 def pause(monitor: Monitor, at: datetime, status: Verdict, *, resume: bool = False) -> None:
     kind = StatusChange.Kind.RESUMED if resume else StatusChange.Kind.PAUSED
-    StatusChange.objects.create(monitor=monitor, at=at, kind=kind, before=status, after=status)
+    StatusChangeFactory(monitor=monitor, at=at, kind=kind, before=status, after=status)
     Monitor.objects.filter(pk=monitor.pk).update(enabled=resume)
 
 
@@ -313,7 +317,7 @@ class TestUptime:
         add_change(monitor, MIDNIGHT - minutes(1440), None, DOWN)
         pause(monitor, MIDNIGHT + minutes(60), DOWN)
         pause(monitor, MIDNIGHT + minutes(180), DOWN, resume=True)
-        SchedulerGap.objects.create(started_at=MIDNIGHT + minutes(120), ended_at=MIDNIGHT + minutes(240))
+        SchedulerGapFactory(started_at=MIDNIGHT + minutes(120), ended_at=MIDNIGHT + minutes(240))
         add_change(monitor, NOON - minutes(60), DOWN, UP)
         today = self.days(api, uptime, 1)[0]
         # Down for 1 h, then 3 h that were not seen, down for 7 h, up for the last one.

@@ -16,7 +16,7 @@ from monitors.models import Monitor
 from projects.access import Caller
 from projects.models import Project
 from tests.api.client import Api
-from tests.factories import MonitorFactory, ProjectFactory, UserFactory
+from tests.factories import IncidentFactory, MonitorFactory, ProjectFactory, UserFactory
 from tests.helpers import NOON, run_concurrently
 
 PATH = "/v1/incidents"
@@ -37,12 +37,8 @@ def make_incident(monitor: Monitor, *, resolution: str | None = None, **fields: 
         "resolved_at": NOON + timedelta(minutes=9) if resolution else None,
         "resolution": resolution,
     }
-    return Incident.objects.create(
-        owner=monitor.owner,
-        project=monitor.project,
+    return IncidentFactory(
         monitor=monitor,
-        monitor_public_id=monitor.public_id,
-        name=monitor.name,
         **found | fields,
     )
 
@@ -343,7 +339,7 @@ def test_acknowledged_and_resolved_at_once() -> None:
     caller = Caller(user)
 
     def race() -> None:
-        incident = Incident.objects.create(owner=user, name="Late", started_at=NOON)
+        incident = IncidentFactory(monitor=None, owner=user, name="Late")
         outcomes = run_concurrently(
             *[lambda: acknowledge(caller, incident.public_id, now=NOON)] * 3,
             *[lambda: resolve(caller, incident.public_id, now=NOON)] * 3,

@@ -22,7 +22,7 @@ from projects.members import accept_invitations, add_member, delete_expired_invi
 from projects.models import Membership, Project
 from projects.services import delete_project
 from tests.api.client import Api
-from tests.factories import MonitorFactory, ProjectFactory, UserFactory
+from tests.factories import MembershipFactory, MonitorFactory, ProjectFactory, UserFactory
 from tests.helpers import run_concurrently
 from tests.processes.up import free_port
 from tokens.models import ProjectToken
@@ -195,7 +195,7 @@ def test_the_owner_stays(api: Api, user: User) -> None:
 def test_what_each_role_may_do(user: User) -> None:
     owner, admin, member, other = UserFactory(), UserFactory(), UserFactory(), UserFactory()
     project = ProjectFactory(owner=owner, admin=admin, member=member)
-    Membership.objects.create(project=project, user=other, role="member")
+    MembershipFactory(project=project, user=other, role="member")
     elsewhere = place(ProjectFactory(owner=owner), owner)
     callers = [Api.signed_in(u) for u in (owner, admin, member, user)]
     target = path_of(project, place(project, other))
@@ -376,7 +376,7 @@ def test_a_project_deleted_while_it_is_used() -> None:
 def test_two_admins_remove_each_other() -> None:
     owner, a, b = UserFactory(), UserFactory(), UserFactory()
     project = ProjectFactory(owner=owner, admin=a)
-    Membership.objects.create(project=project, user=b, role="admin")
+    MembershipFactory(project=project, user=b, role="admin")
     ids = {user: place(project, user).public_id for user in (a, b)}
 
     def remove(by: User, who: User) -> Any:

@@ -22,7 +22,6 @@ from monitors.check_ids import CheckIds
 from monitors.probing import interactive
 from monitors.services import FIRST_CLAIM
 from projects.access import Caller
-from projects.models import Membership
 from statuspages.badges import create_badge
 from statuspages.services import create_note
 from tests.api.client import Api
@@ -30,6 +29,7 @@ from tests.factories import (
     ChannelFactory,
     ConnectorFactory,
     DeliveryFactory,
+    MembershipFactory,
     MonitorFactory,
     ProjectFactory,
     UserFactory,
@@ -188,7 +188,7 @@ class World:
 def world(db: None) -> World:
     owner, admin, member, colleague, stranger = (UserFactory() for _ in range(5))
     project, other = ProjectFactory(owner=owner, admin=admin, member=member), ProjectFactory(owner=owner)
-    place = Membership.objects.create(project=project, user=colleague, role="member", created_at=utc_now())
+    place = MembershipFactory(project=project, user=colleague, role="member", created_at=utc_now())
     monitor = MonitorFactory(owner=owner, up=True, project=project)
     heartbeat = MonitorFactory(owner=owner, heartbeat=True, project=project)
     token, _ = create_token(

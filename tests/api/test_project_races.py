@@ -10,9 +10,8 @@ from monitors.models import Monitor
 from monitors.services import create_monitor, update_monitor
 from projects.access import Caller
 from projects.members import remove_member
-from projects.models import Membership
 from projects.services import delete_project
-from tests.factories import MonitorFactory, ProjectFactory, UserFactory
+from tests.factories import MembershipFactory, MonitorFactory, ProjectFactory, UserFactory
 from tests.helpers import run_concurrently
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -52,7 +51,7 @@ def test_a_member_removed_while_he_creates() -> None:
     project = ProjectFactory(owner=owner)
 
     def race() -> None:
-        place = Membership.objects.create(project=project, user=friend, role="member")
+        place = MembershipFactory(project=project, user=friend, role="member")
         given = {"url": "http://127.0.0.1:9/", "project_id": project.public_id}
         made, removed = run_concurrently(
             lambda: create_monitor(Caller(friend), given, now=utc_now()),

@@ -15,9 +15,9 @@ from checks.results.models import CheckResult
 from core.clock import utc_now
 from incidents.models import Incident
 from incidents.windows import create_window
-from monitors.models import Monitor, MonitorState, SchedulerGap, StatusChange
+from monitors.models import Monitor, MonitorState
 from projects.access import Caller
-from projects.models import Membership, Project
+from projects.models import Project
 from projects.services import rename_project
 from statuspages.models import StatusPage
 from statuspages.services import create_note
@@ -25,10 +25,14 @@ from tests.api.client import Api
 from tests.api.test_openapi import OPERATIONS
 from tests.factories import (
     ChannelFactory,
+    CheckResultFactory,
     ConnectorFactory,
     DeliveryFactory,
+    MembershipFactory,
     MonitorFactory,
     ProjectFactory,
+    SchedulerGapFactory,
+    StatusChangeFactory,
     UserFactory,
 )
 from tests.statuspages.making import make_page, make_subscriber
@@ -39,16 +43,16 @@ Fill = Callable[[User, Project, int], None]
 def add_monitors(user: User, project: Project, count: int) -> None:
     for _ in range(count):
         monitor = MonitorFactory(owner=user, up=True, project=project)
-        StatusChange.objects.create(monitor=monitor, at=utc_now(), before="up", after="down")
+        StatusChangeFactory(monitor=monitor, at=utc_now(), before="up", after="down")
 
 
 def add_checks(user: User, project: Project, count: int) -> None:
     monitor = Monitor.objects.filter(name="first").first() or MonitorFactory(owner=user, name="first")
     there = CheckResult.objects.count()
     for claim in range(there + 1, there + count + 1):
-        CheckResult.objects.create(monitor_id=monitor.pk, claim=claim, checked_at=utc_now(), verdict="up")
-        StatusChange.objects.create(monitor=monitor, at=utc_now(), before="up", after="down")
-        SchedulerGap.objects.create(started_at=utc_now() - timedelta(seconds=1), ended_at=utc_now())
+        CheckResultFactory(monitor=monitor, claim=claim, checked_at=utc_now(), verdict="up")
+        StatusChangeFactory(monitor=monitor, at=utc_now(), before="up", after="down")
+        SchedulerGapFactory(started_at=utc_now() - timedelta(seconds=1), ended_at=utc_now())
 
 
 def add_projects(user: User, project: Project, count: int) -> None:
@@ -64,7 +68,7 @@ def add_tokens(user: User, project: Project, count: int) -> None:
 
 def add_members(user: User, project: Project, count: int) -> None:
     for _ in range(count):
-        Membership.objects.create(project=project, user=UserFactory(), role="member", created_at=utc_now())
+        MembershipFactory(project=project, user=UserFactory(), role="member", created_at=utc_now())
 
 
 def add_log(user: User, project: Project, count: int) -> None:

@@ -12,13 +12,12 @@ from pytest_django.fixtures import Settings
 from accounts.models import User
 from core.clock import utc_now
 from core.errors import ValidationFailed
-from incidents.models import Incident
 from projects.access import Caller
 from statuspages import services
 from statuspages.models import PageEvent, StatusPage, Subscriber
 from statuspages.services import create_page
 from tests.api.client import Api
-from tests.factories import MonitorFactory, ProjectFactory, UserFactory
+from tests.factories import IncidentFactory, MonitorFactory, ProjectFactory, UserFactory
 from tests.helpers import run_concurrently
 from tests.statuspages.making import bomb, make_page, make_subscriber, picture, slow_jpeg
 
@@ -251,10 +250,7 @@ class TestNotes:
 
     def test_an_incident_has_to_be_of_the_page(self, api: Api, user: User, path: str) -> None:
         monitors = [StatusPage.objects.get().groups.get().monitors.get().monitor, MonitorFactory(owner=user)]
-        shown, hidden = (
-            Incident.objects.create(owner=user, monitor=monitor, name="x", started_at=utc_now())
-            for monitor in monitors
-        )
+        shown, hidden = (IncidentFactory(monitor=monitor, started_at=utc_now()) for monitor in monitors)
         assert api.post(path, NOTE | {"incident_id": shown.public_id}).json["incident_id"] == shown.public_id
         assert (
             "is not an incident of a monitor on this page"

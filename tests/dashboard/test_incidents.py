@@ -19,7 +19,7 @@ from incidents import services
 from incidents.models import Incident, IncidentEvent
 from incidents.timeline import note
 from projects.access import Caller
-from tests.factories import MonitorFactory, ProjectFactory, UserFactory
+from tests.factories import IncidentFactory, MonitorFactory, ProjectFactory, UserFactory
 from tests.helpers import NOON
 
 HOSTILE = '<script>alert(1)</script> & "quoted"'
@@ -29,12 +29,8 @@ ESCAPED = "&lt;script&gt;alert(1)&lt;/script&gt; &amp; &quot;quoted&quot;"
 def outage(user: User, *, minutes: int = 0, resolved: bool = False, **columns: Any) -> Incident:
     monitor = MonitorFactory(owner=user, name=columns.pop("name", "Shop"), **columns.pop("given", {}))
     at = NOON + timedelta(minutes=minutes)
-    incident = Incident.objects.create(
-        owner=user,
-        project=monitor.project,
+    incident = IncidentFactory(
         monitor=monitor,
-        monitor_public_id=monitor.public_id,
-        name=monitor.name,
         started_at=at,
         confirmed_at=at,
         resolved_at=at + timedelta(minutes=200) if resolved else None,

@@ -27,7 +27,14 @@ from monitors.recording.batch import CheckRecord
 from monitors.scheduling import claim_now
 from monitors.services import mute_monitor, update_monitor
 from projects.access import Caller
-from tests.factories import ChannelFactory, MonitorFactory, PlanFactory, ProjectFactory, UserFactory
+from tests.factories import (
+    ChannelFactory,
+    CheckResultFactory,
+    MonitorFactory,
+    PlanFactory,
+    ProjectFactory,
+    UserFactory,
+)
 from tests.helpers import check_record, outcome, state_of
 
 HOSTILE = "<script>alert('x')</script>\"&"
@@ -385,8 +392,8 @@ def test_hostile_texts_are_texts(web: Client, user: User) -> None:
         content_rules=[{"type": "text_contains", "value": HOSTILE}],
     )  # fmt: skip
     ChannelFactory(owner=user, name=HOSTILE)
-    CheckResult.objects.create(
-        monitor_id=monitor.pk, claim=9, checked_at=now, verdict="down", reason_code="http_failure", detail=HOSTILE,
+    CheckResultFactory(
+        monitor=monitor, claim=9, checked_at=now, verdict="down", reason_code="http_failure", detail=HOSTILE,
         evidence={"body": HOSTILE, "status_line": HOSTILE, "headers": [["server", HOSTILE]]},
     )  # fmt: skip
     for path in ("/monitors?grouped=1", f"/monitors/{monitor.public_id}", f"/monitors?search={HOSTILE}"):

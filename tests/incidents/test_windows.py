@@ -29,7 +29,7 @@ from projects.access import Caller
 from projects.members import remove_member
 from projects.models import Membership, Project
 from projects.services import delete_project
-from tests.factories import MonitorFactory, ProjectFactory, UserFactory
+from tests.factories import MembershipFactory, MonitorFactory, ProjectFactory, UserFactory
 from tests.helpers import NOON, minutes, run_concurrently
 
 HOUR = timedelta(hours=1)
@@ -336,7 +336,7 @@ def test_a_member_removed_while_he_makes_a_window() -> None:
     project = ProjectFactory(owner=owner)
 
     def race() -> None:
-        place = Membership.objects.create(project=project, user=friend, role="member")
+        place = MembershipFactory(project=project, user=friend, role="member")
         made, removed = run_concurrently(
             lambda: make_window(friend, project=project),
             lambda: remove_member(Caller(owner), project.public_id, place.public_id, now=utc_now()),

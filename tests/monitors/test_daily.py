@@ -9,12 +9,12 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from accounts.models import User
-from monitors.models import DailyUptime, Monitor, SchedulerGap, SchedulerTick, StatusChange
+from monitors.models import DailyUptime, Monitor, SchedulerTick, StatusChange
 from monitors.selectors import statistics
 from monitors.services import delete_monitor
 from monitors.uptime.daily import daily_uptime, daily_uptimes, forget_old_days, leave_out, write_days
 from projects.access import Caller
-from tests.factories import MonitorFactory, UserFactory
+from tests.factories import MonitorFactory, SchedulerGapFactory, StatusChangeFactory, UserFactory
 from tests.helpers import NOON, minutes
 
 pytestmark = pytest.mark.django_db
@@ -36,9 +36,7 @@ def by_turns(now: datetime = NOON, days: int = 10) -> dict[str, list[float | Non
 def change(
     monitor: Monitor, days_ago: float, before: str | None, after: str | None, kind: Kind = Kind.STATUS
 ) -> None:
-    StatusChange.objects.create(
-        monitor=monitor, at=NOON - days_ago * DAY, before=before, after=after, kind=kind
-    )
+    StatusChangeFactory(monitor=monitor, at=NOON - days_ago * DAY, before=before, after=after, kind=kind)
 
 
 def stand(monitor: Monitor, status: str | None, *, enabled: bool = True) -> None:
@@ -71,7 +69,7 @@ def monitors(user: User) -> list[Monitor]:
     stand(made["young"], "up")
     change(made["was down for days"], 8.5, "up", "down")
     change(made["was down for days"], 3.25, "down", "up")
-    SchedulerGap.objects.create(started_at=NOON - 7 * DAY, ended_at=NOON - 6.5 * DAY)
+    SchedulerGapFactory(started_at=NOON - 7 * DAY, ended_at=NOON - 6.5 * DAY)
     return list(made.values())
 
 
@@ -100,9 +98,7 @@ def test_an_outage_that_is_confirmed_later_counts_from_its_first_failure(monitor
     write_days(NOON)
     monitor = monitors[0]
     began = NOON - 4.25 * DAY
-    StatusChange.objects.create(
-        monitor=monitor, at=NOON - 0.25 * DAY, before="up", after="down", failing_since=began
-    )
+    StatusChangeFactory(monitor=monitor, at=NOON - 0.25 * DAY, before="up", after="down", failing_since=began)
     stand(monitor, "down")
     expected = [100.0] * 5 + [25.0, 0.0, 0.0, 0.0, 0.0]
     assert by_turns()["steady"] == expected
@@ -145,7 +141,7 @@ def test_the_days_of_a_stop_wait_for_the_tick_that_notes_it(monitors: list[Monit
     write_days(NOON)
     latest = DailyUptime.objects.latest("day").day
     assert latest == (NOON - 4 * DAY).date()
-    SchedulerGap.objects.create(started_at=NOON - 3 * DAY, ended_at=NOON)
+    SchedulerGapFactory(started_at=NOON - 3 * DAY, ended_at=NOON)
     SchedulerTick.objects.update(at=NOON)
     write_days(NOON)
     assert DailyUptime.objects.latest("day").day == (NOON - DAY).date()

@@ -27,7 +27,7 @@ from statuspages import caching
 from statuspages.badges import create_badge, delete_badge
 from statuspages.models import StatusPage
 from statuspages.services import create_note, delete_page, set_logo, update_page
-from tests.factories import MonitorFactory, ProjectFactory, UserFactory
+from tests.factories import IncidentFactory, MonitorFactory, ProjectFactory, UserFactory
 from tests.helpers import minutes
 from tests.statuspages.making import look, make_page, make_subscriber, picture
 
@@ -52,11 +52,8 @@ def everything_of(page: StatusPage) -> str:
 
 def has_outage(monitor: Monitor, *, hours_ago: float = 2, **columns: Any) -> Incident:
     at = utc_now() - timedelta(hours=hours_ago)
-    return Incident.objects.create(
-        owner=monitor.owner,
+    return IncidentFactory(
         monitor=monitor,
-        monitor_public_id=monitor.public_id,
-        name=monitor.name,
         detail=f"{URL} answered 500.",
         started_at=at,
         confirmed_at=at + minutes(1),

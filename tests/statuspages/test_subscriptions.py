@@ -23,7 +23,7 @@ from statuspages import events, links, mailing, subscriptions
 from statuspages.models import PageEvent, PageMail, StatusPage, Subscriber
 from statuspages.services import add_update, create_note, update_page
 from tests.alerts.inbox import Inbox, part
-from tests.factories import MonitorFactory, UserFactory
+from tests.factories import IncidentFactory, MonitorFactory, UserFactory
 from tests.helpers import minutes, run_concurrently
 from tests.statuspages.making import make_page, make_subscriber
 
@@ -76,11 +76,8 @@ def tick() -> int:
 
 def has_outage(monitor: Monitor, **columns: Any) -> Incident:
     at = utc_now() - minutes(5)
-    return Incident.objects.create(
-        owner=monitor.owner,
+    return IncidentFactory(
         monitor=monitor,
-        monitor_public_id=monitor.public_id,
-        name=monitor.name,
         started_at=at,
         confirmed_at=at,
         **columns,
