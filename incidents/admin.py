@@ -28,7 +28,7 @@ class OpenFilter(admin.SimpleListFilter):
 
 @admin.register(Incident)
 class IncidentAdmin(ReadOnlyAdmin[Incident]):
-    """Without the evidence: what a customer's site answered is nobody's business here. The reason says enough."""
+    """Without the evidence: staff must not read what a customer's site answered. The reason is enough."""
 
     list_display = (
         "public_id",

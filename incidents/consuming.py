@@ -1,4 +1,4 @@
-"""Status changes become incidents. The rows of StatusChange are the outbox, and this is their one consumer."""
+"""Turn status changes into incidents. The rows of StatusChange are the outbox, and this is its only consumer."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from monitors.models import StatusChange
 
 BATCH = 1_000
 LOCK = "incidents"
-"""Held by whoever turns changes into incidents or incidents into news: one at a time, so that nothing is overtaken."""
+"""The lock of consuming changes and of notifying: one process at a time, to keep their order."""
 
 Type = IncidentEvent.Type
 Resolution = Incident.Resolution
 
 
 def consume(now: datetime, *, slow: Callable[[Sequence[StatusChange]], None]) -> int:
-    """Take in the oldest changes that nobody has taken in; how many they were, 0 also while somebody else does it.
+    """Process the oldest unprocessed changes and return their number; 0 while another process does it.
 
-    `slow` is called in the same transaction with those of an up monitor that became slow, which are no incidents.
+    `slow` is called in the same transaction with the changes from up to slow, which are no incidents.
     """
     with transaction.atomic():
         if not try_advisory_lock(LOCK):
@@ -49,7 +49,8 @@ def consume(now: datetime, *, slow: Callable[[Sequence[StatusChange]], None]) ->
 
 
 def close_deleted(now: datetime) -> None:
-    """End the incidents whose monitors are gone. A monitor knows nothing of them, so none can end with it."""
+    """Resolve the incidents of deleted monitors. Monitors do not know incidents, so deleting one cannot resolve
+    them."""
     with transaction.atomic():
         if not try_advisory_lock(LOCK):
             return
@@ -61,7 +62,7 @@ def close_deleted(now: datetime) -> None:
 
 
 def follow_monitors() -> None:
-    """An open incident belongs to whom its monitor belongs to now, also after its monitor is deleted."""
+    """Update owner and project of open incidents to those of their monitors, also for after a deletion."""
     with connection.cursor() as cursor:
         cursor.execute(
             """
@@ -77,11 +78,11 @@ def follow_monitors() -> None:
 
 
 def note_reasons(now: datetime) -> None:
-    """Where an open outage fails for another reason by now, say so in its timeline."""
+    """Add a timeline entry to open outages that now fail for another reason."""
     with transaction.atomic():
         advisory_lock(LOCK)
         with connection.cursor() as cursor:
-            # The bound of time keeps this to the last partitions, whatever has not been checked for long.
+            # The time limit restricts the query to the latest partitions.
             cursor.execute(_LATEST_REASONS, {"now": now})
             found = {row[0]: row[1:] for row in cursor.fetchall()}
         incidents = list(Incident.objects.select_for_update().filter(pk__in=found).order_by("pk"))
@@ -134,7 +135,7 @@ def _became_slow(change: StatusChange) -> bool:
 
 @dataclass(slots=True)
 class _Book:
-    """Incidents as they are entered, and what is to be written of them."""
+    """Incidents during a batch, and what has to be written of them."""
 
     open: dict[int, Incident]
     made: list[Incident] = field(default_factory=list)
@@ -145,7 +146,7 @@ class _Book:
     paused: list[int] = field(default_factory=list)
 
     def enter(self, change: StatusChange) -> None:
-        """One change, after all that came before it."""
+        """Process one change; changes are processed in order."""
         if change.kind == StatusChange.Kind.PAUSED:
             self._close(change, Resolution.PAUSED)
             self.paused.append(change.monitor_id)
@@ -200,10 +201,10 @@ class _Book:
         for check, incident in self.confirmed.items():
             incident.evidence = found.get(check[:2])
         Incident.objects.bulk_update(self.resolved, ["resolved_at", "resolution", "look_again_at"])
-        # Those that were closed before these were opened are written by now: at most one is open at a time.
+        # Closed incidents are written before new ones: at most one per monitor is open.
         Incident.objects.bulk_create(self.made)
         bulk_note(self.events)
-        # A monitor that is paused has settled: nothing of it changes until somebody resumes it.
+        # A paused monitor has settled: it does not change until it is resumed.
         FlappingSpell.objects.filter(monitor__in=self.paused, ended_at=None).update(ended_at=Now())
         spells = list(FlappingSpell.objects.filter(monitor__in=self.turned, ended_at=None))
         for spell in spells:
@@ -225,7 +226,7 @@ _ENDINGS = {
 
 
 def _resolve(incident: Incident, resolution: Resolution, at: datetime) -> IncidentEvent:
-    """Resolve it, to be saved by the caller, and the line of its timeline."""
+    """Resolve the incident, to be saved by the caller, and add its timeline entry."""
     incident.resolved_at = max(at, incident.confirmed_at or incident.started_at)
     incident.resolution = resolution
     incident.look_again_at = None

@@ -1,4 +1,4 @@
-"""Monitors that change between down and not down too often to be told of each time."""
+"""Monitors that go down and recover too often to notify about every change."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from incidents.models import FlappingSpell, Incident
 from monitors.models import StatusChange
 
 SETTLED_INTERVALS = 3
-"""Checks in a row that have to agree, at the least, before a monitor has settled."""
+"""The minimum number of consecutive equal checks before a monitor has settled."""
 
 
 def flapping_of(monitor_ids: Collection[int]) -> dict[int, FlappingSpell]:
-    """Those of the monitors that flap now."""
+    """Return the monitors that are flapping now."""
     spells = FlappingSpell.objects.filter(monitor__in=monitor_ids, ended_at=None)
     return {spell.monitor_id: spell for spell in spells}
 
 
 def begins_to_flap(monitor_ids: Collection[int], *, now: datetime) -> set[int]:
-    """Those of the monitors that have gone down or recovered FLAPPING_CHANGES times within FLAPPING_MINUTES."""
+    """Return the monitors that went down or recovered FLAPPING_CHANGES times within FLAPPING_MINUTES."""
     since = now - timedelta(minutes=settings.FLAPPING_MINUTES)
     changes: Counter[int] = Counter()
     incidents = Incident.objects.filter(monitor__in=monitor_ids)
@@ -42,7 +42,8 @@ def begin(monitor_id: int, *, changed_at: datetime, now: datetime) -> FlappingSp
 
 
 def end_settled(now: datetime) -> Sequence[FlappingSpell]:
-    """End the spells of monitors that have kept their status for half of FLAPPING_MINUTES; with their monitors."""
+    """End the spells of monitors that kept their status for half of FLAPPING_MINUTES. Return them with their
+    monitors."""
     calm = timedelta(minutes=settings.FLAPPING_MINUTES) / 2
     interval = ExpressionWrapper(
         F("monitor__interval_sec") * Value(timedelta(seconds=SETTLED_INTERVALS)), output_field=DurationField()
@@ -60,7 +61,7 @@ def end_settled(now: datetime) -> Sequence[FlappingSpell]:
 
 
 def slow_before(changes: Collection[StatusChange]) -> set[int]:
-    """Those of these changes to slow, by primary key, whose monitor became slow before within FLAPPING_MINUTES."""
+    """Return the primary keys of the changes to slow whose monitor already became slow within FLAPPING_MINUTES."""
     earlier = StatusChange.objects.filter(
         monitor=OuterRef("monitor"),
         kind=StatusChange.Kind.STATUS,

@@ -1,4 +1,4 @@
-"""What went wrong, what happened about it, and when silence is wanted."""
+"""Incidents, their timelines, and maintenance windows."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from projects.models import Project
 
 
 class Incident(models.Model):
-    """An outage of a monitor; or, without a monitor, something that people declared and tell about in comments.
+    """An outage of a monitor; or, without a monitor, an incident that people declared and comment on.
 
-    `owner` and `project` are the monitor's, kept for when it is deleted, as are its id and name. What was announced
-    is written here and not looked up in what was sent: an incident whose news was held back (by a mute, a window,
-    flapping) is *due* until what people were told is what is so.
+    `owner` and `project` are the monitor's, and stay after it is deleted, as do its id and name. The row records its
+    own notifications: an incident whose notification was suppressed (by a mute, a window, flapping) stays *due* until
+    its last notification matches its current state.
     """
 
     class Resolution(models.TextChoices):
         RECOVERED = "recovered"
         PAUSED = "paused"
         DELETED = "deleted"
-        CLOSED = "closed"  # by a person; only where there is no monitor
+        CLOSED = "closed"  # by a person; only without a monitor
 
     class Quiet(models.TextChoices):
         MUTED = "muted"
@@ -97,13 +97,13 @@ class Incident(models.Model):
 
 
 class IncidentEvent(models.Model):
-    """One line of an incident's timeline, in the order of ids. `text` is a sentence for a person."""
+    """An entry of an incident's timeline, ordered by id. `text` is a sentence for people."""
 
     class Type(models.TextChoices):
         FIRST_FAILURE = "first_failure"
         CONFIRMED = "confirmed"
         REASON_CHANGED = "reason_changed"
-        ANNOUNCED = "announced"  # alerts are on their way: data.kind
+        ANNOUNCED = "announced"  # alerts are queued: data.kind
         ALERT_SENT = "alert_sent"
         ALERT_FAILED = "alert_failed"
         SUPPRESSED = "suppressed"  # data.reason
@@ -124,7 +124,7 @@ class IncidentEvent(models.Model):
 
 
 class FlappingSpell(models.Model):
-    """A time in which a monitor changes between down and not down too often to be told of each time."""
+    """A period in which a monitor goes down and recovers too often to notify about every change."""
 
     monitor = models.ForeignKey(Monitor, on_delete=models.CASCADE, related_name="flapping_spells")
     started_at = models.DateTimeField()
@@ -143,10 +143,10 @@ class FlappingSpell(models.Model):
 
 
 class MaintenanceWindow(models.Model):
-    """When alerts are held back: once, or again and again by `rrule` in `time_zone`.
+    """When alerts are suppressed: once, or repeatedly by `rrule` in `time_zone`.
 
-    `starts_at` to `ends_at` is the first occurrence. `current_starts_at` to `current_ends_at` is the one that is on,
-    or the next; both null when there is no more. Without `project` the window is its owner's own.
+    `starts_at` to `ends_at` is the first occurrence. `current_starts_at` to `current_ends_at` is the active or next
+    one; both are null if there are no more. Without `project` the window belongs to its owner alone.
     """
 
     public_id = models.CharField(max_length=40, unique=True, default=ids.window_id, editable=False)

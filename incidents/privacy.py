@@ -1,4 +1,4 @@
-"""What is left of a person in timelines of others' incidents when his account goes."""
+"""Remove a person from the timelines of other people's incidents when their account is deleted."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _NAMED_IN_TEXT = (IncidentEvent.Type.ACKNOWLEDGED, IncidentEvent.Type.RESOLVED)
 
 
 def forget_person(user: User) -> None:
-    """Who acknowledged or resolved is no longer told; what he wrote stays, as part of what happened."""
+    """Remove the names from acknowledgements and resolutions. Comments stay, as part of the timeline."""
     addresses = addresses_of(user)
     events = list(IncidentEvent.objects.filter(data__by__in=addresses).exclude(incident__owner=user))
     for event in events:

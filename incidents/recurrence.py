@@ -1,8 +1,8 @@
-"""When a maintenance window is on: once, or again and again by a rule of RFC 5545 in a time zone. Pure.
+"""When a maintenance window is active: once, or repeatedly by a rule of RFC 5545 in a time zone. Pure.
 
-A rule recurs at the same time of the wall clock, so dateutil expands it in local time, and each start becomes an
-instant afterwards. Where a clock is put forward over a start, that start is as late as the clock was moved; where it
-is put back, the first of the two is meant. Every occurrence lasts as long as the first one, in elapsed time.
+A rule recurs at the same local time, so dateutil expands it in local time, and each start is then converted to an
+instant. A start that the clock skips is moved by as much as the clock; of two equal local times the first counts.
+Every occurrence lasts as long as the first one, in elapsed time.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from core.errors import ValidationFailed
 
 MAX_LENGTH = timedelta(days=30)
 MAX_YEARS = 10
-HORIZON = timedelta(days=3653)  # ten years; one occurrence a day at most, so it bounds their number too
+HORIZON = timedelta(days=3653)  # ten years of at most one occurrence a day
 
-# The calendar repeats every 400 years. dateutil looks for an occurrence until the end of year 9999 and cannot be told
-# to stop before (its `until` is compared with what it finds), so a rule that never comes true would take seconds:
-# it is expanded as near to that end as a multiple of 400 years brings it.
+# dateutil searches until the end of year 9999 and cannot stop earlier (`until` is compared with what it finds), so a
+# rule that never matches would take seconds. The calendar repeats every 400 years, so rules are expanded as near to
+# that end as a multiple of 400 years allows.
 _CYCLE = 400
 _LAST_START = 9999 - MAX_YEARS - 1
 
@@ -52,7 +52,7 @@ Occurrence = tuple[datetime, datetime]
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """`starts_at` to `ends_at` is the first occurrence. `rrule` is without DTSTART; empty: once."""
+    """`starts_at` to `ends_at` is the first occurrence. `rrule` has no DTSTART; empty means once."""
 
     starts_at: datetime
     ends_at: datetime
@@ -60,13 +60,13 @@ class Schedule:
     rrule: str = ""
 
     def occurrences(self) -> Iterator[Occurrence]:
-        """All of them, in order. Raises ValidationFailed where the rule cannot be read."""
+        """Return all occurrences, in order. Raises ValidationFailed if the rule is invalid."""
         length = self.ends_at - self.starts_at
         for start in self._starts():
             yield start, start + length
 
     def occurrence_at_or_after(self, now: datetime) -> Occurrence | None:
-        """The one that is on at `now`, or the next; None when there is no more."""
+        """Return the active or next occurrence at `now`, or None if there are no more."""
         return next((found for found in self.occurrences() if found[1] > now), None)
 
     def _starts(self) -> Iterator[datetime]:
@@ -78,7 +78,7 @@ class Schedule:
             start = _instant(local, ZoneInfo(self.time_zone))
             if start > last:
                 return
-            # The first is known already, and of two equal times of the clock it may be the second.
+            # The first is known, and may be the second of two equal local times.
             if local > self._local_start():
                 yield start
 
@@ -86,7 +86,7 @@ class Schedule:
         return self.starts_at.astimezone(ZoneInfo(self.time_zone)).replace(tzinfo=None, fold=0)
 
     def _local_starts(self) -> Iterator[datetime]:
-        """By the clock on the wall, UNTIL not looked at. dateutil drops what is less than a second."""
+        """Return local start times, without UNTIL. dateutil drops fractions of a second."""
         first = self._local_start()
         shift = (_LAST_START - first.year) // _CYCLE * _CYCLE
         rest = timedelta(microseconds=first.microsecond)
@@ -96,7 +96,7 @@ class Schedule:
             yield found.replace(year=found.year - shift) + rest
 
     def _until(self, parts: dict[str, str]) -> datetime:
-        """The last moment at which an occurrence may start; a UNTIL of a date alone means to the end of that day."""
+        """Return the last moment at which an occurrence may start; a UNTIL without time includes its whole day."""
         text = parts.get("UNTIL")
         if text is None:
             return self.starts_at + HORIZON
@@ -110,7 +110,7 @@ class Schedule:
 
 
 def check(schedule: Schedule, *, now: datetime) -> None:
-    """Raises ValidationFailed, saying why, where this cannot be the schedule of a window from `now` on."""
+    """Raise ValidationFailed with the reason if this cannot be the schedule of a window from `now` on."""
     if schedule.time_zone not in _time_zones():
         raise ValidationFailed("is no name of the IANA time zone database.", field="time_zone")
     if schedule.ends_at <= schedule.starts_at:
@@ -168,7 +168,7 @@ def _check_count(schedule: Schedule, *, last: datetime) -> None:
 
 
 def _parts_of(rrule: str) -> dict[str, str]:
-    """The parts of a rule in upper case, each as RFC 5545 allows it beside the others."""
+    """Return the parts of a rule in upper case, checked against RFC 5545."""
     parts: dict[str, str] = {}
     for part in rrule.upper().split(";"):
         name, equals, value = part.partition("=")
@@ -190,7 +190,7 @@ def _parts_of(rrule: str) -> dict[str, str]:
 
 
 def _check_days(frequency: str, parts: dict[str, str]) -> None:
-    """Numbered days of the week, as in 2MO: dateutil passes over some of these, and breaks off at others."""
+    """Check numbered weekdays, as in 2MO: dateutil ignores some of them and fails on others."""
     numbers = [day[:-2] for day in parts.get("BYDAY", "").split(",")]
     if not any(numbers):
         return
@@ -224,8 +224,9 @@ def _check_part(name: str, value: str) -> None:
 
 
 def _instant(local: datetime, zone: ZoneInfo) -> datetime:
-    """A time of the clock as an instant. By fold=0 zoneinfo takes the offset before the clock was moved: the first of
-    two equal times, and one that the clock skips as much later as it skipped (dateutil's `resolve_imaginary`)."""
+    """Convert a local time to an instant. With fold=0 zoneinfo uses the offset before the clock change: that is
+    the first of two equal times, and moves a skipped time by the length of the gap (dateutil's
+    `resolve_imaginary`)."""
     return local.replace(tzinfo=zone, fold=0).astimezone(UTC)
 
 
@@ -235,5 +236,5 @@ def _shown(moment: datetime) -> str:
 
 @cache
 def _time_zones() -> frozenset[str]:
-    """Looked up here and not by opening what is asked for: that would be a path on our disk."""
+    """Return the known time zones. Opening the given name would read a path on our disk."""
     return frozenset(available_timezones())

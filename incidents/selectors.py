@@ -18,9 +18,9 @@ def list_incidents(
     project_id: str | None = None,
     is_open: bool | None = None,
 ) -> QuerySet[Incident]:
-    """Those of monitors that the caller may see now; those without a monitor by their own owner and project.
+    """Return the incidents of accessible monitors, and declared ones by their own owner and project.
 
-    A union and no OR: with that PostgreSQL would look at the incidents of everybody.
+    A union instead of OR, for which PostgreSQL would scan the incidents of all accounts.
     """
     of_monitors = Incident.objects.filter(
         monitor__in=access.accessible(caller, Monitor.objects.all()).values("pk")
@@ -39,7 +39,7 @@ def list_incidents(
 
 
 def get_incident(caller: Caller, public_id: str) -> Incident:
-    """With its timeline."""
+    """Return an incident with its timeline."""
     timeline = Prefetch("events", IncidentEvent.objects.order_by("pk"))
     incident = list_incidents(caller).filter(public_id=public_id).prefetch_related(timeline).first()
     if incident is None:
@@ -48,14 +48,15 @@ def get_incident(caller: Caller, public_id: str) -> Incident:
 
 
 def list_windows(caller: Caller) -> QuerySet[MaintenanceWindow]:
-    """With those of their monitors that the caller may see."""
+    """Return windows with those of their monitors that the caller may see."""
     visible = access.accessible(caller, Monitor.objects.order_by("pk"))
     windows = MaintenanceWindow.objects.select_related("project")
     return access.accessible(caller, windows).prefetch_related(Prefetch("monitors", visible))
 
 
 def windows_covering(caller: Caller, monitor: Monitor) -> list[MaintenanceWindow]:
-    """Those that the caller may see, on or to come, the next first; `incidents.windows.covered` sets the rules."""
+    """Return accessible windows, active or upcoming, the next first; `incidents.windows.covered` defines the
+    rules."""
     whole = Q(project__isnull=False, project=monitor.project_id) | Q(project=None, owner=monitor.owner_id)
     chosen = Q(project=None) | Q(project=monitor.project_id)
     covering = (Q(all_monitors=True) & whole) | (Q(all_monitors=False, monitors=monitor) & chosen)

@@ -1,4 +1,4 @@
-"""What people do about incidents: acknowledge, comment, declare, resolve. Each function is one transaction."""
+"""Acknowledge, comment, declare and resolve incidents. Each function is one transaction."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from projects.placement import place
 
 
 def acknowledge(caller: Caller, public_id: str, *, now: datetime) -> Incident:
-    """Somebody takes care of it. The first one counts; a second changes nothing."""
+    """Acknowledge an incident. The first acknowledgement counts; others change nothing."""
     with transaction.atomic():
         incident = _lock(caller, public_id)
         if not incident.is_open:
@@ -37,7 +37,7 @@ def acknowledge(caller: Caller, public_id: str, *, now: datetime) -> Incident:
 
 
 def comment(caller: Caller, public_id: str, *, text: str, now: datetime) -> Incident:
-    """Also on a resolved one: what was learned is often written down afterwards."""
+    """Add a comment, also to a resolved incident: lessons are often written down afterwards."""
     with transaction.atomic():
         incident = _lock(caller, public_id)
         note(incident, IncidentEvent.Type.COMMENTED, text, at=now, data={"by": caller.user.email})
@@ -45,7 +45,7 @@ def comment(caller: Caller, public_id: str, *, text: str, now: datetime) -> Inci
 
 
 def declare(caller: Caller, given: Mapping[str, Any], *, now: datetime) -> Incident:
-    """An incident that no monitor found: `title`, `text` and `project_id` are given."""
+    """Create an incident that no monitor found, from `title`, `text` and `project_id`."""
     with transaction.atomic():
         project, owner = place(caller, given)
         incident = Incident.objects.create(
@@ -56,7 +56,7 @@ def declare(caller: Caller, given: Mapping[str, Any], *, now: datetime) -> Incid
 
 
 def resolve(caller: Caller, public_id: str, *, now: datetime) -> Incident:
-    """Of a declared one; the first who does it counts."""
+    """Resolve a declared incident. The first call counts."""
     with transaction.atomic():
         incident = _lock(caller, public_id)
         if incident.monitor_public_id:
@@ -70,7 +70,7 @@ def resolve(caller: Caller, public_id: str, *, now: datetime) -> Incident:
 
 
 def _lock(caller: Caller, public_id: str) -> Incident:
-    """The incident, held, and read after that: what the monitor's recovery changed meanwhile is seen."""
+    """Return the incident, locked and read after locking, to see a concurrent recovery of the monitor."""
     found = get_incident(caller, public_id)
     incident = Incident.objects.select_for_update(no_key=True).filter(pk=found.pk).first()
     if incident is None:

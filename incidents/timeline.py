@@ -1,4 +1,4 @@
-"""The one way in which the timeline of an incident is written."""
+"""The only way to write the timeline of an incident."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def event(
     at: datetime,
     data: Mapping[str, Any] | None = None,
 ) -> IncidentEvent:
-    """One that is not stored yet, for `bulk_note`. `text` is a sentence for a person, `data` for a program."""
+    """Return an unsaved event for `bulk_note`. `text` is a sentence for people, `data` for programs."""
     return IncidentEvent(incident=incident, type=kind, at=at, text=text, data=dict(data or {}))
 
 
@@ -35,5 +35,5 @@ def note(
 
 
 def bulk_note(events: Iterable[IncidentEvent]) -> None:
-    """In one statement; they come into the timeline in this order."""
+    """Store events with one statement; the timeline keeps their order."""
     IncidentEvent.objects.bulk_create(events)

@@ -49,7 +49,7 @@ class IncidentViewSet(ServiceViewSet):
     def create(self, data: dict[str, Any]) -> Incident:
         """Declare an incident that no monitor found.
 
-        It lives from comments, and ends when somebody resolves it. No alert is sent.
+        People comment on it and resolve it. No alert is sent.
         """
         return services.declare(self.caller, data, now=self.now)
 

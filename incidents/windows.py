@@ -1,4 +1,4 @@
-"""Maintenance windows: making and changing them, moving them on, and whom they cover."""
+"""Maintenance windows: create, change and roll forward, and find the monitors that they cover."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def scope_of(window: MaintenanceWindow) -> str:
 
 
 def occurrence_of(window: MaintenanceWindow, *, now: datetime) -> Occurrence | None:
-    """The occurrence that is on at `now`, or the next, also where nobody has moved the window on yet."""
+    """Return the active or next occurrence at `now`, even if the window was not rolled forward yet."""
     if window.current_starts_at is None or window.current_ends_at is None:
         return None
     if window.current_ends_at > now:
@@ -52,7 +52,7 @@ def occurrence_of(window: MaintenanceWindow, *, now: datetime) -> Occurrence | N
 
 
 def upcoming(window: MaintenanceWindow, *, now: datetime, until: datetime) -> Iterator[Occurrence]:
-    """The occurrence that is on at `now`, and those that begin before `until`; none of a rule that cannot be read."""
+    """Return the active occurrence at `now` and those that begin before `until`; none if the rule is invalid."""
     first = occurrence_of(window, now=now)
     if first is None or first[0] >= until:
         return
@@ -67,7 +67,7 @@ def upcoming(window: MaintenanceWindow, *, now: datetime, until: datetime) -> It
 
 
 def chosen_of(window: MaintenanceWindow) -> list[Monitor]:
-    """The chosen monitors that it covers, of those that were read with it: one that left its project is none."""
+    """Return the chosen monitors among those that were loaded, without monitors that left the project."""
     return [monitor for monitor in window.monitors.all() if window.project_id in (None, monitor.project_id)]
 
 
@@ -75,7 +75,7 @@ def create_window(caller: Caller, given: Mapping[str, Any], *, now: datetime) ->
     schedule = Schedule(
         given["starts_at"], given["ends_at"], given.get("time_zone", "UTC"), given.get("rrule") or ""
     )
-    recurrence.check(schedule, now=now)  # before any lock, since an odd rule takes its time
+    recurrence.check(schedule, now=now)  # before any lock, because an unusual rule takes time
     chosen = given.get("monitor_ids", [])
     with transaction.atomic():
         _hold_monitors(caller, chosen)
@@ -98,7 +98,7 @@ def create_window(caller: Caller, given: Mapping[str, Any], *, now: datetime) ->
 def update_window(
     caller: Caller, public_id: str, given: Mapping[str, Any], *, now: datetime
 ) -> MaintenanceWindow:
-    """Change what is given, judged as the merged window that it leaves; what stays as it is may be over."""
+    """Change the given fields and validate the merged window; unchanged times may be in the past."""
     with transaction.atomic():
         _hold_monitors(caller, given.get("monitor_ids", []))
         window = _lock(caller, public_id)
@@ -133,15 +133,16 @@ def update_window(
 
 
 def delete_window(caller: Caller, public_id: str) -> None:
-    """What it held back is told of at once, where it is still so."""
+    """Delete a window. Suppressed notifications that still apply are sent at once."""
     with transaction.atomic():
         _lock(caller, public_id).delete()
 
 
 def roll_forward(now: datetime) -> int:
-    """Move windows whose occurrence is over on to their next one; how many. Before `covered`, outside a transaction.
+    """Move windows whose occurrence has ended to their next one, and return their number. Call it before
+    `covered`, outside a transaction.
 
-    A window that somebody else is moving is waited for and not skipped: `covered` would take it for one that is off.
+    Waits for windows that another process is moving instead of skipping them: `covered` would treat them as inactive.
     """
     rolled = 0
     while True:
@@ -152,15 +153,15 @@ def roll_forward(now: datetime) -> int:
 
 
 def covered(monitor_ids: Collection[int], now: datetime) -> set[int]:
-    """Which of these monitors are under a window at `now`.
+    """Return which of these monitors are under maintenance at `now`.
 
-    Only the occurrence that each window shows as its current one is looked at, so call `roll_forward(now)` first.
+    Only the current occurrence of each window counts, so call `roll_forward(now)` first.
     """
     return set(Monitor.objects.filter(covering(now), pk__in=monitor_ids).values_list("pk", flat=True))
 
 
 def covering(now: datetime) -> Exists | Q:
-    """Match monitors that are under a window at `now`, by the rules of `covered`."""
+    """Match monitors that are under maintenance at `now`, by the rules of `covered`."""
     on = MaintenanceWindow.objects.filter(current_starts_at__lte=now, current_ends_at__gt=now)
     whole, chosen = on.filter(all_monitors=True), on.filter(all_monitors=False, monitors=OuterRef("pk"))
     has_access = Q(owner=OuterRef("owner")) | Exists(
@@ -176,7 +177,7 @@ def covering(now: datetime) -> Exists | Q:
 
 @dataclass(frozen=True, slots=True)
 class Coming:
-    """An occurrence of a window, and those of the monitors asked about that it covers."""
+    """An occurrence of a window, and the monitors that it covers among those in question."""
 
     name: str
     starts_at: datetime
@@ -185,9 +186,9 @@ class Coming:
 
 
 def coming(monitors: Sequence[Monitor], *, now: datetime, until: datetime) -> list[Coming]:
-    """The occurrence that is on, or the next, of each window that covers any of these monitors before `until`.
+    """Return the active or next occurrence of each window that covers any of these monitors before `until`.
 
-    By the same rules as `covered`; in three queries, however many monitors and windows.
+    Follows the rules of `covered`; always three queries.
     """
     by_id = {monitor.pk: monitor for monitor in monitors}
     projects = {monitor.project_id for monitor in monitors if monitor.project_id is not None}
@@ -202,7 +203,7 @@ def coming(monitors: Sequence[Monitor], *, now: datetime, until: datetime) -> li
         .prefetch_related(Prefetch("monitors", Monitor.objects.filter(pk__in=by_id).only("pk")))
     )
     windows = list(found)
-    # A person's window reaches no further than the person.
+    # A person's window covers only monitors that the person can access.
     owners = {window.owner_id for window in windows if window.project_id is None and not window.all_monitors}
     places = set(
         Membership.objects.filter(user__in=owners, project__in=projects).values_list("user", "project")
@@ -239,7 +240,7 @@ def coming(monitors: Sequence[Monitor], *, now: datetime, until: datetime) -> li
 
 
 def note_maintenance(now: datetime) -> None:
-    """Leave the maintenance that is on out of daily uptime, with its planned end.
+    """Exclude active maintenance from daily uptime, up to its planned end.
 
     Editing or deleting a window does not change the past.
     """
@@ -267,7 +268,8 @@ def _roll_some(now: datetime) -> int:
 
 
 def _occurrence_after(window: MaintenanceWindow, *, now: datetime) -> Occurrence | None:
-    """Of a stored rule, that may have been stored by other code under other time zones: one must not stop the rest."""
+    """Return the next occurrence of a stored rule, or None. An invalid rule, stored with other code or time zone
+    data, must not stop the others."""
     try:
         return schedule_of(window).occurrence_at_or_after(now)
     except (ValidationFailed, ZoneInfoNotFoundError):
@@ -283,7 +285,8 @@ def _reschedule(window: MaintenanceWindow, schedule: Schedule, *, now: datetime)
 
 
 def _rechoose(caller: Caller, window: MaintenanceWindow, given: Mapping[str, Any]) -> None:
-    """Of an unchanged choice nothing is asked: a window keeps its place when all its monitors are gone."""
+    """Change the chosen monitors. An unchanged choice is not checked, so a window survives the deletion of its
+    monitors."""
     scope, stored = given.get("monitors", scope_of(window)), {m.public_id for m in chosen_of(window)}
     monitor_ids = given.get("monitor_ids", [] if scope == "all" else stored)
     if (scope, set(monitor_ids)) == (scope_of(window), stored):
@@ -313,22 +316,22 @@ def _choose(
 
 
 def _hold_monitors(caller: Caller, monitor_ids: Collection[str]) -> None:
-    """None of them is deleted before the transaction ends. The lock is that of changing and deleting a monitor, and
-    taken before that of the project, as there."""
+    """Lock the monitors, so that none is deleted before the transaction ends. Changing and deleting a monitor take
+    the same lock, and take it before that of the project too."""
     monitors = access.accessible(caller, Monitor.objects.filter(public_id__in=monitor_ids))
     states = MonitorState.objects.select_for_update(no_key=True).filter(pk__in=monitors.values("pk"))
     list(states.order_by("pk").values_list("pk"))
 
 
 def _take_room(owner: User) -> None:
-    """Hold the owner's row, so that the cap is met by one creation after the other."""
+    """Enforce the quota: lock the owner's row, so that creations are checked one after the other."""
     User.objects.select_for_update(no_key=True).get(pk=owner.pk)
     if MaintenanceWindow.objects.filter(owner=owner).count() >= MAX_WINDOWS:
         raise WindowLimit(limit=MAX_WINDOWS)
 
 
 def _lock(caller: Caller, public_id: str) -> MaintenanceWindow:
-    """The window, held after its project, whose deletion takes the two in this order."""
+    """Return the window, locked after its project: deleting the project locks the two in this order."""
     window = get_window(caller, public_id)
     if window.project is not None:
         access.lock_project(caller, window.project.public_id)
