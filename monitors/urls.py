@@ -1,18 +1,12 @@
 from django.urls import path
 
 from core.api.viewsets import ServiceRouter
-from monitors import history_views, views
-from monitors.heartbeats import pings
+from monitors.heartbeats.pings import HeartbeatPing
+from monitors.history_views import CheckViewSet, UptimeViewSet
+from monitors.views import MonitorViewSet
 
 router = ServiceRouter()
-router.register("monitors/<id:monitor_id>/checks", history_views.CheckViewSet)
-router.register("monitors/<id:monitor_id>/uptime", history_views.UptimeViewSet)
-
-urlpatterns = [
-    *router.urls,
-    path("monitors", views.MonitorList.as_view()),
-    path("monitors/test", views.MonitorTest.as_view()),
-    path("monitors/<id:monitor_id>", views.MonitorDetail.as_view()),
-    path("monitors/<id:monitor_id>/mute", views.MonitorMute.as_view()),
-    path("heartbeats/<id:monitor_id>/ping", pings.HeartbeatPing.as_view()),
-]
+router.register("monitors", MonitorViewSet)
+router.register("monitors/<id:monitor_id>/checks", CheckViewSet)
+router.register("monitors/<id:monitor_id>/uptime", UptimeViewSet)
+urlpatterns = [*router.urls, path("heartbeats/<id:monitor_id>/ping", HeartbeatPing.as_view())]

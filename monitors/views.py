@@ -1,24 +1,22 @@
-"""Endpoints of monitors. Views read the request and answer; services decide and write."""
+"""Monitors."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any
 
-from drf_spectacular.utils import extend_schema
-from rest_framework.request import Request
+from django.db.models import QuerySet
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from core.api.idempotency import Created, create_once
-from core.api.pagination import Page, page_parameters
-from core.api.schema import IDEMPOTENCY_KEY, ErrorSerializer
-from core.api.views import OK, OkSerializer, body_of
+from core.api.viewsets import ServiceViewSet, operation
 from core.clock import utc_now
-from core.errors import IdempotencyKeySpent, NotFound
-from core.throttles import CallerThrottle, ProbeThrottle
+from core.errors import IdempotencyKeySpent, MonitorLimit, NotFound, NoWorker
+from core.throttles import ProbeThrottle
 from core.waiting import waiting_place
 from monitors import selectors, services, types
+from monitors.models import Monitor
 from monitors.probing import interactive
 from monitors.serializers import (
     CheckResultSerializer,
@@ -28,113 +26,90 @@ from monitors.serializers import (
     MuteSerializer,
     shown,
 )
-from projects.access import Caller, caller_of
 
 
-class MonitorList(APIView):
-    throttle_classes = (CallerThrottle, ProbeThrottle)
+class MonitorViewSet(ServiceViewSet):
+    noun = "monitor"
+    lookup_url_kwarg = "monitor_id"
+    serializer_class = MonitorSerializer
 
-    @extend_schema(
-        operation_id="list_monitors",
-        summary="List monitors",
-        parameters=page_parameters(),
-        responses=MonitorSerializer(many=True),
+    def get_object(self, monitor_id: str) -> Monitor:
+        return selectors.get_monitor(self.caller, monitor_id)
+
+    def serialize(self, rows: Sequence[Any], serializer: Any = None) -> list[Any]:
+        return shown(rows)
+
+    @operation()
+    def list(self) -> QuerySet[Monitor]:
+        """List monitors."""
+        return selectors.list_monitors(self.caller)
+
+    @operation(body=MonitorInputSerializer, errors=(MonitorLimit,), throttles=(ProbeThrottle,))
+    def create(self, data: dict[str, Any]) -> Monitor:
+        """Create a monitor.
+
+        Answers after the first check by a worker, or, if none made it in time, with null status.
+        """
+        return services.create_monitor(self.caller, data, now=self.now)
+
+    def create_once(self, create: Callable[[], Any], serialize: Any) -> Any:
+        """Create the monitor and wait for its first check. A repetition reads the monitor again."""
+        is_checked = not types.get(self.data.get("type", types.DEFAULT)).waits
+        # Before the monitor is stored: a request without a free place must leave nothing behind.
+        with waiting_place(self.caller.account) if is_checked else nullcontext():
+            created = create_once(
+                self.request, self.caller, lambda: Created(create().public_id), now=self.now
+            )
+            try:
+                monitor = self.get_object(created.object_id)
+            except NotFound:
+                if created.repeated:
+                    raise IdempotencyKeySpent from None
+                raise
+            claim = services.FIRST_CLAIM
+            if created.repeated:
+                # The first request may still be waiting for the first check, which belongs in the answer.
+                interactive.await_first_check(monitor, claim=claim)
+            elif is_checked and not interactive.first_check(monitor, claim=claim):
+                services.release_first_claim(monitor, now=utc_now())
+            return serialize([self.get_object(monitor.public_id)])[0]
+
+    @operation(
+        "test",
+        detail=False,
+        body=MonitorInputSerializer,
+        answer=CheckResultSerializer,
+        errors=(NoWorker,),
+        throttles=(ProbeThrottle,),
     )
-    def get(self, request: Request) -> Response:
-        page = Page(request, selectors.list_monitors(caller_of(request)))
-        return page.response(shown(page.rows))
-
-    @extend_schema(
-        operation_id="create_monitor",
-        summary="Create a monitor",
-        description="Answers once a worker made the first check, or, where none did in time, with null status.",
-        parameters=[IDEMPOTENCY_KEY],
-        request=MonitorInputSerializer,
-        responses={201: MonitorSerializer, 403: ErrorSerializer, 409: ErrorSerializer},
-    )
-    def post(self, request: Request) -> Response:
-        caller = caller_of(request)
-        given = body_of(request, MonitorInputSerializer)
-        # Before anything is stored: a request that finds no place leaves nothing behind.
-        is_checked = not types.get(given.get("type", types.DEFAULT)).waits
-        with waiting_place(caller.account) if is_checked else nullcontext():
-            return self._create(request, caller, given)
-
-    def _create(self, request: Request, caller: Caller, given: dict[str, Any]) -> Response:
-        now = utc_now()
-
-        def make() -> Created:
-            return Created(services.create_monitor(caller, given, now=now).public_id)
-
-        made = create_once(request, caller, make, now=now)
-        try:
-            monitor = selectors.get_monitor(caller, made.object_id)
-        except NotFound:
-            if made.repeated:
-                raise IdempotencyKeySpent from None
-            raise
-        if made.repeated:
-            # The first request may still be waiting for the first check, which belongs in the answer.
-            interactive.await_first_check(monitor, claim=services.FIRST_CLAIM)
-        elif not monitor.kind.waits and not interactive.first_check(monitor, claim=services.FIRST_CLAIM):
-            services.release_first_claim(monitor, now=utc_now())
-        return Response(shown([selectors.get_monitor(caller, monitor.public_id)])[0], status=201)
-
-
-class MonitorTest(APIView):
-    throttle_classes = (CallerThrottle, ProbeThrottle)
-
-    @extend_schema(
-        operation_id="test_monitor",
-        summary="Check a draft once, saving nothing",
-        request=MonitorInputSerializer,
-        responses={200: CheckResultSerializer, 503: ErrorSerializer},
-    )
-    def post(self, request: Request) -> Response:
-        caller = caller_of(request)
-        config = services.config_of(caller, body_of(request, MonitorInputSerializer))
-        spec = services.test_spec(config)
-        with waiting_place(caller.account):
+    def test(self, data: dict[str, Any]) -> Response:
+        """Check a draft once, saving nothing."""
+        spec = services.test_spec(services.config_of(self.caller, data))
+        with waiting_place(self.caller.account):
             return Response(interactive.check_draft(spec))
 
+    @operation()
+    def retrieve(self, monitor_id: str) -> Monitor:
+        """Read a monitor."""
+        return self.get_object(monitor_id)
 
-class MonitorDetail(APIView):
-    @extend_schema(operation_id="get_monitor", summary="Read a monitor", responses=MonitorSerializer)
-    def get(self, request: Request, monitor_id: str) -> Response:
-        return Response(shown([selectors.get_monitor(caller_of(request), monitor_id)])[0])
+    @operation(body=MonitorPatchSerializer, errors=(MonitorLimit,))
+    def partial_update(self, monitor_id: str, data: dict[str, Any]) -> Monitor:
+        """Change a monitor.
 
-    @extend_schema(
-        operation_id="update_monitor",
-        summary="Change a monitor",
-        description="Stored header values are dropped, unless they are given again in the same request, when the "
-        "request would go to another server (scheme, host or port of `url`, or the Host header) or when `project_id` "
-        "moves the monitor to another owner, which also drops `request_body` and needs the role owner or admin in the "
-        "project that it leaves (403 `forbidden`). The answer says so: such a header has `value_dropped`.",
-        request=MonitorPatchSerializer,
-        responses={200: MonitorSerializer, 403: ErrorSerializer},
-    )
-    def patch(self, request: Request, monitor_id: str) -> Response:
-        caller = caller_of(request)
-        selectors.get_monitor(caller, monitor_id)  # not found goes before what is wrong with the body
-        given = body_of(request, MonitorPatchSerializer)
-        monitor = services.update_monitor(caller, monitor_id, given, now=utc_now())
-        return Response(shown([monitor])[0])
+        Stored header values are dropped, unless they are given again in the same request, when the request would go to
+        another server (scheme, host or port of `url`, or the Host header) or when `project_id` moves the monitor to
+        another owner, which also drops `request_body` and needs the role owner or admin in the project that it leaves
+        (403 `forbidden`). The answer says so: such a header has `value_dropped`.
+        """
+        return services.update_monitor(self.caller, monitor_id, data, now=self.now)
 
-    @extend_schema(operation_id="delete_monitor", summary="Delete a monitor", responses={200: OkSerializer})
-    def delete(self, request: Request, monitor_id: str) -> Response:
-        services.delete_monitor(caller_of(request), monitor_id)
-        return Response(OK)
+    @operation()
+    def destroy(self, monitor_id: str) -> None:
+        """Delete a monitor."""
+        services.delete_monitor(self.caller, monitor_id)
 
-
-class MonitorMute(APIView):
-    @extend_schema(
-        operation_id="mute_monitor",
-        summary="Suppress down-detection and alerts of a monitor for a while",
-        request=MuteSerializer,
-        responses=MonitorSerializer,
-    )
-    def post(self, request: Request, monitor_id: str) -> Response:
-        caller = caller_of(request)
-        selectors.get_monitor(caller, monitor_id)
-        minutes = body_of(request, MuteSerializer)["minutes"]
-        return Response(shown([services.mute_monitor(caller, monitor_id, minutes=minutes, now=utc_now())])[0])
+    @operation("mute", body=MuteSerializer)
+    def mute(self, monitor_id: str, data: dict[str, Any]) -> Monitor:
+        """Suppress down-detection and alerts of a monitor for a while."""
+        return services.mute_monitor(self.caller, monitor_id, **data, now=self.now)

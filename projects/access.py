@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from django.db.models import Model, Q, QuerySet
 
 from accounts.models import User
-from core.errors import Forbidden, NotFound, ReauthenticationRequired, SessionRequired, Unauthorized
+from core.errors import Forbidden, NotFound, ReauthenticationRequired, SessionRequired
 from projects.models import Membership, Project, Role
-
-if TYPE_CHECKING:  # workers load this module too, and do not load DRF
-    from rest_framework.request import Request
 
 M = TypeVar("M", bound=Model)
 
@@ -55,14 +52,6 @@ class Caller:
         self.require_session()
         if self.signed_in_at is None or now - self.signed_in_at > RECENT:
             raise ReauthenticationRequired
-
-
-def caller_of(request: Request) -> Caller:
-    """Return the caller that authentication found. Raises Unauthorized without one."""
-    caller: object = request.user
-    if not isinstance(caller, Caller):
-        raise Unauthorized
-    return caller
 
 
 def _projects_of(user: User) -> QuerySet[Membership]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -209,13 +209,3 @@ def _read_cursor(request: Request, *, numbers: int) -> tuple[int, ...] | None:
 
 def _invalid_cursor() -> ValidationFailed:
     return ValidationFailed("is not a cursor that a Link header gave.", field="cursor")
-
-
-def int_param(request: Request, name: str, *, minimum: int, maximum: int) -> int | None:
-    number: int | None = IntParam(name, "", minimum, maximum).read(request)
-    return number
-
-
-def choice_param(request: Request, name: str, choices: Iterable[str]) -> str | None:
-    choice: str | None = ChoiceParam(name, "", list(choices)).read(request)
-    return choice

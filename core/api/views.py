@@ -10,17 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from core.api.fields import StrictSerializer
-from core.api.viewsets import OkSerializer as OkSerializer
 from core.errors import NotFound
-
-OK = {"ok": True}
-
-
-def body_of(request: Request, serializer: type[StrictSerializer]) -> dict[str, Any]:
-    parsed = serializer(data=request.data)
-    parsed.is_valid(raise_exception=True)
-    return dict(parsed.validated_data)
 
 
 @extend_schema(exclude=True)

@@ -118,6 +118,8 @@ class ServiceViewSet(ViewSet):
     get_parent: Callable[..., Any]
     found: Any = None
     """What `get_object` or `get_parent` returned before the body was read."""
+    data: dict[str, Any]
+    """The validated body."""
     secret: str | None = None
     """Set by an operation to show a secret once: serializers get it in their context."""
 
@@ -179,25 +181,28 @@ class ServiceViewSet(ViewSet):
             self.found = find(**ids)
         arguments: dict[str, Any] = dict(ids)
         if spec.body is not None:
-            arguments["data"] = self.parse(spec.body)
+            self.data = arguments["data"] = self.parse(spec.body)
         arguments |= {param.name: param.read(self.request) for param in spec.params}
         serialize = partial(self.serialize, serializer=spec.answer)
         if spec.pages is not None:
             return spec.pages.respond(self.request, partial(call, **arguments), serialize)
         if spec.is_idempotent:
-
-            def create() -> Created:
-                row = call(**arguments)
-                return Created(row.public_id, serialize([row])[0])
-
-            answer = create_once(self.request, self.caller, create, now=self.now).answer
-            return Response(answer, status=spec.status)
+            return Response(self.create_once(partial(call, **arguments), serialize), status=spec.status)
         result = call(**arguments)
         if isinstance(result, HttpResponseBase):
             return result
         if spec.many:
             return Response(serialize(result))
         return Response({"ok": True} if result is None else serialize([result])[0], status=spec.status)
+
+    def create_once(self, create: Callable[[], Any], serialize: Callable[[Sequence[Any]], list[Any]]) -> Any:
+        """Return the answer to a creation. Repetitions with the same Idempotency-Key get exactly the same one."""
+
+        def run() -> Created:
+            row = create()
+            return Created(row.public_id, serialize([row])[0])
+
+        return create_once(self.request, self.caller, run, now=self.now).answer
 
     def parse(self, serializer: type[StrictSerializer]) -> dict[str, Any]:
         """Return the validated fields of the body. Raises DRF's ValidationError."""

@@ -16,7 +16,7 @@ from rest_framework.views import APIView
 
 from core.addresses import network_of
 from core.api.errors import json_error
-from core.api.views import OkSerializer
+from core.api.viewsets import OkSerializer
 from core.clock import utc_now
 from core.errors import NotFound
 from core.throttles import PINGS, seconds_to_wait

@@ -179,7 +179,7 @@ def test_no_secret_is_written(logged: Lines, monkeypatch: pytest.MonkeyPatch, se
     def crash(*_: object, **__: object) -> None:
         raise RuntimeError(f"password={SECRETS['crash']} of Bearer {api.token}")
 
-    monkeypatch.setattr(views.MonitorList, "get", crash)
+    monkeypatch.setattr(views.MonitorViewSet, "list", crash)
     broken = api.get(f"/v1/monitors?code={SECRETS['query']}")
     assert broken.status == 500
 
