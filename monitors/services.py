@@ -9,7 +9,7 @@ from typing import Any
 from django.db import transaction
 
 from accounts.models import Plan, User
-from checks.probes.http.spec import HttpSpec
+from checks.spec import CheckSpec
 from core.egress import literal_address
 from core.errors import MonitorLimit, NotFound, ValidationFailed
 from core.ids import random_text
@@ -90,7 +90,7 @@ def _testable(config: MonitorConfig) -> MonitorConfig:
     return config
 
 
-def test_spec(config: MonitorConfig) -> HttpSpec:
+def test_spec(config: MonitorConfig) -> CheckSpec:
     """Return the spec of a test run."""
     return types.get(config.type).spec(config, run_id=f"test-{random_text(10)}")
 

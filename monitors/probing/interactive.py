@@ -15,8 +15,7 @@ from celery import current_app
 from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
 
-from checks.probes.http.spec import HttpSpec
-from checks.spec import CheckOutcome, Verdict
+from checks.spec import CheckOutcome, CheckSpec, Verdict
 from core import replies
 from core.clock import utc_now
 from core.crypto import decrypt, encrypt
@@ -77,7 +76,7 @@ def await_first_check(monitor: Monitor, *, claim: int) -> None:
         time.sleep(LOOK_SEC)
 
 
-def check_draft(spec: HttpSpec) -> CheckResult:
+def check_draft(spec: CheckSpec) -> CheckResult:
     """Return the result of a spec that is not stored; raises NoWorker if none came in time."""
     # Encrypted, because header values are secrets and the broker is no place for them.
     answer = _ask(
@@ -110,12 +109,17 @@ def _send(task: str, args: list[Any], *, patience: float) -> bool:
     return True
 
 
-def dump_spec(spec: HttpSpec) -> str:
-    return msgspec.json.encode(spec).decode()
+def dump_spec(spec: CheckSpec) -> str:
+    """Encode a spec of any protocol, under the name of its type."""
+    return msgspec.json.encode((type(spec).__name__, spec)).decode()
 
 
-def load_spec(encrypted: str) -> HttpSpec:
-    return msgspec.json.decode(decrypt(encrypted), type=HttpSpec)
+def load_spec(encrypted: str) -> CheckSpec:
+    from checks.probes.engine import PROTOCOLS  # loads libcurl, which only workers need
+
+    name, encoded = msgspec.json.decode(decrypt(encrypted), type=tuple[str, msgspec.Raw])
+    spec_type = {known.__name__: known for known in PROTOCOLS}[name]
+    return msgspec.json.decode(encoded, type=spec_type)
 
 
 def as_check_result(outcome: CheckOutcome) -> CheckResult:

@@ -11,7 +11,7 @@ from datetime import datetime
 from cryptography.fernet import InvalidToken
 from django.db import connection
 
-from checks.probes.http.spec import HttpSpec
+from checks.spec import CheckSpec
 from core.clock import to_ms
 from core.crypto import decrypt
 from monitors import types
@@ -41,7 +41,7 @@ class CheckJob:
     claim: int
     kind: MonitorType
     config_version: int
-    spec: HttpSpec
+    spec: CheckSpec
 
 
 def load_jobs(claims: Sequence[tuple[int, int]]) -> list[CheckJob]:

@@ -7,8 +7,8 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any, ClassVar
 
-from checks.probes.http.spec import HttpSpec
 from checks.probes.http.target import BadAddressError, BadRequestError, host_of, parse_target
+from checks.spec import CheckSpec
 from core.errors import ValidationFailed
 from monitors.types.settings import MonitorConfig, Setting, Settings, settings_of
 
@@ -94,7 +94,7 @@ class MonitorType:
         """Return what names the server that secrets are sent to."""
         return (self.origin(config),)
 
-    def spec(self, config: MonitorConfig, *, run_id: str) -> HttpSpec:
+    def spec(self, config: MonitorConfig, *, run_id: str) -> CheckSpec:
         """Return what a probe needs. `run_id` names the slot to the target of a type that fires."""
         raise NotImplementedError
 

@@ -23,7 +23,7 @@ RUN_ID_HEADER = "Pulsekeeper-Run-Id"
 # RFC 9110 5.6.2; what is refused belongs to the connection or the framing, which are the prober's own.
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-_FORBIDDEN_HEADERS = frozenset(
+FORBIDDEN_HEADERS = frozenset(
     {
         "connection",
         "content-length",
@@ -176,7 +176,7 @@ class HttpSettings(Settings, frozen=True, kw_only=True):
             name = header.name.lower()
             if not _TOKEN.fullmatch(header.name):
                 raise ValidationFailed("is not a valid header name.", field=f"{where}.name")
-            if name in _FORBIDDEN_HEADERS:
+            if name in FORBIDDEN_HEADERS:
                 raise ValidationFailed(f"{header.name} is set by the prober itself.", field=f"{where}.name")
             if name in seen:
                 raise ValidationFailed(f"{header.name} is named twice.", field=f"{where}.name")

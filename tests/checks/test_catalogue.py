@@ -21,10 +21,9 @@ from django.db import connection
 from pytest_django.fixtures import Settings
 
 from checks.probes.engine import ProbeEngine
-from checks.probes.http.spec import HttpSpec
 from checks.probes.resolver import Resolver
 from checks.results.models import CheckResult
-from checks.spec import CheckOutcome
+from checks.spec import CheckOutcome, CheckSpec
 from config.celery import app
 from core.clock import utc_now
 from monitors import configuration, types
@@ -118,7 +117,7 @@ def _timed(case: Case, outcome: CheckOutcome) -> bool:
     return reached == sorted(reached) and (len(reached) == 3 or not outcome.passed)
 
 
-def spec_for(case: Case, stage: Stage) -> HttpSpec:
+def spec_for(case: Case, stage: Stage) -> CheckSpec:
     config = configuration.complete(stage.inputs[case.id], floor_sec=60, permits_host=permits_host)
     return types.get(config.type).spec(config, run_id="run-1")
 
@@ -165,7 +164,7 @@ def _by_the_engine(stage: Stage, cases: Sequence[Case]) -> tuple[dict[str, list[
     began: dict[str, datetime] = {}
     outcomes: dict[str, CheckOutcome] = {}
 
-    def specs() -> Iterator[tuple[Case, HttpSpec]]:
+    def specs() -> Iterator[tuple[Case, CheckSpec]]:
         for case in cases:
             spec = spec_for(case, stage)
             began[case.id] = utc_now()

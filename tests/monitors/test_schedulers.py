@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from checks.probes.http.spec import HttpSpec
 from checks.results.models import CheckResult
 from checks.spec import Verdict
 from monitors.models import LEASE_MARGIN, Monitor, StatusChange
@@ -118,6 +119,7 @@ def test_the_run_id_is_that_of_the_slot_however_often_it_is_tried() -> None:
     for now in (NOON + minutes(1), NOON + minutes(1) + LEASE):
         claim = claimed(monitor, now)
         (job,) = load_jobs([(claim.monitor_id, claim.number)])
+        assert isinstance(job.spec, HttpSpec)
         ids.append(dict(job.spec.headers)["Pulsekeeper-Run-Id"])
         assert job.spec.only_2xx
     assert ids[0] == ids[1]

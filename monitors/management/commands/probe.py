@@ -14,35 +14,20 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from checks.probes.http.request import METHODS, first_request
 from checks.probes.http.spec import ContentRule, HttpSpec, RuleType
-from checks.probes.http.target import BadRequestError
+from checks.probes.http.target import MAX_URL, BadRequestError
 from checks.spec import CheckOutcome, Verdict
 from core.clock import to_ms
 from core.egress import EgressGuard, literal_address
 from core.outbound import guard
 from monitors.probing.prober import probe_engine
+from monitors.types.http import FORBIDDEN_HEADERS, MAX_HEADERS, MAX_RULES
 
 EXIT_SLOW, EXIT_DOWN, EXIT_USAGE = 1, 2, 3
 
-_MAX_URL = 2048
-_MAX_RULES = 4
-_MAX_HEADERS = 4
 _MAX_RULE_TEXT = 256
 _MAX_RULE_PATH = 128
 _TIMEOUTS = range(1000, 60_001)
 _STATUSES = range(100, 1000)
-# They belong to the connection, as in the API.
-_FORBIDDEN_HEADERS = frozenset(
-    {
-        "connection",
-        "content-length",
-        "keep-alive",
-        "proxy-connection",
-        "te",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
-    }
-)
 _EPILOG = """\
 example, for a pipeline that waits for a deployment:
   manage.py probe https://shop.example/health --json-field status=ok --slow-ms 500 --fail-on-slow
@@ -90,7 +75,7 @@ def _header(text: str) -> tuple[str, str]:
     name, colon, value = text.partition(":")
     if not colon or not name.strip():
         raise _usage("--header takes 'Name: value'")
-    if name.strip().lower() in _FORBIDDEN_HEADERS:
+    if name.strip().lower() in FORBIDDEN_HEADERS:
         raise _usage(f"--header cannot set {name.strip()}, which belongs to the connection")
     return name.strip(), value.strip()
 
@@ -100,8 +85,8 @@ def _usage(message: str) -> CommandError:
 
 
 def _check_url(url: str, egress: EgressGuard) -> None:
-    if len(url) > _MAX_URL:
-        raise _usage(f"the URL is longer than {_MAX_URL} characters")
+    if len(url) > MAX_URL:
+        raise _usage(f"the URL is longer than {MAX_URL} characters")
     try:
         parts = urlsplit(url)
         host = parts.hostname or ""
@@ -121,10 +106,10 @@ def build_spec(url: str, options: dict[str, Any], egress: EgressGuard) -> HttpSp
     _check_url(url, egress)
     rules = tuple(_rule(option, text) for option, text in options["rules"] or ())
     headers = tuple(_header(text) for text in options["header"] or ())
-    if len(rules) > _MAX_RULES:
-        raise _usage(f"at most {_MAX_RULES} rules can be given")
-    if len(headers) > _MAX_HEADERS:
-        raise _usage(f"at most {_MAX_HEADERS} headers can be given")
+    if len(rules) > MAX_RULES:
+        raise _usage(f"at most {MAX_RULES} rules can be given")
+    if len(headers) > MAX_HEADERS:
+        raise _usage(f"at most {MAX_HEADERS} headers can be given")
     if options["timeout_ms"] not in _TIMEOUTS:
         raise _usage(f"--timeout-ms must be {_TIMEOUTS.start} to {_TIMEOUTS.stop - 1}")
     if options["slow_ms"] < 0:
@@ -223,10 +208,10 @@ class Command(BaseCommand):
                 dest="rules",
                 action=_RuleAction,
                 metavar=metavar,
-                help=f"{text}; at most {_MAX_RULES} rules",
+                help=f"{text}; at most {MAX_RULES} rules",
             )
         parser.add_argument(
-            "--header", action="append", metavar="'Name: value'", help=f"sent along; at most {_MAX_HEADERS}"
+            "--header", action="append", metavar="'Name: value'", help=f"sent along; at most {MAX_HEADERS}"
         )
         parser.add_argument(
             "--timeout-ms", type=int, default=10_000, metavar="MS", help="for everything; default 10000"
