@@ -131,7 +131,7 @@ LANGUAGE_CODE = "en"
 USE_I18N = False
 APPEND_SLASH = False  # a redirected POST would lose its body
 
-# Workers sign nobody in and link nothing: each saves the 9 MB of social-auth.
+# Workers need no sign-in or linking, so each saves the 9 MB of social-auth.
 IS_WORKER = "celery" in (Path(sys.argv[0]).name, Path(sys.argv[0]).parent.name)
 
 INSTALLED_APPS = [

@@ -126,7 +126,7 @@ class Postgres:
     def _fix_stale_pid_files(self) -> None:
         """Replace the pids in files of a killed server, which other processes may have by now.
 
-        PostgreSQL would take such a process for a running server. It ignores a file with the pid of its parent, and it
+        PostgreSQL would take that process for a running server. It ignores a file with the pid of its parent, and it
         needs the rest of the file: the shared memory key finds orphaned backends.
         """
         for path in (self._folder.postgres / "postmaster.pid", self._socket_dir / ".s.PGSQL.5432.lock"):

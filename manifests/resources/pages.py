@@ -41,7 +41,7 @@ _DEFAULTS: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class HashedPassword:
-    """A stored password, of which only the hash is known."""
+    """A stored password. Only its hash is known."""
 
     hash: str = field(repr=False)
 

@@ -47,7 +47,7 @@ document.addEventListener("click", (event) => {
   input?.focus({ preventScroll: true });
 });
 
-// The type chooses what the first rule is about, as long as nobody typed anything into it.
+// The type sets the kind of the first rule, unless the user has filled it in.
 document.addEventListener("change", (event) => {
   if (event.target.name !== "type" || !event.target.dataset.firstRule) return;
   const row = document.querySelector(".rule");

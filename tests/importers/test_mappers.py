@@ -1,4 +1,4 @@
-"""Each source's documented format: what becomes of every field, and that no file breaks a mapper."""
+"""The documented formats of each source: how every field is mapped, and that no file breaks a mapper."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever a file says where, what comes of it is problems with lines, and never a crash."""
+"""Any file leads to problems with lines, never to a crash."""
 
 from __future__ import annotations
 

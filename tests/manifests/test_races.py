@@ -57,7 +57,7 @@ def test_of_two_at_once_the_second_finds_nothing_to_do(user: User) -> None:
 
 
 def test_beside_changes_and_deletions_of_the_same_monitors(user: User) -> None:
-    """Neither waits for the other for ever, and what comes of it is what one of the two wanted."""
+    """Neither deadlocks, and the result is what one of the two requested."""
     for number in range(3):
         apply_text(user, FILE, prune=True)
         a, b = (Monitor.objects.get(name=name).public_id for name in "AB")

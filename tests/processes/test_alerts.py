@@ -32,7 +32,7 @@ SECRET = "a secret of the receiver"
 STORM = 30
 PATIENCE = 60  # seconds, on a machine that is busy with other tests
 PEOPLE = ("outage", "testing", "hanging", "storm")
-"""One for each test: what is left of one may be told of while the next runs, and is told to nobody in it."""
+"""One account per test, so that late alerts of one test do not reach the next one."""
 
 # All that alerts are timed by.
 MOMENTS = {
@@ -178,7 +178,7 @@ def seen(text: str) -> str:
 
 @dataclass(frozen=True)
 class Outage:
-    """One that was told of, reminded of, acknowledged, and is over."""
+    """An outage with an alert, a reminder, an acknowledgement and a recovery."""
 
     of: Somebody
     monitor_id: str
@@ -263,7 +263,7 @@ def test_the_mails_of_an_outage_are_a_thread_for_people(outage: Outage) -> None:
     root = f"<thread.{outage.incident['id']}@pulsekeeper.example>"
     for mail, said in zip(outage.of.mails, SAID, strict=True):
         assert mail["References"] == mail["In-Reply-To"] == root
-        # A thread also by its subject, of which mail programs leave the tag out.
+        # Mail programs also use the subject for threads, without its tag.
         assert mail["Subject"].partition("] ")[2] == "Shop checkout"
         assert mail["From"] == "Pulsekeeper <alerts@pulsekeeper.example>"
         assert mail.get_content_type() == "multipart/alternative"
@@ -330,7 +330,7 @@ def test_a_receiver_that_hangs_delays_no_other(stage: Stage, somebody: Callable[
     owner = somebody("hanging")
     with Site() as site, TargetServer() as targets:
         monitor_id = owner.watch(site.url("/ok"), "Shop")
-        # Whoever was there first is told first, so the next would wait for this one, if anybody did.
+        # Alerts are sent in order, so the others would wait for this one if one receiver could block another.
         hanging = targets.serve([Hang()])
         held = owner.add_webhook(hanging.url())
         after = owner.add_webhook(f"{stage.receiver.url}/after")
@@ -339,7 +339,7 @@ def test_a_receiver_that_hangs_delays_no_other(stage: Stage, somebody: Callable[
         owner.wait_until_sent(after)
         (delivery,) = owner.deliveries(held)
         assert (delivery["state"], delivery["attempts"], delivery["last_error"]) == ("waiting", 1, None), (
-            "its first try is still under way"
+            "its first attempt is still running"
         )
         owner.hear("down")
         told = [event["type"] for event in owner.incident(monitor_id)["events"]]
@@ -361,7 +361,7 @@ def test_thirty_outages_at_once_are_three_messages_at_most(
             found = [owner.deliveries(one) for one in owner.channels.values()]
             return all(sum(len(one["items"]) for one in deliveries) >= STORM for deliveries in found)
 
-        until(all_written, PATIENCE, "all are down, and what is to be told of them is written")
+        until(all_written, PATIENCE, "all are down, and their alerts are stored")
         stage.pass_time(QUIET)
         owner.wait_until_sent(*owner.channels.values())
 

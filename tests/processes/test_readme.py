@@ -1,4 +1,4 @@
-"""The README's transcript, run as it is written against a running `up`."""
+"""Run the transcript of the README against a running `up`."""
 
 from __future__ import annotations
 

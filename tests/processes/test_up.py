@@ -86,7 +86,7 @@ def test_a_second_instance_is_refused_with_the_address_of_the_first(
 
 @dataclass(frozen=True)
 class LivedIn:
-    """A data folder that `up` has run on. Later starts find it as it was left: so they need no new one each."""
+    """A data folder after a first `up`, which later starts reuse."""
 
     data_dir: Path
     refused: str
@@ -141,7 +141,7 @@ def test_sigterm_while_the_servers_start_leaves_no_process(start: Start) -> None
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_make_and_all_below_it(start: Start, lived_in: LivedIn, number: signal.Signals) -> None:
-    # -o: the virtualenv is this one, whoever made it.
+    # -o: use this virtualenv.
     given = {"ADMIN_PASSWORD": "a long password of mine", "ADMIN_PLAN": "pro"}
     up = start("make", "-o", ".venv/.local", "up", **given)
     up.wait_until_up()
