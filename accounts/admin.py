@@ -23,13 +23,13 @@ from accounts.services import change_plan, record_changes, set_address, set_pass
 from core.staff import Section, StaffAdmin, act, ask
 
 _RIGHTS = ("is_active", "is_staff", "is_superuser", "groups", "user_permissions")
-MOST_PLACES = 50
-MOST_ENTRIES = 10
+MAX_MEMBERSHIPS = 50
+MAX_ENTRIES = 10
 
 
 @admin.register(Plan)
 class PlanAdmin(StaffAdmin[Plan]):
-    """What is edited here counts for what is made or changed from then on. One that somebody has stays."""
+    """Changes apply to what is created or changed from then on. A plan in use cannot be deleted."""
 
     list_display = ("name", "min_interval_sec", "default_interval_sec", "monitor_limit")
     search_fields = ("name",)
@@ -49,7 +49,7 @@ class PlanForm(forms.Form):
 
 
 class PasswordForm(AdminPasswordChangeForm):  # type: ignore[type-arg]  # (of the stubs alone)
-    """Sets it as a reset does: with an entry in the audit log, an end to all sessions, and a mail."""
+    """Set the password as a reset does: record it, end all sessions, and send a mail."""
 
     def set_password_and_save(self, user: Any, **options: Any) -> Any:
         is_usable = self.cleaned_data["set_usable_password"]
@@ -60,9 +60,9 @@ class PasswordForm(AdminPasswordChangeForm):  # type: ignore[type-arg]  # (of th
 
 @admin.register(User)
 class AccountAdmin(StaffAdmin[User], UserAdmin[User]):
-    """Rights are for superusers alone, as is everything about accounts that have any: else staff could take them.
+    """Only superusers change rights, and accounts that have any: otherwise staff could take them.
 
-    Accounts are deleted by their people, since what hangs on them has to be looked at first.
+    Accounts are deleted on their own page, which checks shared projects first.
     """
 
     list_display = ("email", "plan", "is_staff", "is_active", "created_at")
@@ -101,7 +101,7 @@ class AccountAdmin(StaffAdmin[User], UserAdmin[User]):
 
     @admin.display(description="password")
     def password_set(self, user: User) -> SafeString | str:
-        """Whether there is one. Of its hash not even the beginning is shown."""
+        """Show whether a password is set, and nothing of its hash."""
         link = reverse("admin:auth_user_password_change", args=[user.pk])
         return format_html(
             '{} (<a href="{}">set another</a>)', "set" if user.has_usable_password() else "none", link
@@ -118,7 +118,7 @@ class AccountAdmin(StaffAdmin[User], UserAdmin[User]):
         before = User.objects.select_for_update(of=["self"]).get(pk=obj.pk)
         columns = [each.name for each in User._meta.concrete_fields if each.name in changed - {"plan"}]
         if columns:
-            obj.save(update_fields=columns)  # what else was written meanwhile stays
+            obj.save(update_fields=columns)  # concurrent changes of other columns stay
         if "email" in changed:
             set_address(obj)
         if "plan" in changed:
@@ -141,19 +141,21 @@ class AccountAdmin(StaffAdmin[User], UserAdmin[User]):
         return None
 
     def sections(self, request: HttpRequest, row: User) -> Sequence[Section]:
-        # Over the relations that projects and monitors, higher floors, hang on User.
-        places = row.memberships.select_related("project").order_by("-pk")[:MOST_PLACES]
+        # Uses reverse relations of projects and monitors, which are higher layers.
+        members = row.memberships.select_related("project").order_by("-pk")[:MAX_MEMBERSHIPS]
         return (
             Section(
                 "Usage", ("Monitors", "Limit"), [(row.monitors.count(), row.plan.monitor_limit or "none")]
             ),
-            Section("Projects", ("Project", "Role"), [(place.project.name, place.role) for place in places]),
+            Section(
+                "Projects", ("Project", "Role"), [(member.project.name, member.role) for member in members]
+            ),
             Section(
                 "Audit log",
                 ("At", "Action", "By", "What"),
                 [
                     (entry.at, entry.action, entry.actor_email or entry.actor_type, entry.target_name)
-                    for entry in audit.selectors.of_person(row.pk).order_by("-pk")[:MOST_ENTRIES]
+                    for entry in audit.selectors.of_person(row.pk).order_by("-pk")[:MAX_ENTRIES]
                 ],
                 more=f"{reverse('admin:audit_entry_changelist')}?{urlencode({'q': row.public_id})}",
             ),
@@ -174,7 +176,7 @@ admin.site.unregister(Group)
 
 @admin.register(Group)
 class RightsAdmin(StaffAdmin[Group], GroupAdmin):
-    """For superusers: who can change a group he is in can give himself any right."""
+    """For superusers only: changing a group that one is in would give any right."""
 
     search_fields = ("name",)
 

@@ -1,4 +1,4 @@
-"""What is done to accounts."""
+"""Creating, changing and deleting accounts, and the hooks of higher layers."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ on_account_deactivated: list[Callable[[User], None]] = []
 
 
 GONE = "a deleted account"
-"""What stands in the place of a person's address where something outlives his account."""
+"""Replaces the address of a deleted account in what outlives it."""
 
 
 class AddressTaken(ValidationFailed):
@@ -58,7 +58,7 @@ class AddressTaken(ValidationFailed):
 
 
 def email_address(text: str, *, field: str = "email") -> str:
-    """The address as it is kept, in lower case; raises ValidationFailed for what is none."""
+    """Return the address in lower case, as it is stored. Raises ValidationFailed if it is not valid."""
     address = text.strip().lower()
     try:
         validate_email(address)
@@ -153,14 +153,14 @@ def hand_over(user: User, password: str | None) -> None:
 
 
 def addresses_of(user: User) -> list[str]:
-    """His e-mail address, and those that he is known to have had before."""
+    """Return the account's e-mail address and the former ones in the audit log."""
     return [user.email, *audit.selectors.former_addresses(user.pk)]
 
 
 def change_plan(ids: Collection[int], plan: Plan) -> BulkResult[User]:
-    """Put these accounts on `plan`. What they have more than it allows stays; what is too fast for it is slowed down.
+    """Change the plan of these accounts. Monitors beyond its limit stay; intervals below its minimum are raised.
 
-    Their rows are held, as whoever makes a monitor holds its owner's: he sees either plan whole.
+    Locks the rows, as creating a monitor locks its owner's: it sees one plan or the other.
     """
     with transaction.atomic():
         users = User.objects.select_for_update(no_key=True).filter(pk__in=ids).order_by("pk")
@@ -216,9 +216,9 @@ def record_address(change: AddressChange) -> None:
 
 
 def delete_account(user: User) -> None:
-    """The account and all that is its own. Raises what upper floors object with; then nothing has changed."""
+    """Delete the account and everything it owns. Raises the objections of higher layers; then nothing has changed."""
     with transaction.atomic():
-        # Also waits for whoever is just making a monitor of this account.
+        # Also waits for a transaction that is creating a monitor of this account.
         user = User.objects.select_for_update(of=["self"]).get(pk=user.pk)
         for take_away in before_account_deleted:
             take_away(user)

@@ -8,7 +8,7 @@ from core.staff import AutocompleteFilter, ReadOnlyAdmin
 
 @admin.register(Connector)
 class ConnectorAdmin(ReadOnlyAdmin[Connector]):
-    """The tokens are in no form."""
+    """Tokens are not shown."""
 
     list_display = ("user", "provider", "meta", "created_at", "revoked_at")
     list_filter = ("provider", ("revoked_at", admin.EmptyFieldListFilter), ("user", AutocompleteFilter))

@@ -1,8 +1,8 @@
-"""Using a grant: what a linked account lists, with tokens that are renewed where they ran out or are refused.
+"""List the projects of a linked account, and renew its tokens when they expired or are refused.
 
-A token for renewing may be good once, and a provider that sees it twice may end the whole grant. So one request at
-a time has the tokens of a connector renewed; the right to it is a lease in its row, since neither a lock nor a
-connection of the database is held while the network is awaited. The others wait for what it brings.
+A refresh token may work once, and a provider may revoke the grant if it sees one twice. So one request at a time
+renews the tokens of a connector. It takes a lease in the row, because no lock and no database connection is held while
+waiting for the network. Other requests wait for its result.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from projects.access import Caller
 
 logger = logging.getLogger(__name__)
 
-LEASE = timedelta(seconds=60)  # longer than a provider is waited for
+LEASE = timedelta(seconds=60)  # longer than all requests to a provider together
 POLL_SEC = 0.1
 
 
 def fetch_projects(
     caller: Caller, word: str, *, now: datetime
 ) -> tuple[Connector, dict[str, ProviderProject]]:
-    """All projects of the linked account, by reference. Raises NotFound, ReconnectRequired, ProviderError."""
+    """Return all projects of the linked account by reference. Raises NotFound, ReconnectRequired, ProviderError."""
     caller.require_session()
     source = provider(backend_of(word))
     try:
@@ -50,7 +50,7 @@ def _fetch(
 ) -> tuple[Connector, dict[str, ProviderProject]]:
     renewed = False
     while True:
-        # Read anew each time: the person may have linked it anew, or disconnected it, while the network was awaited.
+        # Read again each time: it may have been linked again or disconnected while waiting for the network.
         connector = get_connector(caller, word)
         if connector.revoked_at is not None:
             raise ReconnectRequired
@@ -66,13 +66,12 @@ def _fetch(
 
 
 def _renew(connector: Connector, source: ProviderBackend, *, now: datetime) -> bool:
-    """Whether this request has had the tokens renewed; else another did, or the connector is not what it was."""
+    """Return whether this request renewed the tokens. Otherwise another one did, or the connector has changed."""
     unchanged = Connector.objects.filter(pk=connector.pk, tokens_version=connector.tokens_version)
     until = now + LEASE
     if not unchanged.filter(Q(renewing_until=None) | Q(renewing_until__lte=now)).update(renewing_until=until):
         _wait(source, lambda: unchanged.filter(renewing_until__gt=now).exists())
         return False
-    # By the lease and not by the tokens: a key rotation may write these anew meanwhile.
     ours = Connector.objects.filter(pk=connector.pk, renewing_until=until)
     try:
         tokens = source.renewed(connector.tokens, now=now)
@@ -87,7 +86,7 @@ def _renew(connector: Connector, source: ProviderBackend, *, now: datetime) -> b
 
 
 def _wait(source: ProviderBackend, is_renewing: Callable[[], bool]) -> None:
-    """Until whoever renews the tokens is done. Raises ProviderFailed where that takes longer than this may."""
+    """Wait until the tokens are renewed. Raises ProviderFailed when the time is up."""
     while is_renewing():
         release_connection()
         if source.seconds_left() <= 0:
@@ -96,6 +95,6 @@ def _wait(source: ProviderBackend, is_renewing: Callable[[], bool]) -> None:
 
 
 def _note_revoked(connector: Connector, *, now: datetime) -> bool:
-    """Whether the tokens that were refused are still the stored ones; gone or replaced, there is nothing to note."""
+    """Mark the connector as revoked and return True, if the refused tokens are still the stored ones."""
     tried = Connector.objects.filter(pk=connector.pk, tokens_version=connector.tokens_version)
     return tried.update(revoked_at=now) > 0

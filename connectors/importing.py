@@ -1,4 +1,4 @@
-"""Making monitors of a provider's projects (decision 39). Each item is a transaction of its own."""
+"""Import a provider's projects as monitors. Each item has its own transaction."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Importable:
 
 @dataclass(slots=True)
 class Imported:
-    """What came of an import, each list in the order of the request."""
+    """The result of an import, each list in the order of the request."""
 
     created: list[Monitor] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
@@ -48,9 +48,9 @@ class Imported:
 
 def list_importable(caller: Caller, word: str, *, now: datetime) -> list[Importable]:
     connector, projects = fetch_projects(caller, word, now=now)
-    there = imported_refs(connector, among=projects)
+    imported = imported_refs(connector, among=projects)
     return [
-        Importable(project.external_ref, project.name, project.url, project.external_ref in there)
+        Importable(project.external_ref, project.name, project.url, project.external_ref in imported)
         for project in projects.values()
     ]
 
@@ -58,27 +58,27 @@ def list_importable(caller: Caller, word: str, *, now: datetime) -> list[Importa
 def import_projects(
     caller: Caller, word: str, refs: Sequence[str], *, place: Mapping[str, Any], now: datetime
 ) -> Imported:
-    """Monitors of these projects, in the project that `place["project_id"]` names, if it does.
+    """Create monitors for these projects, in the project `place["project_id"]` if it is given.
 
-    The provider is asked for what is not imported yet; where all of it is, the answer needs nobody.
+    Asks the provider only if something is not imported yet.
     """
     with transaction.atomic():
-        placement.place(caller, place)  # what is wrong with all of them is said before anything is asked
+        placement.place(caller, place)  # an error of all items comes before the provider is asked
     wanted = list(dict.fromkeys(refs))
     connector = get_connector(caller, word)
-    there = imported_refs(connector, among=wanted)
-    result = Imported(skipped=[ref for ref in wanted if ref in there])
-    if len(there) == len(wanted):
+    imported = imported_refs(connector, among=wanted)
+    result = Imported(skipped=[ref for ref in wanted if ref in imported])
+    if len(imported) == len(wanted):
         return result
     connector, projects = fetch_projects(caller, word, now=now)
-    made: list[int] = []
+    created: list[int] = []
     for ref in wanted:
-        if ref in there:
+        if ref in imported:
             continue
         try:
-            made.append(_import_one(caller, connector, projects.get(ref), ref, place=place, now=now))
+            created.append(_import_one(caller, connector, projects.get(ref), ref, place=place, now=now))
         except (ApiError, IntegrityError) as error:
-            # Another import of the same ref was first: it has the place in the plan, or the row of the ref.
+            # Another import of the same ref was first and used the quota or created the row.
             if imported_refs(connector, among=[ref]):
                 result.skipped.append(ref)
             elif isinstance(error, ApiError):
@@ -87,7 +87,7 @@ def import_projects(
                 raise
     order = {ref: number for number, ref in enumerate(wanted)}
     result.skipped.sort(key=order.__getitem__)
-    result.created = list(list_monitors(caller).filter(pk__in=made).order_by("pk"))
+    result.created = list(list_monitors(caller).filter(pk__in=created).order_by("pk"))
     return result
 
 
@@ -100,9 +100,9 @@ def _import_one(
     place: Mapping[str, Any],
     now: datetime,
 ) -> int:
-    """The new monitor's key. The first check is for the scheduler to make, at once: nobody waits here.
+    """Return the primary key of the new monitor. The scheduler makes its first check at once.
 
-    Raises IntegrityError where the ref has been imported meanwhile: the unique constraint decides.
+    Raises IntegrityError if a concurrent request imported the ref: the unique constraint decides.
     """
     if project is None:
         raise NotFound

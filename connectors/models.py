@@ -1,4 +1,4 @@
-"""Accounts at other providers that people have linked (Connector), and what was imported from there."""
+"""Linked provider accounts (Connector), and the projects imported from them."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class Connector(models.Model):
 
     `tokens`: {"access_token", "refresh_token", "expires_at", "team_id", …}, never shown. `tokens_version` changes with
     each write of them, because encrypted values cannot be compared.
-    `revoked_at`: the provider refuses the grant; it has to be linked again. `renewing_until`: a request is having the
-    tokens renewed, and nobody else may until then; linking anew clears it, and what comes back then is dropped.
+    `revoked_at`: the provider refuses the grant; it has to be linked again. `renewing_until`: the lease of the request
+    that renews the tokens; linking again clears it, and its result is dropped.
     `undo_digest`: of the secret that undoes this link until `undo_until` (docs/adr/0020).
     """
 
@@ -43,9 +43,9 @@ class Connector(models.Model):
 
 
 class OAuthState(models.Model):
-    """A way to a provider that somebody has begun: who comes back with `state` is that person, once, within 10 minutes.
+    """An OAuth flow in progress: the `state` identifies its user once, within 10 minutes.
 
-    Kept by digest. `session` is what social-auth would keep in a browser's session: the PKCE verifier.
+    Found by its digest. `session` is what social-auth would keep in a browser's session: the PKCE verifier.
     """
 
     digest = models.BinaryField(max_length=32, unique=True)

@@ -1,5 +1,5 @@
 """Linking an account at a provider. API callers have no browser session, so social-auth's session is stored with the
-state, encrypted: whoever returns with the state is who started, once, within ten minutes."""
+state, encrypted. The state identifies the user who started, once, within ten minutes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ UNDO_LIFETIME = timedelta(minutes=10)
 
 
 def redirect_uri(slug: str) -> str:
-    """Return the callback URL as it is registered at the provider."""
+    """Return the callback URL that is registered at the provider."""
     return f"{settings.BASE_URL}/connectors/{slug}/callback"
 
 
@@ -54,7 +54,7 @@ def finish(
 ) -> Connector:
     """Return the linked connector of the user who started. Raises OAuthRefused, ProviderFailed, GrantRevoked.
 
-    `signed_in` is the user of the browser's session, if any: nobody can link their account for somebody else.
+    `signed_in` is the user of the browser's session, if any: it has to be the one who started.
     `undo` is a secret that removes the link for 10 minutes. Waits for the network, so call it outside transactions.
     The state is used up in every case.
     """

@@ -1,4 +1,4 @@
-"""CheckRecord what people have linked, and what they imported from there. All of it is one person's own."""
+"""Read linked providers and imports. They belong to one account each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from projects.access import Caller
 
 
 def backend_of(word: str) -> str:
-    """The name of the provider that this deployment calls `word` in its paths (decision 37)."""
+    """Return the name of the provider that this deployment calls `word` in its paths. Raises NotFound."""
     found: str | None = settings.CONNECTORS.get(word)
     if found is None:
         raise NotFound("There is no such provider.")
@@ -38,6 +38,6 @@ def get_connector(caller: Caller, word: str) -> Connector:
 
 
 def imported_refs(connector: Connector, *, among: Collection[str]) -> set[str]:
-    """Those of the provider's projects that are monitors of this person's already."""
+    """Return the references that this account has imported already."""
     imports = Import.objects.filter(user=connector.user_id, provider=connector.provider)
     return set(imports.filter(external_ref__in=among).values_list("external_ref", flat=True))

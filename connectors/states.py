@@ -1,4 +1,4 @@
-"""Ways to a provider that were begun, and what belongs to each: kept by digest, taken once, encrypted."""
+"""OAuth flows in progress: stored by digest with an encrypted session, and taken once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ def keep(state: str, session: dict[str, Any], *, user: User, provider: str, now:
 
 
 def take(state: str, *, provider: str, now: datetime) -> tuple[User, dict[str, object]] | None:
-    """Read and delete in one statement: of two that come at once, one gets it. Another provider's stays."""
+    """Read and delete in one statement, so that one of two concurrent callbacks gets it.
+
+    A state of another provider stays. Return None if it is unknown or expired, or the account is closed.
+    """
     with connection.cursor() as cursor:
         cursor.execute(
             "DELETE FROM connectors_oauthstate WHERE digest = %s AND provider = %s "
@@ -44,7 +47,7 @@ def take(state: str, *, provider: str, now: datetime) -> tuple[User, dict[str, o
 
 
 def delete_expired(now: datetime) -> int:
-    """How many ways were begun and not ended."""
+    """Return how many were deleted."""
     return OAuthState.objects.filter(expires_at__lte=now).delete()[0]
 
 

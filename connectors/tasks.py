@@ -1,5 +1,3 @@
-"""What workers do for connectors."""
-
 from __future__ import annotations
 
 from celery import shared_task
@@ -10,5 +8,5 @@ from core.clock import utc_now
 
 @shared_task(name="connectors.tasks.sweep")
 def sweep() -> None:
-    """Forget the ways to a provider that nobody came back from."""
+    """Delete the states of unfinished flows."""
     states.delete_expired(utc_now())

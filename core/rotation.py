@@ -66,7 +66,7 @@ def rotate(column: EncryptedColumn, *, batch: int = BATCH) -> Rotation:
     """Re-encrypt every row in primary-key batches and commit each batch.
 
     Can be interrupted and run again: rows under the first key are left alone. A concurrent write is never overwritten,
-    because the UPDATE compares the value that was read; such a row is read again.
+    because the UPDATE compares the value that was read; that row is read again.
     """
     done, after = Rotation(), 0
     while rows := _rows(column, "target.id > %s ORDER BY target.id LIMIT %s", after, batch):

@@ -1,4 +1,4 @@
-"""How people get in: addresses, second factors, browsers. What the secrets hold is shown to nobody."""
+"""Addresses, second factors, web sessions and social accounts. Secrets are not shown."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class EmailAddressAdmin(ReadOnlyAdmin[EmailAddress]):
 
 @admin.register(Authenticator)
 class AuthenticatorAdmin(ReadOnlyAdmin[Authenticator]):
-    """For staff that takes one away from somebody who has lost it; of staff only superusers do."""
+    """Staff can delete a lost second factor; that of staff only superusers."""
 
     list_display = ("user", "type", "created_at", "last_used_at")
     list_filter = ("type", ("user", AutocompleteFilter))

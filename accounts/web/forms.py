@@ -42,7 +42,7 @@ class _Plain:
             field.widget.attrs.pop("placeholder", None)
             field.label = self.labels.get(name, field.label)
             if name in ("password", "oldpassword"):
-                field.help_text = ""  # a link for whoever forgot it stands below the form
+                field.help_text = ""  # the form has a link to the password reset
             elif name == "password1":
                 field.help_text = "At least 8 characters, and none that everybody uses."
 
@@ -96,7 +96,7 @@ class AddEmailForm(_Plain, account_forms.AddEmailForm):  # type: ignore[misc]
 
 
 class ChangePasswordForm(_Plain, account_forms.ChangePasswordForm):  # type: ignore[misc]
-    """With the new password typed once: whoever mistypes it resets it."""
+    """Ask for the new password once: a mistyped one can be reset."""
 
     labels: ClassVar = {"oldpassword": "Current password", "password1": "New password"}
 

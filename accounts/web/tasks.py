@@ -20,7 +20,7 @@ def sweep() -> None:
 
 
 def delete_expired(now: datetime) -> None:
-    """Delete expired sessions, and states of sign-ins at a provider that nobody returned from."""
+    """Delete expired sessions, and states of unfinished sign-ins at a provider."""
     tokens.services.delete_expired_sessions(now)
     Session.objects.filter(expire_date__lte=now).delete()
     UserSession.objects.filter(

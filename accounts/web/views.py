@@ -1,4 +1,4 @@
-"""The account of whoever is signed in: what it has, how it is entered, from where, and its end."""
+"""Pages of the signed-in account: overview, sessions, security log, export and deletion."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The browsers that somebody is signed in with: allauth's row says which one, Django's session that it still is."""
+"""Web sessions of an account: allauth's row has the browser, Django's session says whether it is still valid."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Browser:
 
 
 def list_web_sessions(user: User, *, current: str | None, now: datetime) -> list[Browser]:
-    """The newest first. `current` is the key of the session that asks."""
+    """Return the sessions, newest first. `current` is the key of the requesting session."""
     rows = list(UserSession.objects.filter(user=user).order_by("-pk"))
     keys = [row.session_key for row in rows]
     living = Session.objects.filter(session_key__in=keys, expire_date__gt=now)
@@ -41,7 +41,7 @@ def list_web_sessions(user: User, *, current: str | None, now: datetime) -> list
 
 
 def end_web_session(user: User, pk: int) -> bool:
-    """Whether there was one."""
+    """Return whether the session existed."""
     row = UserSession.objects.filter(user=user, pk=pk).first()
     if row is None:
         return False
@@ -55,7 +55,7 @@ def end_web_session(user: User, pk: int) -> bool:
 
 
 def end_web_sessions(user: User, *, but: str | None = None) -> None:
-    """All of them, but for the session of that key."""
+    """End all web sessions except the one with the key `but`."""
     with transaction.atomic():
         ended = len(_end(UserSession.objects.filter(user=user).exclude(session_key=but)))
         if ended:
@@ -64,7 +64,7 @@ def end_web_sessions(user: User, *, but: str | None = None) -> None:
 
 
 def end_web_sessions_by_key(ids: Collection[int]) -> BulkResult[UserSession]:
-    """Of whoever they are: for an operator."""
+    """End sessions of any account, for staff."""
     with transaction.atomic():
         ended = _end(UserSession.objects.filter(pk__in=ids).select_related("user"))
         audit.services.record_all(
@@ -80,7 +80,7 @@ def end_web_sessions_by_key(ids: Collection[int]) -> BulkResult[UserSession]:
 
 
 def _end(rows: QuerySet[UserSession]) -> list[UserSession]:
-    """Django's session is what lets somebody in, so it goes with the row that tells of it."""
+    """Delete the rows with their Django sessions, which are what signs in."""
     ended = list(rows.select_for_update(of=["self"]).order_by("pk"))
     Session.objects.filter(session_key__in=[row.session_key for row in ended]).delete()
     UserSession.objects.filter(pk__in=[row.pk for row in ended]).delete()

@@ -164,7 +164,7 @@ def reference_of(listed: Mapping[str, Any], key: str) -> str:
 
 
 def first_text(*values: object) -> str | None:
-    """The first that says something, whatever its length."""
+    """Return the first text that is not empty."""
     for value in values:
         if isinstance(value, str) and (text := _storable(value).strip()):
             return text

@@ -1,6 +1,6 @@
 """Which account an identity at GitHub or Google signs in to: our steps of social-auth's pipeline.
 
-The context of the pipeline has `user`, who is signed in already, and `begun`, what the view stored at the start.
+The context of the pipeline has `user` (signed in already, or None) and `begun` (stored by the view at the start).
 """
 
 from __future__ import annotations
