@@ -20,7 +20,7 @@ def switch(
     monitor: Monitor, state: MonitorState, *, enabled: bool, interval_sec: int, now: datetime
 ) -> StatusChange:
     """Pause or resume; the change to be stored. Pausing keeps the status; after resuming the next result sets it, as
-    a first check does (decision 32). Results in flight are of an older configuration.
+    a first check does. Results in flight are of an older configuration.
     """
     monitor.enabled = enabled
     monitor.config_version += 1
@@ -69,7 +69,7 @@ def reschedule(
 
 
 def watch(monitor: Monitor, state: MonitorState) -> None:
-    """Have a heartbeat that is waited for looked at when it is due now, after its deadline has moved."""
+    """Recompute `next_due_at` after the deadline of a heartbeat changed."""
     if not monitor.kind.waits or not monitor.enabled or state.claimed_at is not None:
         return
     due_at = deadline_of(monitor, state).due_at

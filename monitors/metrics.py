@@ -68,7 +68,7 @@ def count_group(outcomes: Sequence[CheckOutcome], *, seconds: float) -> None:
 
 
 def count_claims(types: Collection[str], *, again: int, triggers: int) -> None:
-    """Of so many monitors; `again` and `triggers` of those for which an earlier claim had been lost."""
+    """Count claims by type; `again` and `triggers` of them had lost an earlier claim."""
     for kind, count in Count(types).items():
         CLAIMS.add(count, kind)
     CLAIMS_LOST.add(again, "again")

@@ -247,7 +247,7 @@ class SchedulerTick(models.Model):
 
 
 class SchedulerGap(models.Model):
-    """A time in which Pulsekeeper itself was stopped: nothing was observed (decisions 35, 36)."""
+    """A time in which Pulsekeeper itself was stopped: nothing was observed."""
 
     started_at = models.DateTimeField()
     ended_at = models.DateTimeField(db_index=True)

@@ -1,7 +1,7 @@
 """What is done to many monitors at once, by their keys: one transaction, the same few statements however many they are.
 The rules are those of `monitors.services`, which acts for a caller on one.
 
-`among` are those that may be touched, as of when they are held: all of them for an operator, a caller's own for him.
+`among`: monitors that the caller may change, evaluated after locking. None: all of them, for an operator.
 Doing it again does nothing more; what was left as it is comes back with the reason, but for what is not there.
 """
 

@@ -70,7 +70,7 @@ class Seeded:
 
 
 def seed_history(owner: User, *, monitors: int, days: int, interval_sec: int, now: datetime) -> Seeded:
-    """Monitors of `owner` with a past of so many days, until now. They are never due: nobody checks them."""
+    """Create monitors of `owner` with a past of `days` days. They are never due, so no worker checks them."""
     first, end = (_slot(moment, interval_sec) for moment in (now - timedelta(days=days), now))
     start = EPOCH + timedelta(seconds=first * interval_sec)
     for series in (RESULTS, ROLLUPS):

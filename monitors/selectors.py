@@ -36,7 +36,7 @@ DAY = timedelta(hours=24)
 
 
 def monitors_named(public_ids: Collection[str]) -> QuerySet[Monitor]:
-    """For the operator at the machine, who is no tenant and sees all."""
+    """Return the monitors with these ids, of any tenant: for the operator of the server."""
     return (
         Monitor.objects.select_related("state", "project")
         .filter(public_id__in=public_ids)

@@ -1,4 +1,4 @@
-"""What is done to monitors. Each function is one transaction; who may, is settled by `projects.access`."""
+"""Operations on monitors. Each function is one transaction; `projects.access` decides who may call it."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ def reconfigure(
     registration_of: Callable[[str], DomainRegistration],
     now: datetime,
 ) -> StatusChange | None:
-    """Have a monitor, whose state is held, be as the config says, and paused or not; the change to store, if it is one.
+    """Apply the config to a locked monitor. Return the status change to store, or None.
 
     In memory: the caller writes the monitor, the columns RECONFIGURED of its state, and the change. `registration_of` a
     domain is held until the transaction ends.

@@ -1,4 +1,4 @@
-"""What a check's outcome does to a monitor's status (decisions 30 to 32). Pure: nothing is read or written."""
+"""How the outcome of a check changes the status of a monitor. Pure: nothing is read or written."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A transition, and when it came about. From down to down: a monitor came back from a pause as it went."""
+    """A transition and its time. From down to down: a monitor is still down after a pause."""
 
     before: Verdict | None
     after: Verdict
@@ -69,7 +69,7 @@ def advance(status: Status, outcome: CheckOutcome, policy: Policy) -> tuple[Stat
 def _enter(status: Status, after: Verdict, at: datetime) -> tuple[Status, Change | None]:
     settled = replace(status, status=after, fresh=False, failures=0, passes=0)
     if status.status is after:
-        # Still down after a pause, which had closed the incident: to be told of like any that goes down.
+        # Still down after a pause, which had closed the incident: alert again.
         again = status.fresh and after is Verdict.DOWN
         return settled, Change(after, after, at, status.failing_since) if again else None
     return replace(settled, since=at), Change(status.status, after, at, status.failing_since)

@@ -48,7 +48,7 @@ CLAIMS_AT_ONCE = 2_000
 MOST_ROUNDS = 10  # bounds a tick that finds more due than workers can do
 LOOKUPS_PER_RUN = 20
 LOAD_TRIES, LOAD_RETRY_SEC = 20, 0.5
-STOP_SEC = 2.5  # what checks under way have to end in, when the worker is told to
+STOP_SEC = 2.5  # for running checks to end when the worker stops
 
 
 @shared_task(name="monitors.tasks.dispatch_due")
@@ -107,7 +107,7 @@ def _hand_out(claims: Sequence[scheduling.Claim], now: datetime) -> int:
 
 @shared_task(name="monitors.tasks.probe_batch")
 def probe_batch(claims: list[tuple[int, int]]) -> None:
-    """Hand a batch to this process's prober, which records what comes of it; waits while the prober is full."""
+    """Hand a batch to this process's prober, which records the results. Wait while the prober is full."""
     prober().submit(_load(claims))
 
 
@@ -176,7 +176,7 @@ def check_draft(encrypted_spec: str, reply_to: str) -> None:
 
 @worker_shutdown.connect
 def leave(**_: object) -> None:
-    """A worker that is told to stop: what is under way may end, the rest is due again at once."""
+    """Stop this worker: running checks get a short grace, all others are due again at once."""
     if left := drain(grace_sec=STOP_SEC):
         logger.warning("%d checks were given back", left)
 

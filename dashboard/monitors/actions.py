@@ -32,7 +32,7 @@ Run = Callable[[Caller, Sequence[str], datetime], Tried]
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """`past` begins the sentence that tells of it, and `rest` ends it: `Muted` 3 monitors ` for 1 hour`.
+    """`past` begins the message about it, and `rest` ends it: `Muted` 3 monitors ` for 1 hour`.
 
     `run` takes at most `at_once` monitors.
     """
@@ -89,7 +89,7 @@ def apply(
 ) -> Outcome:
     """One that cannot be changed keeps none of the others from it.
 
-    After `patience_sec` nothing further is begun, and what is left is told of.
+    After `patience_sec` no further batch starts; the result counts the monitors that are left.
     """
     done, refused = 0, Counter[str]()
     end = time.monotonic() + patience_sec

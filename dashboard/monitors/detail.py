@@ -290,7 +290,7 @@ def _expiries(monitor: Monitor, *, now: datetime) -> list[Expiry]:
 
 
 def _heard_by(caller: Caller, monitor: Monitor) -> dict[str, Any]:
-    """The channels that are told of it: those that the caller may see, and how many others there are."""
+    """Return the channels that alert about it: those that the caller may see, and how many others there are."""
     routes = routes_of([monitor.pk]).get(monitor.pk, {})
     channels: list[AlertChannel] = []
     if routes:

@@ -90,7 +90,7 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """How many there are by state, apart from the state that is asked for; and what tells whether anything changed."""
+    """Counts by state, regardless of the state in the query, and digests that change with the list."""
 
     counts: Mapping[str, int]
     total: int

@@ -79,7 +79,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """`before` is the last of the page before; `more` tells whether there is another page."""
+    """`before` is the last monitor of the page before; `more` is True if there is another page."""
 
     rows: Sequence[Row]
     before: Monitor | None
@@ -110,7 +110,7 @@ class Group:
 def read_page(caller: Caller, listing: Listing, *, now: datetime) -> Page:
     monitors = matching(caller, listing, now=now)
     start, end = (listing.page - 1) * PAGE, listing.page * PAGE
-    # The one before it tells whether the page goes on with a project, the one after it whether there is more.
+    # The monitor before it shows whether the page continues a project, the one after it whether there is more.
     skipped = 1 if start else 0
     if listing.sort == "uptime":
         ids = _by_uptime(monitors, grouped=listing.grouped, now=now)[start - skipped : end + 1]

@@ -1,4 +1,4 @@
-"""Domain registrations: who watches which, whose lookup is due, and what came of it.
+"""Domain registrations: which monitors use them, which lookup is due, and the result of a lookup.
 
 Locks are taken in one order: states, then registrations. Nobody waits for a state while holding a registration.
 """
@@ -88,7 +88,7 @@ def claim_lookup(now: datetime) -> Lookup | None:
 
 
 def record_expiry(lookup: Lookup, expires_at: datetime, *, now: datetime) -> None:
-    """Store what the registry told, and show it on every monitor of the domain.
+    """Store the expiry that the registry returned, and show it on every monitor of the domain.
 
     Two transactions, because of the order of locks. The lease ends with the second: were we to die between
     them, the lookup is repeated.

@@ -1,4 +1,4 @@
-"""When a heartbeat is missed (decision 33). Pure."""
+"""When a heartbeat is missed. Pure."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What `manage.py run_checks` does for CI pipelines: choose monitors, have them checked, and say what came of it."""
+"""What `manage.py run_checks` does for CI pipelines: choose monitors, check them, and report the results."""

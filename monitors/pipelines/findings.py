@@ -1,4 +1,4 @@
-"""What a pipeline is told of its monitors, and the exit code that this makes. Pure.
+"""The results that a pipeline gets, and the exit code that follows from them. Pure.
 
 Both ways to monitors, the database (`local`) and the REST API (`api`), end in these values.
 """
@@ -16,7 +16,7 @@ from monitors import types
 
 
 class Exit(IntEnum):
-    """The exit codes of `run_checks`; where several hold, a monitor that is down goes before one not checked."""
+    """The exit codes of `run_checks`. A monitor that is down takes precedence over one not checked."""
 
     PASSED = 0
     FAILED = 1
@@ -71,7 +71,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What came of one monitor. `evidence` as the API shows it. `known`: its status is told, no check was made."""
+    """The result of one monitor. `evidence` as the API shows it. `known`: its stored status, no check was made."""
 
     target: Target
     standing: Standing
@@ -90,7 +90,7 @@ class Source(Protocol):
     def targets(self) -> list[Target]: ...
 
     def run(self, targets: Sequence[Target], *, timeout_sec: float) -> Generator[Finding]:
-        """Have these checked; what came of each, as it comes. Ends within about `timeout_sec`."""
+        """Check these and yield each result when it arrives. Ends within about `timeout_sec`."""
         ...
 
 

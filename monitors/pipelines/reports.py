@@ -117,7 +117,7 @@ def table(findings: Sequence[Finding]) -> Table:
 
 
 def as_json(findings: Sequence[Finding], *, code: Exit) -> str:
-    """One object: the exit code, the counts, and each monitor with what came of it."""
+    """Return one object: the exit code, the counts, and each monitor with its result."""
     return json.dumps(
         {
             "exit_code": int(code),

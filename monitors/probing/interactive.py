@@ -1,6 +1,6 @@
 """Checks that somebody waits for: handed to a worker over queue `interactive`, the answer over the broker.
 
-They never run in the web process, whose address no customer has allowed (decision 18).
+They never run in the web process, whose address no customer has allowed.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class CheckResult(TypedDict):
 
 
 def first_check(monitor: Monitor, *, claim: int) -> bool:
-    """Have a new monitor checked, and wait for the result to be recorded; False where none came in time."""
+    """Check a new monitor and wait until the result is recorded. Return False if none came in time."""
     answer = _ask("monitors.tasks.first_check", [monitor.pk, claim], bool, timeout_ms=monitor.timeout_ms)
     if not answer:
         logger.warning("no worker made the first check of %s in time", monitor.public_id)
@@ -66,7 +66,7 @@ def enqueue_first_check(monitor: Monitor, *, claim: int) -> bool:
 
 
 def await_first_check(monitor: Monitor, *, claim: int) -> None:
-    """Wait while somebody else has a new monitor's first check made, as long as he himself may wait for it."""
+    """Wait for the first check that another request started, as long as that request may wait."""
     deadline = monitor.created_at + timedelta(milliseconds=monitor.timeout_ms, seconds=PATIENCE_SEC)
     under_way = MonitorState.objects.filter(
         pk=monitor.pk, claim=claim, claimed_at__isnull=False, last_checked_at=None

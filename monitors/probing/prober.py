@@ -159,7 +159,7 @@ class Prober:
             self._room.release(len(group))
 
     def _next_group(self) -> list[_Done] | None:
-        """Results in the order they came about, as many as are worth a transaction; None at the end."""
+        """Return results in their order, as many as are worth a transaction; None at the end."""
         first = self._done.get()
         if first is None:
             return None
@@ -208,7 +208,7 @@ class Prober:
             try:
                 record(records, now=utc_now())
             except (OperationalError, InterfaceError) as error:
-                # What was found is kept until it can be told. The slots stay taken, so no new work comes meanwhile.
+                # Results are kept until they can be stored. The slots stay taken, so no new work comes meanwhile.
                 logger.warning("results wait for the database: %s", error)
                 metrics.RECORD_RETRIES.add()
                 connection.close()

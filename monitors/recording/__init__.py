@@ -17,7 +17,7 @@ from monitors.state import next_slot
 def record(records: Sequence[CheckRecord], *, now: datetime) -> None:
     """Store what probes found and move the states by it.
 
-    Dropped: records of deleted and paused monitors. Kept for history only (decision 34): those older
+    Dropped: records of deleted and paused monitors. Kept for history only: those older
     than the last applied, and those of an older configuration. Recording a record twice changes nothing.
     """
     times = Counter(each.monitor_id for each in records)

@@ -72,7 +72,7 @@ class Settings:
 
     @property
     def policy(self) -> Policy:
-        # A missed deadline is no single failed try: it has had its grace (decision 33).
+        # A missed deadline is not a single failed attempt: it has had its grace.
         threshold = 1 if types.get(self.type).waits else self.fail_threshold
         return Policy(threshold, self.recover_threshold, self.muted_until)
 

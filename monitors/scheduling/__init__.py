@@ -21,7 +21,7 @@ STOPPED_AFTER = timedelta(seconds=30)
 class Claim:
     """The right to one check of one monitor: the two numbers that name its result.
 
-    `lost`: a scheduler fired the slot under an earlier claim, and nobody knows what came of it. `again`: there was an
+    `lost`: a scheduler fired the slot under an earlier claim, whose result is unknown. `again`: there was an
     earlier claim, whose lease ran out.
     """
 
@@ -158,8 +158,8 @@ def tick(now: datetime) -> None:
 
 
 def _get_over(start: datetime, end: datetime) -> None:
-    """What fell into a time of our own stop (decision 36): deadlines of heartbeats move by its length, and slots
-    of schedulers are not made up. Polls that were missed are made once, at once, like any that is overdue.
+    """Handle a time in which Pulsekeeper was stopped: deadlines of heartbeats move by its length, and slots of
+    schedulers are not made up. Polls that were missed are made once, at once, like any that is overdue.
     """
     due = MonitorState.objects.filter(next_due_at__gte=start, next_due_at__lte=end, claimed_at=None)
     moved = F("next_due_at") + (end - start)

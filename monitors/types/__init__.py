@@ -1,4 +1,4 @@
-"""The monitor types. Whoever needs to know something about a type asks it here; nobody else compares its name."""
+"""The monitor types. Other modules ask a type what they need to know, and never compare its name."""
 
 from __future__ import annotations
 

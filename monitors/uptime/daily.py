@@ -85,7 +85,7 @@ class History:
         ]
 
     def percent(self, days: int | None = None) -> float | None:
-        """Of the last so many days together, or of all."""
+        """Return the percentage of the last `days` days together, or of all."""
         last = slice(None if days is None else -days, None)
         observed, down = sum(self.observed_ms[last]), sum(self.down_ms[last])
         return None if observed <= 0 else round(100 * (observed - down) / observed, 2)
@@ -167,7 +167,7 @@ def _outages_since(
 
 
 def _spread(offsets: Sequence[int], values: Sequence[int], length: int) -> Sequence[int]:
-    """The values at their places among so many days, 0 elsewhere."""
+    """Return `length` days with the values at their offsets, 0 elsewhere."""
     if len(values) == length:
         return values
     days = [0] * length
@@ -177,7 +177,7 @@ def _spread(offsets: Sequence[int], values: Sequence[int], length: int) -> Seque
 
 
 def write_days(now: datetime) -> int:
-    """Write the days that are over, the last of them anew; how many days these are. Nothing while somebody else does.
+    """Write the past days, and again the last of them. Return how many. Does nothing while another process does it.
 
     A day is over once the scheduler has run after it: its first run notes what was missed while it stood still.
     """

@@ -1,4 +1,4 @@
-"""The share of observed time that a monitor was not down (decision 35). Pure."""
+"""The share of observed time that a monitor was not down. Pure."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def tally(
 
     `transitions` are those from the first window's start on, in the order they were written: moments of different
     clocks (a worker's, the web's) may run a little backwards, and such a transition counts at the one before it.
-    Turns after the last window tell how it stood before them. Without any, `now` held throughout.
+    Transitions after the last window show the status before them. Without any, `now` held throughout.
     `gaps` are the times in which Pulsekeeper itself was stopped.
     """
     gaps = _apart(gaps)

@@ -30,7 +30,7 @@ TIMEOUT_SEC = 300.0
 
 _EPILOG = """\
 Checks are made by the workers and count like any other. Heartbeats and schedulers are not checked: the status that they
-have is told, and nothing is sent. Paused monitors are skipped.
+have is reported, and nothing is sent. Paused monitors are skipped.
 
 examples:
   manage.py run_checks --project prj_… --fail-on slow --junit report.xml
