@@ -136,26 +136,20 @@ def seconds_to_wait(scope: str, identity: str) -> float | None:
 
 
 class Throttle(BaseThrottle):
-    """Limits the requests of one identity in a window. `methods` limits it to some methods of a view."""
+    """Limits the requests of one identity in a window. Operations of viewsets name the throttles that they add."""
 
     scope: str
-    methods: frozenset[str] | None = None
     _wait: float | None = None
 
-    def __init_subclass__(cls, *, scope: str | None = None, methods: str | None = None) -> None:
-        """`methods` are separated by blanks."""
+    def __init_subclass__(cls, *, scope: str | None = None) -> None:
         if scope is not None:
             cls.scope = scope
-        if methods is not None:
-            cls.methods = frozenset(methods.split())
 
     def identity(self, request: Request) -> str | None:
         """Return whose requests are counted together, or None to count nothing."""
         raise NotImplementedError
 
     def allow_request(self, request: Request, view: Any) -> bool:
-        if self.methods is not None and request.method not in self.methods:
-            return True
         identity = self.identity(request)
         self._wait = None if identity is None else seconds_to_wait(self.scope, identity)
         return self._wait is None
@@ -178,23 +172,23 @@ class CallerThrottle(Throttle, scope="requests"):
         return client_network(request) if user is None else f"user:{user.pk}"
 
 
-class ProbeThrottle(CallerThrottle, scope="create-and-test", methods="POST"):
+class ProbeThrottle(CallerThrottle, scope="create-and-test"):
     """Creating and testing monitors: a worker probes a foreign server at once."""
 
 
-class CheckThrottle(CallerThrottle, scope="check-now", methods="POST"):
+class CheckThrottle(CallerThrottle, scope="check-now"):
     """Checking monitors at once: a pipeline does it with all of a project, and a thread waits for each."""
 
 
-class ProviderThrottle(CallerThrottle, scope="ask-provider", methods="GET"):
+class ProviderThrottle(CallerThrottle, scope="ask-provider"):
     """Listing the projects of a connector: it asks a foreign API, and a thread waits for that."""
 
 
-class InviteThrottle(CallerThrottle, scope="invite", methods="POST"):
+class InviteThrottle(CallerThrottle, scope="invite"):
     """Adding members: it sends e-mail to strangers, and shows who has an account."""
 
 
-class ChannelAddressThrottle(InviteThrottle, methods="POST PATCH"):
+class ChannelAddressThrottle(InviteThrottle):
     """Setting the e-mail address of a channel: a stranger's gets a request to agree, so it counts as an invitation."""
 
     def identity(self, request: Request) -> str | None:
@@ -202,15 +196,15 @@ class ChannelAddressThrottle(InviteThrottle, methods="POST PATCH"):
         return super().identity(request) if given else None
 
 
-class ChannelTestThrottle(CallerThrottle, scope="test-channel", methods="POST"):
+class ChannelTestThrottle(CallerThrottle, scope="test-channel"):
     """Testing channels: each test sends a message at once."""
 
 
-class LogoThrottle(CallerThrottle, scope="logo", methods="PUT"):
+class LogoThrottle(CallerThrottle, scope="logo"):
     """Setting a logo: each picture takes a process of its own for up to some seconds."""
 
 
-class PasswordThrottle(CallerThrottle, scope="password", methods="PATCH DELETE"):
+class PasswordThrottle(CallerThrottle, scope="password"):
     """Changing the password or deleting the account: a stolen session must not try all passwords."""
 
 

@@ -120,7 +120,7 @@ def test_tls_is_believed_of_our_own_proxies(settings: Any, trusted: str, secure:
 def test_a_page_that_broke_tells_its_number() -> None:
     with logs.bound(request_id="abc-123.DEF_4"):
         assert b"logged as abc-123.DEF_4." in server_error(RequestFactory().get("/monitors")).content
-    assert b"It has been logged. Delivery" in server_error(RequestFactory().get("/monitors")).content
+    assert b"It has been logged. Try again" in server_error(RequestFactory().get("/monitors")).content
 
 
 SECRETS = {
