@@ -33,7 +33,10 @@ class SessionViewSet(ServiceViewSet):
     session_only = True
 
     def get_serializer_context(self) -> dict[str, Any]:
-        return super().get_serializer_context() | {"lookup": services.session_lookup(str(self.request.auth))}
+        context = super().get_serializer_context()
+        if getattr(self, "swagger_fake_view", False):  # the schema has no request to authenticate
+            return context
+        return context | {"lookup": services.session_lookup(str(self.request.auth))}
 
     @operation(pages=Pages(newest_first=True))
     def list(self) -> QuerySet[Session]:
