@@ -1,7 +1,7 @@
-"""Every check of this repository, as `make test` runs them. Exit code 1 when any of them fails.
+"""Run every check of this repository, for `make test`. The exit code is 1 if any of them fails.
 
-They run side by side: pytest, whose output is live, waits for its processes and servers often enough to leave time for
-the quick ones, which are told when it is done. None stops the others: one run shows all there is to mend.
+The quick checks run beside pytest, which often waits for processes and servers. Their results are printed at the end.
+No check stops the others, so that one run shows all failures.
 """
 
 from __future__ import annotations
