@@ -17,7 +17,7 @@ MOST_MONITORS = 50
 
 @admin.register(AlertChannel)
 class AlertChannelAdmin(ReadOnlyAdmin[AlertChannel]):
-    """What a channel sends with is in no form: `hint` tells it apart."""
+    """Without the settings, which are secret: `hint` distinguishes channels."""
 
     list_display = (
         "public_id",
@@ -92,11 +92,11 @@ class DeliveryAdmin(ReadOnlyAdmin[Delivery]):
         )  # fmt: skip
 
     def sections(self, request: HttpRequest, row: Delivery) -> Sequence[Section]:
-        """Of the payload only what tells them apart: they hold a heartbeat's id, and what a site answered."""
+        """Omit most of the payload: it contains secret heartbeat ids, and responses of customers' sites."""
         items = row.items.select_related("incident").order_by("pk")[:MOST_ITEMS]
         return (
             Section(
-                "What it tells of",
+                "Events",
                 ("At", "EventType", "Monitor", "Incident", "Reason"),
                 [
                     (item.at, item.payload.get("event_type"), item.payload.get("monitor"),

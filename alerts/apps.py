@@ -7,11 +7,10 @@ class AlertsConfig(AppConfig):
     def ready(self) -> None:
         from accounts import services as accounts
         from alerts import confirmation, services
-        from alerts.privacy import forget_person
         from projects.members import on_member_gone
 
         accounts.on_account_created.append(services.add_own_address)
-        accounts.before_account_deleted += [forget_person, confirmation.end_with_account]
+        accounts.before_account_deleted += [services.forget_person, confirmation.end_with_account]
         accounts.on_account_deactivated.append(confirmation.end_with_account)
         accounts.on_address_changed.append(confirmation.follow_address)
         on_member_gone.append(confirmation.end_with_membership)

@@ -1,4 +1,4 @@
-"""One look at incidents: what is kept quiet of them, what is said, and all that is written about either."""
+"""Silences, and the notifications of many incidents in one batch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from django.db.models import Q
 
-from alerts.events import EventType, Payload
+from alerts.events import WORDS, EventType, Payload
 from alerts.models import AlertChannel, Topic
 from alerts.outbox import OutboxItem, put
 from alerts.routing import Routes, routes_of
@@ -19,7 +19,7 @@ from incidents.timeline import bulk_note, event
 from monitors.models import Monitor
 
 LOOK_AGAIN = timedelta(seconds=15)
-"""Mutes and windows can be ended early by people; this is how late that may be noticed."""
+"""Mutes and windows can end early. This is how late that may be noticed."""
 
 Quiet = Incident.Quiet
 
@@ -37,21 +37,10 @@ TOPICS = {
     EventType.DOMAIN: Topic.EXPIRY,
     EventType.REMINDER: Topic.REMINDER,
 }
-_SAID = {
-    EventType.DOWN: "that it is down",
-    EventType.STILL_DOWN: "that it is still down",
-    EventType.FLAPPING: "that it is flapping; nothing more is said until it has settled",
-    EventType.ACKNOWLEDGED: "that it was acknowledged",
-    EventType.RECOVERED: "that it has recovered",
-    EventType.PAUSED: "that the monitor was paused",
-    EventType.DELETED: "that the monitor was deleted",
-    EventType.SETTLED: "that it has settled, and is not down",
-    EventType.REMINDER: "that it is still down, as a reminder",
-}
-_UNSAID = {
-    Quiet.MUTED: "Nobody is alerted: the monitor is muted.",
-    Quiet.MAINTENANCE: "Nobody is alerted: it is under maintenance.",
-    Quiet.FLAPPING: "Nobody is alerted: the monitor is flapping.",
+_SUPPRESSED = {
+    Quiet.MUTED: "No alert is sent: the monitor is muted.",
+    Quiet.MAINTENANCE: "No alert is sent: the monitor is under maintenance.",
+    Quiet.FLAPPING: "No alert is sent: the monitor is flapping.",
 }
 
 
@@ -81,7 +70,7 @@ def monitor_payload(
 def incident_payload(
     incident: Incident, event_type: EventType, at: datetime, *, by: str | None = None
 ) -> Payload:
-    """Of an incident with a monitor, or whose monitor is gone."""
+    """Return the payload of an incident, whose monitor may be deleted."""
     monitor = incident.monitor
     return Payload(
         event_type=event_type,
@@ -103,7 +92,7 @@ def incident_payload(
 
 @dataclass(frozen=True, slots=True)
 class Silences:
-    """Which of some monitors nothing is said of at `now`."""
+    """Which monitors get no alerts at `now`."""
 
     now: datetime
     covered: Collection[int] = frozenset()
@@ -125,7 +114,7 @@ class Silences:
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
+class _Notice:
     incident: Incident
     event_type: EventType
     channel_ids: Collection[int] | None
@@ -134,13 +123,13 @@ class _Said:
 
 @dataclass(slots=True)
 class NotificationBatch:
-    """EventType of incidents as it is put together, and all that is to be written of it."""
+    """The notifications of many incidents, collected and then written together with their timelines."""
 
     now: datetime
-    said: list[_Said] = field(default_factory=list)
-    unsaid: list[IncidentEvent] = field(default_factory=list)
+    notices: list[_Notice] = field(default_factory=list)
+    suppressions: list[IncidentEvent] = field(default_factory=list)
 
-    def say(
+    def add(
         self,
         incident: Incident,
         event_type: EventType,
@@ -148,69 +137,73 @@ class NotificationBatch:
         channel_ids: Collection[int] | None = None,
         by: str | None = None,
     ) -> None:
-        """To these channels, or to all that want to hear of such news; `by` whom it came about."""
-        self.said.append(_Said(incident, event_type, channel_ids, by))
+        """Notify these channels, or all that subscribe to the topic. `by` is the account that acted."""
+        self.notices.append(_Notice(incident, event_type, channel_ids, by))
 
-    def hold_back(self, incident: Incident, reason: Incident.Quiet) -> None:
+    def suppress(self, incident: Incident, reason: Incident.Quiet) -> None:
+        """Record that an incident is not notified now, and check it again later."""
         incident.look_again_at = self.now + LOOK_AGAIN
         if incident.quiet != reason:
             incident.quiet = reason
-            self.unsaid.append(
+            self.suppressions.append(
                 event(
                     incident,
                     IncidentEvent.Type.SUPPRESSED,
-                    _UNSAID[reason],
+                    _SUPPRESSED[reason],
                     at=self.now,
                     data={"reason": reason.value},
                 )
             )
 
-    def publish(self) -> None:
+    def write(self) -> None:
         """Write the timelines and the messages."""
-        choose = _chooser([one.incident for one in self.said if one.channel_ids is None])
-        events, pieces = list(self.unsaid), []
-        for one in self.said:
+        choose = _chooser([one.incident for one in self.notices if one.channel_ids is None])
+        events, items = list(self.suppressions), []
+        for one in self.notices:
             channel_ids = choose(one) if one.channel_ids is None else one.channel_ids
             announced = event(
                 one.incident,
                 IncidentEvent.Type.ANNOUNCED,
-                f"{_channels(len(channel_ids))} told {_SAID[one.event_type]}.",
+                f"{_alerts(len(channel_ids))}: {WORDS[one.event_type].sent}.",
                 at=self.now,
                 data={"news": one.event_type.value, "channels": len(channel_ids)},
             )
             events.append(announced)
             payload = incident_payload(one.incident, one.event_type, self.now, by=one.by)
-            pieces.append(OutboxItem(f"event:{announced.public_id}", payload, channel_ids, one.incident))
+            items.append(OutboxItem(f"event:{announced.public_id}", payload, channel_ids, one.incident))
         bulk_note(events)
-        put(pieces, now=self.now)
+        put(items, now=self.now)
 
 
 def subscribed(routes: Routes, monitor_id: int, topic: Topic) -> list[int]:
     return [channel_id for channel_id, topics in routes.get(monitor_id, {}).items() if topic in topics]
 
 
-def _chooser(incidents: Sequence[Incident]) -> Callable[[_Said], Collection[int]]:
+def _chooser(incidents: Sequence[Incident]) -> Callable[[_Notice], Collection[int]]:
     routes = routes_of({one.monitor_id for one in incidents if one.monitor_id is not None})
-    told = _told([one for one in incidents if one.monitor_id is None])
+    of_deleted = _notified([one for one in incidents if one.monitor_id is None])
 
-    def choose(one: _Said) -> Collection[int]:
+    def choose(one: _Notice) -> Collection[int]:
         monitor_id = one.incident.monitor_id
         if monitor_id is None:
-            return told[one.incident.pk]
+            return of_deleted[one.incident.pk]
         return subscribed(routes, monitor_id, TOPICS[one.event_type])
 
     return choose
 
 
-def _told(incidents: Sequence[Incident]) -> dict[int, list[int]]:
-    """Of incidents whose monitors are gone, and with them the routes: who heard of them, and may still."""
+def _notified(incidents: Sequence[Incident]) -> dict[int, list[int]]:
+    """Return the channels to notify of incidents whose monitors, and with them the routes, are deleted.
+
+    These are the channels that got an alert of the incident, and may still get one.
+    """
     found: dict[int, list[int]] = {}
     for incident in incidents:
-        whose = Q(owner=incident.owner_id)
+        owned = Q(owner=incident.owner_id)
         if incident.project_id is not None:
-            whose |= Q(project=incident.project_id) | Q(owner__memberships__project=incident.project_id)
+            owned |= Q(project=incident.project_id) | Q(owner__memberships__project=incident.project_id)
         channels = AlertChannel.objects.filter(
-            whose,
+            owned,
             enabled=True,
             confirmed_at__isnull=False,
             owner__is_active=True,
@@ -221,7 +214,7 @@ def _told(incidents: Sequence[Incident]) -> dict[int, list[int]]:
     return found
 
 
-def _channels(count: int) -> str:
+def _alerts(count: int) -> str:
     if count == 0:
-        return "No channel is set up to be"
-    return "1 channel is" if count == 1 else f"{count} channels are"
+        return "No channel gets an alert"
+    return f"Alert to {count} channel{'' if count == 1 else 's'}"

@@ -11,10 +11,13 @@ The link leads to a page with a button, because mail scanners open links.
 
 from __future__ import annotations
 
+import logging
 from datetime import datetime, timedelta
 from functools import reduce
 from operator import or_
 
+from django.conf import settings
+from django.core.mail import EmailMessage
 from django.db import connection, transaction
 from django.db.models import Q
 from django.utils.crypto import salted_hmac
@@ -22,17 +25,27 @@ from django.utils.crypto import salted_hmac
 import audit.services
 from accounts.models import User
 from accounts.services import AddressChange, is_verified
-from alerts import mail
 from alerts.models import AlertChannel
 from alerts.transports import KINDS
 from audit.actions import Action
 from core.clock import utc_now
 from core.errors import NotFound
 from core.ids import random_text
+from core.mail import send_once
 from projects.access import Caller
+from projects.mail import one_line
 from projects.models import Project
 
+logger = logging.getLogger(__name__)
+
 LIFETIME = timedelta(days=14)
+_REQUEST = """\
+{by} wants to send Pulsekeeper alerts to this address, through the channel "{name}".
+
+{base_url}/alert-channels/confirm/{token}
+
+To agree, open this link within 14 days and confirm. If you do not want alerts, ignore this mail: nothing more is sent.
+"""
 _COLUMNS = ["confirmed_at", "confirmation_digest", "confirmation_until"]
 
 
@@ -40,7 +53,8 @@ def own_address(caller: Caller) -> str | None:
     """Return the verified address that the caller signs in with; None for a project token, which may be shared.
 
     The row is locked, before any project or channel: code that ends or changes the account locks it FOR UPDATE first,
-    waits, and then finds the channel that this transaction saves. KEY SHARE does not conflict with `_take_room`.
+    waits, and then finds the channel that this transaction saves. KEY SHARE does not conflict with
+    `_enforce_quota`.
     """
     if caller.project is not None:
         return None
@@ -66,8 +80,14 @@ def _ask(channel: AlertChannel, address: str, *, by: str, now: datetime) -> None
     channel.confirmation_digest = _digest(token)
     channel.confirmation_until = now + LIFETIME
     name = channel.name
-    # After the commit: a mail cannot be taken back, and no row stays locked while a mail server is slow.
-    transaction.on_commit(lambda: mail.send_confirmation(to=address, by=by, name=name, token=token))
+    # After the commit: a mail cannot be undone, and no row stays locked while a mail server is slow.
+    transaction.on_commit(lambda: _send_request(to=address, by=by, name=name, token=token))
+
+
+def _send_request(*, to: str, by: str, name: str, token: str) -> None:
+    text = _REQUEST.format(by=by, name=one_line(name), base_url=settings.BASE_URL, token=token)
+    if error := send_once(EmailMessage("Send Pulsekeeper alerts to this address?", text, to=[to])):
+        logger.warning("a request to confirm an address could not be sent: %s", error)
 
 
 def end_with_membership(project: Project, user: User) -> None:
@@ -114,7 +134,7 @@ def _digest(token: str) -> bytes:
 
 
 def find_unconfirmed(token: str, *, now: datetime) -> AlertChannel:
-    """The channel that an e-mail's link is for."""
+    """Return the channel that a link is for. Raise NotFound."""
     found = (
         AlertChannel.objects.filter(confirmation_digest=_digest(token), confirmation_until__gt=now)
         .select_related("owner", "project")
@@ -126,7 +146,7 @@ def find_unconfirmed(token: str, *, now: datetime) -> AlertChannel:
 
 
 def confirm(token: str, *, now: datetime) -> None:
-    """Raises NotFound where there is nothing to confirm: the link was used, ran out, or is of an address before."""
+    """Confirm a channel. Raise NotFound if the link was used, has expired, or is for an earlier address."""
     with transaction.atomic():
         channel = find_unconfirmed(token, now=now)
         confirmed = AlertChannel.objects.filter(pk=channel.pk, confirmation_digest=_digest(token)).update(
@@ -136,7 +156,7 @@ def confirm(token: str, *, now: datetime) -> None:
             raise NotFound
         audit.services.record(
             Action.CHANNEL_CONFIRMED,
-            actor=None,  # whoever reads the mail of that address
+            actor=None,  # the owner of the address may have no account
             subject=channel.owner,
             project=channel.project,
             target_id=channel.public_id,

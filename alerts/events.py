@@ -1,7 +1,8 @@
-"""What a message tells, as plain data: it is stored with the message, and rendered when that is sent. Pure."""
+"""What an alert reports, as plain data: stored with the message, and rendered when it is sent. Pure."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -11,14 +12,14 @@ class EventType(StrEnum):
     """What happened."""
 
     DOWN = "down"
-    STILL_DOWN = "still_down"  # when a silence ended: a maintenance window, or flapping
+    STILL_DOWN = "still_down"  # at the end of a maintenance window, or of flapping
     REMINDER = "reminder"
     ACKNOWLEDGED = "acknowledged"
     RECOVERED = "recovered"
-    PAUSED = "paused"  # an outage is over for Pulsekeeper, since the monitor is paused
+    PAUSED = "paused"  # the monitor was paused during an outage
     DELETED = "deleted"
     FLAPPING = "flapping"
-    SETTLED = "settled"  # flapping is over, and it is up
+    SETTLED = "settled"  # flapping has ended, and the monitor is up
     SLOW = "slow"
     CERTIFICATE = "certificate"
     DOMAIN = "domain"
@@ -26,13 +27,118 @@ class EventType(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Words:
+    """The wording of an event type.
+
+    `tag` begins subjects (mail programs ignore it when they thread by subject), and `sentence` is the text of a single
+    message. `noun` and `verb` count the events of a group, for one and for several. `sent` completes "Alert to 1
+    channel: …" in timelines. `log` follows a monitor's name in the delivery log.
+    """
+
+    tag: str
+    sentence: str
+    verb: tuple[str, str]
+    log: str
+    sent: str = ""
+    noun: tuple[str, str] = ("monitor", "monitors")
+
+
+# In the order in which a group lists them: the most severe first.
+WORDS: Mapping[EventType, Words] = {
+    EventType.DOWN: Words("DOWN", "{name} is down.", ("is down", "are down"), "is down", "it is down"),
+    EventType.STILL_DOWN: Words(
+        "STILL DOWN",
+        "{name} is still down.",
+        ("is still down", "are still down"),
+        "is still down",
+        "it is still down",
+    ),
+    EventType.REMINDER: Words(
+        "REMINDER",
+        "{name} is still down and not acknowledged.",
+        ("is still down", "are still down"),
+        "is still down (reminder)",
+        "reminder that it is still down",
+    ),
+    EventType.ACKNOWLEDGED: Words(
+        "ACKNOWLEDGED",
+        "{by} has acknowledged that {name} is down.",
+        ("is acknowledged", "are acknowledged"),
+        "is acknowledged",
+        "it was acknowledged",
+    ),
+    EventType.FLAPPING: Words(
+        "FLAPPING",
+        "{name} is down again and flapping. The next alert follows when it has settled.",
+        ("is flapping", "are flapping"),
+        "is flapping",
+        "it is flapping; the next alert follows when it has settled",
+    ),
+    EventType.SLOW: Words("SLOW", "{name} is slow.", ("is slow", "are slow"), "is slow"),
+    EventType.CERTIFICATE: Words(
+        "EXPIRES SOON",
+        "The certificate of {name} {expires}.",
+        ("expires soon", "expire soon"),
+        "has a certificate that expires soon",
+        noun=("certificate", "certificates"),
+    ),
+    EventType.DOMAIN: Words(
+        "EXPIRES SOON",
+        "The domain registration of {name} {expires}.",
+        ("expires soon", "expire soon"),
+        "has a domain that expires soon",
+        noun=("domain", "domains"),
+    ),
+    EventType.PAUSED: Words(
+        "PAUSED",
+        "{name} was paused while it was down.",
+        ("was paused", "were paused"),
+        "was paused",
+        "the monitor was paused",
+    ),
+    EventType.DELETED: Words(
+        "DELETED",
+        "{name} was deleted while it was down.",
+        ("was deleted", "were deleted"),
+        "was deleted",
+        "the monitor was deleted",
+    ),
+    EventType.RECOVERED: Words(
+        "RECOVERED",
+        "{name} is up again.",
+        ("recovered", "recovered"),
+        "has recovered",
+        "it has recovered",
+    ),
+    EventType.SETTLED: Words(
+        "SETTLED",
+        "{name} has settled and is up.",
+        ("settled", "settled"),
+        "has settled",
+        "it has settled and is up",
+    ),
+    EventType.TEST: Words(
+        "TEST",
+        "This is a test. Alerts to this channel arrive.",
+        ("arrived", "arrived"),
+        "message",
+        noun=("test message", "test messages"),
+    ),
+}
+SEVERITY = tuple(WORDS)
+DOWN = frozenset({EventType.DOWN, EventType.STILL_DOWN, EventType.REMINDER})
+OVER = frozenset({EventType.RECOVERED, EventType.PAUSED, EventType.DELETED, EventType.SETTLED})
+EXPIRY = {EventType.CERTIFICATE: "certificate", EventType.DOMAIN: "domain"}
+
+
+@dataclass(frozen=True, slots=True)
 class Payload:
-    """Times are epoch milliseconds. `at`: when it happened, `started_at`: since when the outage is, or was."""
+    """The data of an event. Times are epoch milliseconds: `at` of the event, `started_at` of the outage."""
 
     event_type: EventType
     at: int
     monitor_id: str | None = None
-    monitor: str = ""  # its name, or its address where it has none
+    monitor: str = ""  # its name, or its address without one
     type: str = "http"
     url: str = ""
     project: str | None = None
@@ -43,7 +149,7 @@ class Payload:
     detail: str | None = None
     evidence: dict[str, Any] = field(default_factory=dict)
     expires_at: int | None = None
-    by: str | None = None  # who acknowledged it
+    by: str | None = None  # the account that acknowledged it
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self) | {"event_type": self.event_type.value}

@@ -1,4 +1,4 @@
-"""What a message says, of one piece of news or of many. Pure but for the templates of its HTML."""
+"""Render the events of a delivery as a message. Pure, except for the templates of its HTML."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from django.template.loader import render_to_string
 
-from alerts.events import EventType, Payload
+from alerts.events import DOWN, EXPIRY, OVER, SEVERITY, WORDS, EventType, Payload
 from alerts.wording import (
     BODY_CHARS,
     DETAIL_CHARS,
@@ -28,16 +28,16 @@ from checks.evidence import Mask, shown_url
 from checks.spec import ReasonCode
 
 MOST_NAMED = 50
-"""Lines of a group's text; what is beyond is counted."""
+"""Lines of a group's text. Further events are counted."""
 MOST_ITEMS = 500
-"""Items of a group's payload."""
+"""Items of a group's webhook body."""
 _LATE = timedelta(minutes=15)
 _URL_CHARS = 500
 _NO_SECRETS = Mask(())
 
 
 class Level(StrEnum):
-    """How grave: chat services choose a colour by it, on-call services open or close their alert."""
+    """The severity: chat services derive a colour, on-call services open or close their alert."""
 
     FAILURE = "failure"
     WARNING = "warning"
@@ -47,10 +47,10 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message in all the forms in which a channel may want it.
+    """One message in all formats that channels need.
 
-    `webhook_body` is the JSON object of webhooks, `short` one or two lines for chat services, and `thread` the same for
-    all messages that belong together.
+    `webhook_body` is the JSON object of webhooks, `short` one or two lines for chat services. Messages of one incident
+    have the same `thread`.
     """
 
     subject: str
@@ -62,81 +62,23 @@ class Message:
     level: Level
 
 
-# In the order in which a group lists them. RFC 5256 leaves a leading [tag] out when it threads by subject.
-_TAGS = {
-    EventType.DOWN: "DOWN",
-    EventType.STILL_DOWN: "STILL DOWN",
-    EventType.REMINDER: "REMINDER",
-    EventType.ACKNOWLEDGED: "ACKNOWLEDGED",
-    EventType.FLAPPING: "FLAPPING",
-    EventType.SLOW: "SLOW",
-    EventType.CERTIFICATE: "EXPIRES SOON",
-    EventType.DOMAIN: "EXPIRES SOON",
-    EventType.PAUSED: "PAUSED",
-    EventType.DELETED: "DELETED",
-    EventType.RECOVERED: "RECOVERED",
-    EventType.SETTLED: "SETTLED",
-    EventType.TEST: "TEST",
-}
-_DOWN = frozenset({EventType.DOWN, EventType.STILL_DOWN, EventType.REMINDER})
-_OVER = frozenset({EventType.RECOVERED, EventType.PAUSED, EventType.DELETED, EventType.SETTLED})
-_EXPIRY = {EventType.CERTIFICATE: "certificate", EventType.DOMAIN: "domain"}
-
-_SENTENCES = {
-    EventType.DOWN: "{name} is down.",
-    EventType.STILL_DOWN: "{name} is still down.",
-    EventType.REMINDER: "{name} is still down, and nobody has acknowledged it.",
-    EventType.ACKNOWLEDGED: "{by} has acknowledged that {name} is down.",
-    EventType.RECOVERED: "{name} is up again.",
-    EventType.PAUSED: "{name} was paused while it was down.",
-    EventType.DELETED: "{name} was deleted while it was down.",
-    EventType.FLAPPING: "{name} is down again: it goes up and down all the time. You hear of it when it settles.",
-    EventType.SETTLED: "{name} has settled and is up.",
-    EventType.SLOW: "{name} answers, but slowly.",
-    EventType.CERTIFICATE: "The certificate of {name} {expires}.",
-    EventType.DOMAIN: "The domain registration of {name} {expires}.",
-    EventType.TEST: "This is a test. Alerts to this channel arrive.",
-}
-
-# Of one, and of several.
-_NOUNS = {
-    EventType.CERTIFICATE: ("certificate", "certificates"),
-    EventType.DOMAIN: ("domain", "domains"),
-    EventType.TEST: ("test message", "test messages"),
-}
-_VERBS = {
-    EventType.DOWN: ("is down", "are down"),
-    EventType.STILL_DOWN: ("is still down", "are still down"),
-    EventType.REMINDER: ("is still down", "are still down"),
-    EventType.ACKNOWLEDGED: ("is acknowledged", "are acknowledged"),
-    EventType.FLAPPING: ("is flapping", "are flapping"),
-    EventType.SLOW: ("is slow", "are slow"),
-    EventType.CERTIFICATE: ("expires soon", "expire soon"),
-    EventType.DOMAIN: ("expires soon", "expire soon"),
-    EventType.PAUSED: ("was paused", "were paused"),
-    EventType.DELETED: ("was deleted", "were deleted"),
-    EventType.RECOVERED: ("recovered", "recovered"),
-    EventType.SETTLED: ("settled", "settled"),
-    EventType.TEST: ("arrived", "arrived"),
-}
-
 REASONS: dict[str, str] = {
-    ReasonCode.TIMEOUT: "It did not answer in time",
-    ReasonCode.DNS_FAILURE: "Its name could not be looked up",
-    ReasonCode.CONNECTION_FAILURE: "No connection could be made, or it broke",
-    ReasonCode.TLS_FAILURE: "Its certificate or encryption is not in order",
-    ReasonCode.HTTP_FAILURE: "It answered with a status that is not expected",
-    ReasonCode.CONTENT_FAILURE: "The answer does not hold what it should",
-    ReasonCode.PARTIAL_RESPONSE: "The answer broke off",
-    ReasonCode.REDIRECT_FAILURE: "A redirect could not be followed",
-    ReasonCode.BLOCKED_TARGET: "Its address is one that may not be checked",
-    ReasonCode.HEARTBEAT_MISSED: "No ping came in time",
-    ReasonCode.WORKER_LOST: "The check did not come to its end",
+    ReasonCode.TIMEOUT: "No response in time",
+    ReasonCode.DNS_FAILURE: "DNS lookup failed",
+    ReasonCode.CONNECTION_FAILURE: "Connection failed",
+    ReasonCode.TLS_FAILURE: "TLS or certificate problem",
+    ReasonCode.HTTP_FAILURE: "Unexpected status code",
+    ReasonCode.CONTENT_FAILURE: "Unexpected content",
+    ReasonCode.PARTIAL_RESPONSE: "Incomplete response",
+    ReasonCode.REDIRECT_FAILURE: "Redirect failed",
+    ReasonCode.BLOCKED_TARGET: "Blocked address",
+    ReasonCode.HEARTBEAT_MISSED: "No ping in time",
+    ReasonCode.WORKER_LOST: "Check did not finish",
 }
 
 
 def render(items: Sequence[Payload], *, key: str, base_url: str, now: datetime) -> Message:
-    """`items` in the order in which they happened, one at least. `key` is the delivery's."""
+    """Render at least one event, in chronological order. `key` is the delivery's."""
     latest = _latest(items)
     if len(latest) == 1:
         single = _Single(latest[0], base_url=base_url, now=now)
@@ -151,16 +93,15 @@ def render(items: Sequence[Payload], *, key: str, base_url: str, now: datetime) 
 
 
 def _latest(items: Sequence[Payload]) -> list[Payload]:
-    """The last of what is told of each thing, gravest first: who is up again does not read that he was down."""
+    """Keep the latest event per monitor, most severe first. Drop events that a later one supersedes."""
     last = {
         (
             i.monitor_id or i.incident_id or i.event_type,
-            _EXPIRY.get(i.event_type, i.event_type is EventType.SLOW),
+            EXPIRY.get(i.event_type, i.event_type is EventType.SLOW),
         ): i
         for i in items
     }
-    order = list(_TAGS)
-    return sorted(last.values(), key=lambda i: order.index(i.event_type))
+    return sorted(last.values(), key=lambda i: SEVERITY.index(i.event_type))
 
 
 def _name(payload: Payload) -> str:
@@ -171,7 +112,7 @@ def _name(payload: Payload) -> str:
 
 
 def _url(payload: Payload) -> str:
-    """The monitor's address, without the values of its query: a message is read by more people than a monitor."""
+    """Return the monitor's address without query values, which may be secret: many people read alerts."""
     return one_line(shown_url(payload.url, _NO_SECRETS), limit=_URL_CHARS)
 
 
@@ -181,18 +122,18 @@ def _link(payload: Payload, base_url: str) -> str:
     return base_url if payload.monitor_id is None else f"{base_url}/monitors/{payload.monitor_id}"
 
 
-def _level(news: Iterable[EventType]) -> Level:
-    told = set(news)
-    if told & _DOWN:
+def _level(event_types: Iterable[EventType]) -> Level:
+    types = set(event_types)
+    if types & DOWN:
         return Level.FAILURE
-    if told == {EventType.TEST}:
+    if types == {EventType.TEST}:
         return Level.INFO
-    return Level.SUCCESS if told <= _OVER else Level.WARNING
+    return Level.SUCCESS if types <= OVER else Level.WARNING
 
 
 def _tag(payload: Payload, now: datetime) -> str:
     over = payload.expires_at is not None and moment(payload.expires_at) <= now
-    return "EXPIRED" if over and payload.event_type in _EXPIRY else _TAGS[payload.event_type]
+    return "EXPIRED" if over and payload.event_type in EXPIRY else WORDS[payload.event_type].tag
 
 
 def _expires(payload: Payload, now: datetime) -> str:
@@ -203,18 +144,20 @@ def _expires(payload: Payload, now: datetime) -> str:
 
 
 def _sentence(payload: Payload, now: datetime) -> str:
-    by = one_line(payload.by or "", limit=NAME_CHARS) or "Somebody"
-    return _SENTENCES[payload.event_type].format(name=_name(payload), expires=_expires(payload, now), by=by)
+    by = one_line(payload.by or "", limit=NAME_CHARS) or "A member"
+    return WORDS[payload.event_type].sentence.format(
+        name=_name(payload), expires=_expires(payload, now), by=by
+    )
 
 
 def _when(payload: Payload, now: datetime) -> list[tuple[str, str]]:
-    """Label and value: since when, until when, and how long."""
-    if payload.event_type in _EXPIRY:
+    """Return rows of label and value: start, end and duration."""
+    if payload.event_type in EXPIRY:
         return [("Expires", written(moment(payload.expires_at)))] if payload.expires_at is not None else []
     if payload.started_at is None:
         return [("At", written(moment(payload.at)))]
     started = moment(payload.started_at)
-    if payload.event_type not in _OVER:
+    if payload.event_type not in OVER:
         return [("Since", f"{written(started)} ({duration(now - started)})")]
     ended = moment(payload.at if payload.resolved_at is None else payload.resolved_at)
     return [("Since", written(started)), ("Until", f"{written(ended)} ({duration(ended - started)})")]
@@ -230,8 +173,8 @@ def _why(payload: Payload) -> list[tuple[str, str]]:
 
 
 def _seen(payload: Payload) -> list[tuple[str, str]]:
-    """What the failing check saw; nothing of it once that is over."""
-    if payload.event_type in _OVER:
+    """Return what the failing check saw, unless the outage is over."""
+    if payload.event_type in OVER:
         return []
     labels = {"status_line": "Answer", "address": "From", "tls_issuer": "Issuer"}
     return [
@@ -245,14 +188,14 @@ class _Single:
     def __init__(self, payload: Payload, *, base_url: str, now: datetime) -> None:
         self._facts, self._now = payload, now
         self._link = _link(payload, base_url)
-        body = "" if payload.event_type in _OVER else payload.evidence.get("body") or ""
+        body = "" if payload.event_type in OVER else payload.evidence.get("body") or ""
         self._body = unlinked(several_lines(str(body), limit=BODY_CHARS))
 
     @property
     def thread(self) -> str:
         payload = self._facts
         about = payload.incident_id or payload.monitor_id or "test"
-        return f"{about}.{_EXPIRY[payload.event_type]}" if payload.event_type in _EXPIRY else about
+        return f"{about}.{EXPIRY[payload.event_type]}" if payload.event_type in EXPIRY else about
 
     @property
     def level(self) -> Level:
@@ -260,7 +203,7 @@ class _Single:
 
     @property
     def subject(self) -> str:
-        about = _EXPIRY.get(self._facts.event_type)
+        about = EXPIRY.get(self._facts.event_type)
         return f"[{_tag(self._facts, self._now)}] {_name(self._facts)}{f': {about}' if about else ''}"
 
     @property
@@ -271,7 +214,7 @@ class _Single:
             for label, value in [*_when(payload, self._now), *_why(payload), *_seen(payload)]
             if value
         ]
-        if payload.url:  # the one address of theirs that is shown as it is: who repairs it has to open it
+        if payload.url:  # the only address that stays a link
             rows.append(("Address", _url(payload)))
         return rows
 
@@ -280,7 +223,7 @@ class _Single:
         at = moment(self._facts.at)
         if self._now - at < _LATE:
             return ""
-        return f"This was so at {written(at)}; it could not be delivered before."
+        return f"Delayed: this was the state at {written(at)}."
 
     @property
     def text(self) -> str:
@@ -290,7 +233,7 @@ class _Single:
             unlinked(_sentence(self._facts, self._now)),
             self._late,
             "\n".join(f"{f'{label}:':<{width}}{value}" for label, value in rows),
-            f"The answer begins:\n{_indented(self._body)}" if self._body else "",
+            f"Response body:\n{_indented(self._body)}" if self._body else "",
             self._link,
         ]
         return "\n\n".join(part for part in parts if part) + "\n"
@@ -314,19 +257,19 @@ class _Single:
     @property
     def short(self) -> str:
         payload = self._facts
-        said = [_sentence(payload, self._now)]
-        if payload.detail and payload.event_type not in _OVER:
-            said.append(one_line(payload.detail, limit=DETAIL_CHARS))
-        elif payload.reason_code in REASONS and payload.event_type not in _OVER:
-            said.append(f"{REASONS[payload.reason_code]}.")
-        elif payload.started_at is not None and payload.event_type in _OVER:
+        parts = [_sentence(payload, self._now)]
+        if payload.detail and payload.event_type not in OVER:
+            parts.append(one_line(payload.detail, limit=DETAIL_CHARS))
+        elif payload.reason_code in REASONS and payload.event_type not in OVER:
+            parts.append(f"{REASONS[payload.reason_code]}.")
+        elif payload.started_at is not None and payload.event_type in OVER:
             ended = moment(payload.at if payload.resolved_at is None else payload.resolved_at)
-            said.append(f"It was down for {duration(ended - moment(payload.started_at))}.")
-        return f"{uncalling(' '.join(said))}\n{self._link}"
+            parts.append(f"It was down for {duration(ended - moment(payload.started_at))}.")
+        return f"{uncalling(' '.join(parts))}\n{self._link}"
 
 
 class _Group:
-    """Of things that are told of once each, gravest first."""
+    """A message about several monitors, most severe first."""
 
     def __init__(self, items: Sequence[Payload], *, base_url: str, now: datetime) -> None:
         self._items, self._now = items, now
@@ -344,13 +287,13 @@ class _Group:
             EventType.STILL_DOWN if i.event_type is EventType.REMINDER else i.event_type for i in self._items
         )
         parts = []
-        of_monitors = ("monitor", "monitors")
-        for news, number in counted.items():
-            noun = _NOUNS.get(news, of_monitors)
-            if noun is of_monitors:
-                of_monitors = ("", "")  # said once: `2 monitors are down, 1 recovered`
-            words = (str(number), noun[number != 1], _VERBS[news][number != 1])
-            parts.append(" ".join(word for word in words if word))
+        named = False
+        for event_type, number in counted.items():
+            words = WORDS[event_type]
+            noun = words.noun[number != 1]
+            if noun.startswith("monitor"):
+                noun, named = "" if named else noun, True
+            parts.append(" ".join(filter(None, (str(number), noun, words.verb[number != 1]))))
         return ", ".join(parts)
 
     @property
@@ -359,7 +302,7 @@ class _Group:
 
     @property
     def _lines(self) -> list[tuple[str, str, str, str]]:
-        """Tag, name, since when, and why; and where to read more."""
+        """Return tag, name, description and link of each event."""
         return [
             (
                 _tag(item, self._now),
@@ -371,19 +314,19 @@ class _Group:
         ]
 
     def _about(self, item: Payload) -> str:
-        if item.event_type in _EXPIRY:
-            return f"{_EXPIRY[item.event_type]} {_expires(item, self._now)}"
-        said = []
-        if item.started_at is not None and item.event_type in _OVER:
+        if item.event_type in EXPIRY:
+            return f"{EXPIRY[item.event_type]} {_expires(item, self._now)}"
+        parts = []
+        if item.started_at is not None and item.event_type in OVER:
             ended = moment(item.at if item.resolved_at is None else item.resolved_at)
-            said.append(f"was down for {duration(ended - moment(item.started_at))}")
+            parts.append(f"was down for {duration(ended - moment(item.started_at))}")
         elif item.started_at is not None:
             started = moment(item.started_at)
             today = started.date() == self._now.date()
-            said.append(f"since {f'{started:%H:%M:%S} UTC' if today else written(started)}")
-        if item.detail and item.event_type not in _OVER:
-            said.append(one_line(item.detail, limit=120))
-        return ": ".join(said)
+            parts.append(f"since {f'{started:%H:%M:%S} UTC' if today else written(started)}")
+        if item.detail and item.event_type not in OVER:
+            parts.append(one_line(item.detail, limit=120))
+        return ": ".join(parts)
 
     @property
     def _rest(self) -> str:

@@ -1,4 +1,4 @@
-"""Where alerts go (AlertChannel), and the messages on their way there (Delivery), each of one or more items."""
+"""Where alerts go (AlertChannel), and the messages to them (Delivery), each with one or more events (DeliveryItem)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from projects.models import Project
 
 
 class Topic(models.TextChoices):
-    """What a channel may be told of."""
+    """The topics that a channel can subscribe to."""
 
     DOWN = "down"
     RECOVERED = "recovered"
@@ -36,16 +36,16 @@ def kind_choices() -> list[tuple[str, str]]:
 
 
 class AlertChannel(models.Model):
-    """Of a user, or of a project: then `owner` is the project's owner.
+    """A channel of a user, or of a project: then `owner` is the project's owner.
 
     `config` holds the encrypted settings of the kind (`alerts.transports`). Only `hint` is shown again.
-    Nothing is sent while `confirmed_at` is null: an e-mail address waits for its owner to agree by a link, whose token
-    `confirmation_digest` is of (`alerts.confirmation`). All other channels are confirmed when they are made.
+    Nothing is sent while `confirmed_at` is null. The owner of an e-mail address confirms it through a link, whose token
+    has the digest `confirmation_digest` (`alerts.confirmation`). Other channels are confirmed at creation.
     """
 
     class Scope(models.TextChoices):
-        ALL = "all"  # the owner's, or the project's of a project's channel
-        PROJECT = "project"  # those of `scope_project`, none once that is deleted; the owner has to have a place in it
+        ALL = "all"  # all of the owner; of a project's channel, all of the project
+        PROJECT = "project"  # those of `scope_project`, if the owner is a member; none once it is deleted
         CHOSEN = "chosen"
 
     public_id = models.CharField(max_length=40, unique=True, default=ids.channel_id, editable=False)
@@ -58,7 +58,7 @@ class AlertChannel(models.Model):
     kind = models.CharField(max_length=20, choices=kind_choices)
     config = EncryptedField()
     hint = models.CharField(
-        max_length=200, help_text="Enough to tell it apart: a…@example.com, a host, a scheme."
+        max_length=200, help_text="Distinguishes channels: a…@example.com, a host, a scheme."
     )
     enabled = models.BooleanField(default=True)
     topics = ArrayField(models.CharField(max_length=9, choices=Topic.choices))
@@ -71,7 +71,7 @@ class AlertChannel(models.Model):
     confirmation_digest = models.BinaryField(max_length=32, null=True, unique=True, editable=False)
     confirmation_until = models.DateTimeField(null=True, editable=False)
 
-    failures = models.IntegerField(default=0, help_text="Tries that failed since the last that did not.")
+    failures = models.IntegerField(default=0, help_text="Failed attempts since the last success.")
     last_sent_at = models.DateTimeField(null=True)
 
     def __str__(self) -> str:

@@ -1,16 +1,17 @@
-"""What people are told of incidents, and when they are not: mutes, maintenance windows, flapping.
+"""Which notifications are sent for incidents, and when none are: mutes, maintenance windows, flapping.
 
-An incident is due until what was said is what is so. Each look at a due one either puts the news into the outbox and
-writes down that it was said, in one transaction, or writes down why not. So a silence ends by itself, whichever it was
-and however it ended: the next look says what still has to be said.
+An incident stays pending until its last notification matches its current state. Each run either writes the notification
+into the outbox and marks the incident, in one transaction, or records why not. When a silence ends, for any reason, the
+next run notifies what is still true.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
-from django.db import transaction
+from django.db import connection, transaction
 from django.db.models import Q
 
 from alerts.batch import NotificationBatch, Silences, monitor_payload, subscribed
@@ -19,7 +20,7 @@ from alerts.models import Topic
 from alerts.outbox import OutboxItem, put
 from alerts.routing import routes_of
 from core.clock import to_ms
-from core.db import try_advisory_lock
+from core.db import advisory_lock, try_advisory_lock
 from incidents import flapping, windows
 from incidents.consuming import LOCK
 from incidents.models import FlappingSpell, Incident, IncidentEvent, MaintenanceWindow
@@ -38,7 +39,7 @@ _CLOSINGS: dict[str | None, EventType] = {
 
 
 def notify_incidents(now: datetime) -> None:
-    """Say what is to be said of incidents at `now`; nothing while somebody else does."""
+    """Send the pending notifications of incidents. Do nothing while another worker does."""
     with transaction.atomic():
         if not try_advisory_lock(LOCK):
             return
@@ -51,18 +52,18 @@ def notify_incidents(now: datetime) -> None:
 
 
 def notify_slow(changes: Sequence[StatusChange], *, now: datetime) -> None:
-    """Of monitors that became slow: of one that wavers once in FLAPPING_MINUTES, and of none while silence is wanted.
+    """Notify of monitors that became slow, at most once per monitor in FLAPPING_MINUTES, and not during silences.
 
-    Inside the transaction that marks the changes as processed.
+    Call it in the transaction that marks the changes as processed.
     """
     quiet = Silences.of([change.monitor for change in changes], now)
-    wavering = flapping.slow_before(changes)
-    told = [
+    repeated = flapping.slow_before(changes)
+    notified = [
         change
         for change in changes
-        if change.pk not in wavering and quiet.reason(change.monitor) in (None, Quiet.FLAPPING)
+        if change.pk not in repeated and quiet.reason(change.monitor) in (None, Quiet.FLAPPING)
     ]
-    routes = routes_of({change.monitor_id for change in told})
+    routes = routes_of({change.monitor_id for change in notified})
     put(
         [
             OutboxItem(
@@ -76,14 +77,14 @@ def notify_slow(changes: Sequence[StatusChange], *, now: datetime) -> None:
                 ),
                 subscribed(routes, change.monitor_id, Topic.SLOW),
             )
-            for change in told
+            for change in notified
         ],
         now=now,
     )
 
 
 def notify_expiries(now: datetime) -> None:
-    """Of certificates and registrations that end soon; of muted monitors and those in a window once that is over."""
+    """Notify of certificates and domains that expire soon. Muted monitors and those in a window wait."""
     with transaction.atomic():
         if not try_advisory_lock(LOCK):
             return
@@ -92,8 +93,8 @@ def notify_expiries(now: datetime) -> None:
         )
         warnings = list(waiting.select_related("monitor", "monitor__project").order_by("pk")[:BATCH])
         covered = windows.covered([warning.monitor_id for warning in warnings], now)
-        told = [warning for warning in warnings if warning.monitor_id not in covered]
-        routes = routes_of({warning.monitor_id for warning in told})
+        notified = [warning for warning in warnings if warning.monitor_id not in covered]
+        routes = routes_of({warning.monitor_id for warning in notified})
         put(
             [
                 OutboxItem(
@@ -106,17 +107,17 @@ def notify_expiries(now: datetime) -> None:
                     ),
                     subscribed(routes, warning.monitor_id, Topic.EXPIRY),
                 )
-                for warning in told
+                for warning in notified
             ],
             now=now,
         )
-        ExpiryWarning.objects.filter(pk__in=[warning.pk for warning in told]).update(processed_at=now)
+        ExpiryWarning.objects.filter(pk__in=[warning.pk for warning in notified]).update(processed_at=now)
 
 
 def _notify_due(now: datetime) -> None:
     opening = Q(resolved_at=None, announced_at=None, confirmed_at__isnull=False)
     closing = Q(resolved_at__isnull=False, announced_at__isnull=False, closing_announced_at=None)
-    # Over before anybody looked, since it was short or the senders were away. It was an outage all the same.
+    # Over before it was notified: the outage was short, or no worker ran.
     passed = Q(resolved_at__isnull=False, announced_at=None, quiet=None, monitor__isnull=False)
     due = list(
         Incident.objects.select_for_update(of=["self"])
@@ -132,31 +133,31 @@ def _notify_due(now: datetime) -> None:
     for incident in due:
         reason = silences.reason(incident.monitor)
         if reason is not None:
-            batch.hold_back(incident, reason)
+            batch.suppress(incident, reason)
             continue
         if not incident.is_open:
             if incident.announced_at is None:
-                batch.say(incident, EventType.DOWN)
+                batch.add(incident, EventType.DOWN)
             incident.announced_at, incident.closing_announced_at = incident.announced_at or now, now
-            batch.say(incident, _CLOSINGS[incident.resolution])
+            batch.add(incident, _CLOSINGS[incident.resolution])
         elif incident.monitor_id in beginning:
             assert incident.monitor_id is not None
             assert incident.confirmed_at is not None
             flapping.begin(incident.monitor_id, changed_at=incident.confirmed_at, now=now)
             incident.announced_at = now
-            batch.say(incident, EventType.FLAPPING)
+            batch.add(incident, EventType.FLAPPING)
         else:
             incident.announced_at = now
-            batch.say(incident, EventType.STILL_DOWN if incident.quiet else EventType.DOWN)
-        if incident.acknowledged_at is not None:  # before anybody heard of it: old news
+            batch.add(incident, EventType.STILL_DOWN if incident.quiet else EventType.DOWN)
+        if incident.acknowledged_at is not None:  # before its first alert
             incident.acknowledgement_announced_at = incident.acknowledgement_announced_at or now
         incident.quiet = incident.look_again_at = None
     _save(due)
-    batch.publish()
+    batch.write()
 
 
 def _notify_acknowledged(now: datetime) -> None:
-    """Who heard of an outage hears that somebody takes care of it; not afterwards, where silence is wanted now."""
+    """Notify of acknowledgements. During a silence they are skipped for good."""
     incidents = list(
         Incident.objects.select_for_update(of=["self"])
         .filter(resolved_at=None, announced_at__isnull=False, acknowledged_at__isnull=False)
@@ -173,13 +174,13 @@ def _notify_acknowledged(now: datetime) -> None:
     for incident in incidents:
         incident.acknowledgement_announced_at = now
         if silences.reason(incident.monitor) is None:
-            batch.say(incident, EventType.ACKNOWLEDGED, by=by.get(incident.pk))
+            batch.add(incident, EventType.ACKNOWLEDGED, by=by.get(incident.pk))
     Incident.objects.bulk_update(incidents, ["acknowledgement_announced_at"], batch_size=500)
-    batch.publish()
+    batch.write()
 
 
 def _notify_settled(spells: Sequence[FlappingSpell], now: datetime) -> None:
-    """Say how each of them has settled; and no more of what happened to it while it flapped."""
+    """Notify how each monitor has settled, and of nothing else that happened while it flapped."""
     if not spells:
         return
     monitors = {spell.monitor_id: spell.monitor for spell in spells}
@@ -199,19 +200,20 @@ def _notify_settled(spells: Sequence[FlappingSpell], now: datetime) -> None:
         if incident.is_open:
             if reason is None:
                 incident.announced_at, incident.quiet = now, None
-                batch.say(incident, EventType.STILL_DOWN)
+                batch.add(incident, EventType.STILL_DOWN)
         elif last[incident.monitor_id] is not incident:
             incident.closing_announced_at = now
         elif reason is None:
             incident.closing_announced_at, incident.quiet = now, None
-            batch.say(incident, EventType.SETTLED)
+            batch.add(incident, EventType.SETTLED)
     _save(incidents)
-    batch.publish()
+    batch.write()
 
 
 def _still_down_after(now: datetime) -> list[Incident]:
-    """Outages that were told of before a window which ends now: silence began over them, and must not be all that
-    people hear at its end. Looked up before the windows are rolled forward.
+    """Return the outages that were notified before a window that ends now, to notify that they are still down.
+
+    Call it before the windows are rolled forward.
     """
     found: dict[int, Incident] = {}
     for window in MaintenanceWindow.objects.filter(current_ends_at__lte=now):
@@ -236,8 +238,8 @@ def _notify_still_down(incidents: Sequence[Incident], now: datetime) -> None:
     batch = NotificationBatch(now)
     for incident in incidents:
         if silences.reason(incident.monitor) is None:
-            batch.say(incident, EventType.STILL_DOWN)
-    batch.publish()
+            batch.add(incident, EventType.STILL_DOWN)
+    batch.write()
 
 
 def _save(incidents: Sequence[Incident]) -> None:
@@ -246,3 +248,65 @@ def _save(incidents: Sequence[Incident]) -> None:
         ["announced_at", "acknowledgement_announced_at", "closing_announced_at", "quiet", "look_again_at"],
         batch_size=500,
     )
+
+
+# Counted from the last message to the channel about the incident, or else (for a newer channel) from its first alert.
+_OVERDUE = """
+    SELECT wanted.incident_id, wanted.channel_id
+      FROM unnest(%(incidents)s::bigint[], %(channels)s::bigint[]) AS wanted (incident_id, channel_id)
+      JOIN incidents_incident AS incident ON incident.id = wanted.incident_id
+      JOIN alerts_alertchannel AS channel ON channel.id = wanted.channel_id
+     WHERE %(now)s >= make_interval(hours => channel.remind_every_hours) + coalesce(
+               (SELECT max(item.at)
+                  FROM alerts_deliveryitem AS item
+                 WHERE item.incident_id = incident.id AND item.channel_id = channel.id),
+               incident.announced_at)
+     ORDER BY wanted.incident_id, wanted.channel_id
+"""
+
+
+def remind(now: datetime) -> None:
+    """Remind of open outages that were notified, are not acknowledged, and are not silenced."""
+    with transaction.atomic():
+        advisory_lock(LOCK)  # a concurrent tick skips its turn and is back in a second
+        candidates = Incident.objects.filter(
+            resolved_at=None, announced_at__isnull=False, acknowledged_at=None, monitor__isnull=False
+        )
+        overdue = _overdue(dict(candidates.values_list("pk", "monitor_id")), now)
+        # Read again under the lock: an incident may have just been acknowledged.
+        incidents = list(
+            candidates.select_for_update(of=["self"])
+            .filter(pk__in=overdue)
+            .select_related("monitor", "monitor__project", "project")
+            .order_by("pk")
+        )
+        silences = Silences.of([one.monitor for one in incidents], now)
+        batch = NotificationBatch(now)
+        for incident in incidents:
+            if silences.reason(incident.monitor) is None:
+                batch.add(incident, EventType.REMINDER, channel_ids=overdue[incident.pk])
+        batch.write()
+
+
+def _overdue(monitors: Mapping[int, int | None], now: datetime) -> dict[int, list[int]]:
+    """Return the channels to remind, by incident."""
+    routes = routes_of({monitor_id for monitor_id in monitors.values() if monitor_id is not None})
+    wanted = [
+        (incident_id, channel_id)
+        for incident_id, monitor_id in monitors.items()
+        if monitor_id is not None
+        for channel_id in subscribed(routes, monitor_id, Topic.REMINDER)
+    ]
+    found: dict[int, list[int]] = defaultdict(list)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            _OVERDUE,
+            {
+                "now": now,
+                "incidents": [one for one, _ in wanted],
+                "channels": [channel for _, channel in wanted],
+            },
+        )
+        for incident_id, channel_id in cursor.fetchall():
+            found[incident_id].append(channel_id)
+    return found

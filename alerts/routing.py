@@ -1,4 +1,4 @@
-"""Which channels are told of which monitors."""
+"""Which channels get alerts of which monitors."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping
 
 from django.db import connection
 
-# Each branch goes from the monitors by an index. One join of all of them by OR would look at every channel there is.
-# A person's channel reaches no further than the person: whoever left a project is told nothing more of it.
+# Each branch starts at the monitors and uses an index. One join with OR would scan all channels.
+# A personal channel covers what its owner can access: former members of a project get no more alerts of it.
 _ROUTES = """
     WITH monitor AS (
         SELECT id, owner_id, project_id FROM monitors_monitor WHERE id = ANY(%(monitors)s)
@@ -49,11 +49,11 @@ _ROUTES = """
 """
 
 Routes = Mapping[int, Mapping[int, frozenset[str]]]
-"""Monitor id: channel id: the topics it is told of."""
+"""Topics by monitor id and channel id."""
 
 
 def routes_of(monitor_ids: Collection[int]) -> Routes:
-    """In one query, however many monitors."""
+    """Return the channels of these monitors, in one query."""
     found: dict[int, dict[int, frozenset[str]]] = defaultdict(dict)
     with connection.cursor() as cursor:
         cursor.execute(_ROUTES, {"monitors": list(monitor_ids)})

@@ -1,4 +1,4 @@
-"""Read channels and what went to them."""
+"""Queries for channels and their deliveries."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from projects.access import Caller
 
 
 def list_channels(caller: Caller) -> QuerySet[AlertChannel]:
-    """With the chosen monitors that the caller may see: a right to one may have ended since it was chosen."""
+    """Return the caller's channels, with those chosen monitors that the caller can still access."""
     monitors = access.accessible(
         caller, Monitor.objects.only("public_id", "project_id", "name", "url")
     ).order_by("pk")
@@ -31,7 +31,7 @@ def get_channel(caller: Caller, public_id: str) -> AlertChannel:
 
 
 def count_dead(channels: Iterable[AlertChannel]) -> dict[int, int]:
-    """How many of their messages were given up, by the channel's key; those with none are not in it."""
+    """Return the number of dead deliveries by channel id, without channels that have none."""
     dead = Delivery.objects.filter(
         channel__in=[channel.pk for channel in channels], state=Delivery.State.DEAD
     )

@@ -49,7 +49,7 @@ class ChannelInputSerializer(StrictSerializer):
         child=ChoiceField(choices=Topic.values),
         required=False,
         max_length=20,
-        help_text=f"What to tell of. Default: {', '.join(DEFAULT_TOPICS)}.",
+        help_text=f"What to send. Default: {', '.join(DEFAULT_TOPICS)}.",
     )
     monitors = ChoiceField(choices=AlertChannel.Scope.values, required=False, help_text=SCOPE_HELP)
     scope_project_id = TextField(required=False, allow_null=True, max_length=64)

@@ -1,8 +1,8 @@
-"""What is done to alert channels. Each function is one transaction; who may, is settled by `projects.access`.
+"""Changes of alert channels. Each function is one transaction; `projects.access` decides who may.
 
-Locks in one order: the caller's account, if an e-mail address is given; the states of chosen monitors, as whoever
-changes or deletes a monitor takes them; the project, or the one that a channel is limited to; then the owner, for the
-cap, or the channel.
+Locks are taken in one order: the caller's account, if an e-mail address is given; the states of chosen monitors, as
+for changes of monitors; the project, or the one that the channel is limited to; then the owner, for the quota, or the
+channel.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from typing import Any
 from django.db import transaction
 
 from accounts.models import User
+from accounts.services import GONE, addresses_of
 from alerts import confirmation
-from alerts.models import DEFAULT_TOPICS, AlertChannel, Delivery, Topic
+from alerts.models import DEFAULT_TOPICS, AlertChannel, Delivery, DeliveryItem, Topic
 from alerts.outbox import OUTBOX
 from alerts.selectors import get_channel, get_delivery
 from alerts.transports import KINDS, settings_by_name
@@ -35,21 +36,21 @@ Scope = AlertChannel.Scope
 def create_channel(
     caller: Caller, given: Mapping[str, Any], *, now: datetime
 ) -> tuple[AlertChannel, str | None]:
-    """A new channel, and the secret of a webhook, which is told this once."""
+    """Create a channel. Return it with its setting `secret`, which is shown only once."""
     kind = KINDS[given["kind"]]
-    config = _configured(kind, given, stored={})
+    config = _merge_config(kind, given, stored={})
     with transaction.atomic():
         own = confirmation.own_address(caller) if kind.consent in given else None
-        monitors = _hold_monitors(caller, given)
+        monitors = _lock_monitors(caller, given)
         project, owner = placement.place(caller, given)
-        scope_project = _hold_scope_project(caller, given)
+        scope_project = _lock_scope_project(caller, given)
         channel = AlertChannel(owner=owner, project=project, created_at=now, kind=kind.name)
         channel.config, channel.hint = config, kind.hint(config)
         channel.name = given.get("name", kind.default_name(config))
         channel.topics = _topics(given.get("topics", DEFAULT_TOPICS))
         channel.remind_every_hours = given.get("remind_every_hours", channel.remind_every_hours)
-        chosen = _aim(channel, given, scope_project=scope_project, monitors=monitors)
-        _take_room(owner)
+        chosen = _set_scope(channel, given, scope_project=scope_project, monitors=monitors)
+        _enforce_quota(owner)
         if kind.consent:
             confirmation.settle(channel, address=config[kind.consent], own=own, by=caller, now=now)
         else:
@@ -63,20 +64,20 @@ def create_channel(
 def update_channel(
     caller: Caller, public_id: str, given: Mapping[str, Any], *, now: datetime
 ) -> AlertChannel:
-    """Change what is given, judged as the merged channel that it leaves."""
+    """Change the given fields. The merged channel is validated."""
     with transaction.atomic():
         own = confirmation.own_address(caller) if _gives_consent_setting(given) else None
-        monitors = _hold_monitors(caller, given)
-        scope_project = _hold_scope_project(caller, given)
-        channel = _hold(caller, public_id)
+        monitors = _lock_monitors(caller, given)
+        scope_project = _lock_scope_project(caller, given)
+        channel = _lock_channel(caller, public_id)
         _refuse_moves(channel, given)
         kind, before = KINDS[channel.kind], channel.config
-        config = _configured(kind, given, stored=before)
+        config = _merge_config(kind, given, stored=before)
         changed = ["name", "enabled", "topics", "remind_every_hours", "scope", "scope_project"]
         for name in ("name", "enabled", "remind_every_hours"):
             setattr(channel, name, given.get(name, getattr(channel, name)))
         channel.topics = _topics(given.get("topics", channel.topics))
-        chosen = _aim(channel, given, scope_project=scope_project, monitors=monitors)
+        chosen = _set_scope(channel, given, scope_project=scope_project, monitors=monitors)
         if config != before:
             channel.config, channel.hint = config, kind.hint(config)
             changed += ["config", "hint"]
@@ -100,9 +101,9 @@ def ask_again(caller: Caller, public_id: str, *, now: datetime) -> AlertChannel:
 
 
 def delete_channel(caller: Caller, public_id: str) -> None:
-    """With what is on its way there, and the log of it."""
+    """Delete a channel with its queued messages and its log."""
     with transaction.atomic():
-        channel = _hold(caller, public_id, for_deletion=True)
+        channel = _lock_channel(caller, public_id, for_deletion=True)
         _record(caller, Action.CHANNEL_DELETED, channel)
         channel.delete()
 
@@ -117,7 +118,7 @@ def replay(caller: Caller, channel_id: str, delivery_id: str, *, now: datetime) 
 
 
 def _record(caller: Caller, action: Action, channel: AlertChannel, **details: Any) -> None:
-    """With the names of the fields that were given, never with what they hold: it may be a secret."""
+    """Add to the audit log, with the names of the given fields, but not their values."""
     log.record(
         caller,
         action,
@@ -128,33 +129,33 @@ def _record(caller: Caller, action: Action, channel: AlertChannel, **details: An
     )
 
 
-def _hold(caller: Caller, public_id: str, *, for_deletion: bool = False) -> AlertChannel:
-    """The channel, its row locked and read under the lock; the project of a project's before it."""
+def _lock_channel(caller: Caller, public_id: str, *, for_deletion: bool = False) -> AlertChannel:
+    """Return the channel, locked after its project."""
     project = get_channel(caller, public_id).project
     if project is not None:
         access.lock_project(caller, project.public_id)
-    held = AlertChannel.objects.select_for_update(no_key=not for_deletion).filter(public_id=public_id)
-    if held.first() is None:
+    locked = AlertChannel.objects.select_for_update(no_key=not for_deletion).filter(public_id=public_id)
+    if locked.first() is None:
         raise NotFound
     return get_channel(caller, public_id)
 
 
-def _hold_monitors(caller: Caller, given: Mapping[str, Any]) -> list[Monitor] | None:
-    """The monitors of `monitor_ids`, kept until the transaction ends; None where none are given."""
+def _lock_monitors(caller: Caller, given: Mapping[str, Any]) -> list[Monitor] | None:
+    """Return the monitors of `monitor_ids`, locked against deletion, or None if not given."""
     if "monitor_ids" not in given:
         return None
     wanted = list(dict.fromkeys(given["monitor_ids"]))
-    there = access.accessible(caller, Monitor.objects.filter(public_id__in=wanted))
-    ids = list(there.values_list("pk", flat=True))
+    visible = access.accessible(caller, Monitor.objects.filter(public_id__in=wanted))
+    ids = list(visible.values_list("pk", flat=True))
     list(MonitorState.objects.select_for_update(no_key=True).filter(pk__in=ids).order_by("pk").only("pk"))
-    found = {monitor.public_id: monitor for monitor in there.all()}
+    found = {monitor.public_id: monitor for monitor in visible.all()}
     for index, public_id in enumerate(given["monitor_ids"]):
         if public_id not in found:
             raise ValidationFailed("you have no such monitor.", field=f"monitor_ids[{index}]")
     return list(found.values())
 
 
-def _hold_scope_project(caller: Caller, given: Mapping[str, Any]) -> Project | None:
+def _lock_scope_project(caller: Caller, given: Mapping[str, Any]) -> Project | None:
     wanted = given.get("scope_project_id")
     if wanted is None:
         return None
@@ -164,15 +165,15 @@ def _hold_scope_project(caller: Caller, given: Mapping[str, Any]) -> Project | N
         raise ValidationFailed("you have no such project.", field="scope_project_id") from None
 
 
-def _take_room(owner: User) -> None:
-    """Hold the owner's row, so that the cap is met by one creation after the other; raises ChannelLimit."""
+def _enforce_quota(owner: User) -> None:
+    """Lock the owner, so that concurrent creations count each other. Raise ChannelLimit."""
     User.objects.select_for_update(no_key=True).get(pk=owner.pk)
     if AlertChannel.objects.filter(owner=owner).count() >= MAX_CHANNELS:
         raise ChannelLimit(limit=MAX_CHANNELS)
 
 
 def _refuse_moves(channel: AlertChannel, given: Mapping[str, Any]) -> None:
-    """A channel stays of its kind and where it is; both may be sent back as they were read."""
+    """Refuse a change of the kind or project. Both may be sent back unchanged."""
     if given.get("kind", channel.kind) != channel.kind:
         raise ValidationFailed("cannot be changed; create another channel.", field="kind")
     project_id = None if channel.project is None else channel.project.public_id
@@ -180,14 +181,14 @@ def _refuse_moves(channel: AlertChannel, given: Mapping[str, Any]) -> None:
         raise ValidationFailed("cannot be changed; create another channel.", field="project_id")
 
 
-def _aim(
+def _set_scope(
     channel: AlertChannel,
     given: Mapping[str, Any],
     *,
     scope_project: Project | None,
     monitors: Sequence[Monitor] | None,
 ) -> Sequence[Monitor] | None:
-    """Set which monitors the channel tells of; the chosen ones to store, None where those stored stay."""
+    """Set the channel's scope. Return the chosen monitors to store, or None to keep the stored ones."""
     before = channel.scope if channel.pk else None
     channel.scope = given.get("monitors", channel.scope)
     if channel.scope != Scope.PROJECT:
@@ -197,7 +198,7 @@ def _aim(
     else:
         if channel.project_id is not None:
             raise ValidationFailed(
-                'a project\'s channel tells of its project: use "all" or "chosen".', field="monitors"
+                'a project\'s channel is limited to its project: use "all" or "chosen".', field="monitors"
             )
         if "scope_project_id" in given:
             channel.scope_project = scope_project
@@ -213,7 +214,9 @@ def _aim(
     if not monitors:
         raise ValidationFailed('name at least one with monitors "chosen".', field="monitor_ids")
     if channel.project_id is not None and any(m.project_id != channel.project_id for m in monitors):
-        raise ValidationFailed("a project's channel tells of its project's monitors.", field="monitor_ids")
+        raise ValidationFailed(
+            "a project's channel can only have monitors of its project.", field="monitor_ids"
+        )
     return monitors
 
 
@@ -222,12 +225,14 @@ def _gives_consent_setting(given: Mapping[str, Any]) -> bool:
 
 
 def _topics(topics: Sequence[str]) -> list[str]:
-    """Each once, in one order."""
+    """Return the topics in one order, without repetitions."""
     return [topic.value for topic in Topic if topic in topics]
 
 
-def _configured(kind: ChannelKind, given: Mapping[str, Any], *, stored: Mapping[str, str]) -> dict[str, str]:
-    """Merge what is given into what is stored, checked as the kind asks. Null counts as not given."""
+def _merge_config(
+    kind: ChannelKind, given: Mapping[str, Any], *, stored: Mapping[str, str]
+) -> dict[str, str]:
+    """Merge the given settings into the stored ones, checked by the kind. Null counts as not given."""
     own = {name: given[name] for name in settings_by_name() if given.get(name) is not None}
     names = {setting.name for setting in kind.settings}
     for name in own:
@@ -262,3 +267,11 @@ def add_own_address(user: User) -> None:
     )
     channel.config = {kind.consent: user.email}
     channel.save(force_insert=True)
+
+
+def forget_person(user: User) -> None:
+    """Remove a deleted account's address from messages of other accounts' channels."""
+    items = list(DeliveryItem.objects.filter(payload__by__in=addresses_of(user)))
+    for item in items:
+        item.payload["by"] = GONE
+    DeliveryItem.objects.bulk_update(items, ["payload"], batch_size=500)

@@ -6,7 +6,7 @@ from functools import partial
 
 from celery import shared_task
 
-from alerts import notify, outbox, reminding, testing
+from alerts import notify, outbox, testing
 from core.clock import utc_now
 from incidents import consuming, windows
 
@@ -29,7 +29,7 @@ def remind() -> None:
     now = utc_now()
     consuming.follow_monitors()
     consuming.note_reasons(now)
-    reminding.remind(now)
+    notify.remind(now)
     windows.note_maintenance(now)
 
 

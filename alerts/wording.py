@@ -1,4 +1,4 @@
-"""Names and details in a message: people chose them, or targets sent them, and any of them may be hostile. Pure."""
+"""Text helpers for messages. Names and details come from users and targets, and may be hostile. Pure."""
 
 from __future__ import annotations
 
@@ -13,22 +13,20 @@ DETAIL_CHARS = 400
 BODY_CHARS = 600
 
 _BLANKS = re.compile(r"\s+")
-_BREAK = (
-    "\u200b"  # zero-width space: nothing to see, and the end of what a mail or chat program takes for a link
-)
+_BREAK = "\u200b"  # zero-width space: invisible, and ends what a mail or chat program detects as a link
 _LINKS = re.compile(r"(?<=:)(?=//)|(?<=\w[.])(?=[^\W\d_])|(?<=\w@)(?=\w)")
 _CALLS = re.compile(r"(?<=[@<])(?=\S)")
 
 
 def one_line(text: str, *, limit: int) -> str:
-    """`text` on one line, at most `limit` characters, without controls and invisible characters."""
+    """Return one line of at most `limit` characters, without control and invisible characters."""
     visible = "".join(c for c in printable(text[: limit * 4]) if unicodedata.category(c) not in ("Cf", "Co"))
     clean = _BLANKS.sub(" ", visible).strip()
     return clean if len(clean) <= limit and len(text) <= limit * 4 else f"{clean[: limit - 1].rstrip()}…"
 
 
 def several_lines(text: str, *, limit: int) -> str:
-    """As `one_line`, but for its lines."""
+    """Clean like `one_line`, but keep the lines."""
     lines = (
         one_line(line, limit=limit) for line in printable(text[: limit * 4], keep_lines=True).split("\n")
     )
@@ -37,17 +35,17 @@ def several_lines(text: str, *, limit: int) -> str:
 
 
 def unlinked(text: str) -> str:
-    """`text`, looking the same, in which no program finds an address to make a link of."""
+    """Return text that looks the same, but in which programs detect no links."""
     return _LINKS.sub(_BREAK, text)
 
 
 def uncalling(text: str) -> str:
-    """As `unlinked`; and no chat service finds somebody to call in it (`@everyone`, `<!channel>`)."""
+    """Remove links like `unlinked`, and mentions that chat services notify (`@everyone`, `<!channel>`)."""
     return _CALLS.sub(_BREAK, unlinked(text))
 
 
 def duration(span: timedelta) -> str:
-    """Return a span in its two largest units, as exact as on pages: `42 seconds`, `4 min 12 s`, `2 h 5 min`."""
+    """Return a span in its two largest units: `42 seconds`, `4 min 12 s`, `2 h 5 min`."""
     seconds = max(round(span.total_seconds()), 0)
     if seconds < 60:
         return _count(seconds, "second")

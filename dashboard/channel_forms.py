@@ -1,4 +1,4 @@
-"""The forms of alert channels. What these send with is never shown, and kept where an edit leaves it empty."""
+"""The forms of alert channels. Secret settings are never shown, and an edit that leaves them empty keeps them."""
 
 from __future__ import annotations
 
@@ -19,39 +19,39 @@ Scope = AlertChannel.Scope
 
 TOPIC_NAMES = {
     Topic.DOWN: "Down: an outage is confirmed",
-    Topic.RECOVERED: "Recovered: it is over",
-    Topic.SLOW: "Slow: it answers, but slower than its threshold",
-    Topic.EXPIRY: "Expiry: a certificate or a domain ends soon",
-    Topic.REMINDER: "Reminders: it is still down, and nobody has acknowledged it",
+    Topic.RECOVERED: "Recovered: the outage is over",
+    Topic.SLOW: "Slow: it responds, but slower than its threshold",
+    Topic.EXPIRY: "Expiry: a certificate or a domain expires soon",
+    Topic.REMINDER: "Reminders: it is still down and not acknowledged",
 }
 SCOPE_NAMES = {
-    Scope.ALL: "All: mine, or those of the channel's project",
-    Scope.PROJECT: "Those of one project",
-    Scope.CHOSEN: "Chosen ones",
+    Scope.ALL: "All my monitors, or all of the channel's project",
+    Scope.PROJECT: "Monitors of one project",
+    Scope.CHOSEN: "Chosen monitors",
 }
 _AIM = ("monitors", "scope_project_id", "monitor_ids")
 
 
 class _ChannelForm(ServiceForm):
-    """The fields that channels of every kind have, and those of `kind` before them."""
+    """The fields of all channels, after those of the kind."""
 
     name = forms.CharField(max_length=200)
     topics = forms.MultipleChoiceField(
-        label="What to tell of",
+        label="Send alerts when",
         choices=[(topic.value, name) for topic, name in TOPIC_NAMES.items()],
         widget=forms.CheckboxSelectMultiple,
         required=False,
         initial=[topic.value for topic in DEFAULT_TOPICS],
     )
     remind_every_hours = forms.IntegerField(
-        label="Remind every … hours",
+        label="Reminder interval (hours)",
         min_value=1,
         max_value=168,
         initial=24,
-        help_text="While an outage goes on that nobody has acknowledged. 1 to 168.",
+        help_text="While an outage continues and is not acknowledged. 1 to 168.",
     )
     monitors = forms.ChoiceField(
-        label="Of which monitors",
+        label="Monitors",
         choices=[(scope.value, name) for scope, name in SCOPE_NAMES.items()],
         widget=forms.RadioSelect,
         initial=Scope.ALL.value,
@@ -62,10 +62,10 @@ class _ChannelForm(ServiceForm):
         self.kind = kind
         self.projects = project_choices(caller)
         self.fields["scope_project_id"] = conditional(
-            ProjectField(projects=self.projects, none="Choose a project", label="Of which project")
+            ProjectField(projects=self.projects, none="Choose a project", label="Project")
         )
         self.fields["monitor_ids"] = conditional(
-            MonitorsField(monitors=monitor_choices(caller), label="Which monitors")
+            MonitorsField(monitors=monitor_choices(caller), label="Chosen monitors")
         )
 
     def clean(self) -> dict[str, Any]:
@@ -94,7 +94,7 @@ class _ChannelForm(ServiceForm):
         return aim
 
     def refuse(self, field: str | None, reason: str) -> None:
-        """One of several monitors is `monitor_ids[3]`."""
+        """Show errors of a single monitor, such as `monitor_ids[3]`, at the field."""
         if field is not None and field.startswith("monitor_ids["):
             reason = reason.partition(": ")[2]
             field = "monitor_ids"
@@ -105,12 +105,12 @@ class NewChannelForm(_ChannelForm, OnceForm):
     def __init__(self, data: Any = None, *, caller: Caller, kind: ChannelKind, example: str = "") -> None:
         super().__init__(data, caller=caller, kind=kind)
         self.fields["name"].required = False
-        self.fields["name"].help_text = "How you tell it apart. Left empty, it is called by where it leads."
+        self.fields["name"].help_text = "Default: derived from the channel's address."
         self.fields["project_id"] = ProjectField(
             projects=self.projects,
             none="None: mine alone",
             label="Project",
-            help_text="A project's channel is seen and changed by its members, and tells of its monitors.",
+            help_text="Members of the project can see and change its channels, which send alerts of its monitors.",
         )
         self.fields |= {setting.name: _field(setting) for setting in kind.settings}
         if example:
@@ -119,7 +119,7 @@ class NewChannelForm(_ChannelForm, OnceForm):
             field.help_text = f"Format: {example}"
 
     def given(self) -> dict[str, Any]:
-        """The body that the API would get."""
+        """Return the equivalent body of the API."""
         cleaned = self.cleaned_data
         given = {name: cleaned[name] for name in ("topics", "remind_every_hours", "project_id")}
         if cleaned["name"]:
@@ -149,11 +149,15 @@ class EditChannelForm(_ChannelForm):
                 continue
             field.required = False
             field.widget.attrs.pop("placeholder", None)
-            now = f"Now {channel.hint}" if setting is self.kind.settings[0] else "It is never shown"
-            field.help_text = f"{now}. Leave it empty to keep it."
+            now = (
+                f"Currently {channel.hint}"
+                if setting is self.kind.settings[0]
+                else "The value is never shown"
+            )
+            field.help_text = f"{now}. Leave empty to keep it."
 
     def given(self) -> dict[str, Any]:
-        """Only what was changed: of the chosen monitors a member may not see all."""
+        """Return only changes: a member may not see all chosen monitors."""
         plain = ("name", "topics", "remind_every_hours", "enabled")
         given = {name: self.cleaned_data[name] for name in plain if name in self.changed_data}
         aim = self._aim() if set(_AIM) & set(self.changed_data) else {}

@@ -1,4 +1,4 @@
-"""Alert channels: the list, setting one up, trying it, and what was sent through it."""
+"""Alert channels: list, create, edit, test, and the delivery log."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SECTION = "alert-channels"
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A channel as pages show it."""
+    """A channel with what the pages show of it."""
 
     channel: AlertChannel
     dead: int = 0
@@ -47,16 +47,19 @@ class Shown:
 
     @property
     def problem(self) -> str | None:
-        """What keeps every alert from leaving, whatever the channel's last delivery was."""
+        """Return what prevents all alerts from being sent, independent of the last delivery."""
         return self.kind.problem()
 
     @property
     def state(self) -> tuple[str, str]:
-        """For the badge: its status, and a word."""
+        """Return status and text of the badge."""
         if self.problem and self.channel.enabled:
             return "failed", "No mail server"
         if self.channel.confirmed_at is None:
-            return "waiting", "Waiting for consent" if self.channel.confirmation_digest else "No consent"
+            return (
+                "waiting",
+                "Waiting for confirmation" if self.channel.confirmation_digest else "Not confirmed",
+            )
         if not self.channel.enabled:
             return "", "Disabled"
         return ("dead", "Failing") if self.channel.failures else ("sent", "Confirmed")
@@ -65,19 +68,15 @@ class Shown:
     def scope(self) -> str:
         channel = self.channel
         if channel.scope == Scope.PROJECT:
-            return (
-                f"of {channel.scope_project.name}"
-                if channel.scope_project
-                else "of a project that is deleted"
-            )
+            return f"of {channel.scope_project.name}" if channel.scope_project else "of a deleted project"
         if channel.scope == Scope.CHOSEN:
             count = len(self.chosen)
             return "1 chosen monitor" if count == 1 else f"{count} chosen monitors"
-        return "all of the project" if channel.project_id else "all of yours"
+        return "all monitors of the project" if channel.project_id else "all monitors"
 
     @property
     def chosen(self) -> list[Any]:
-        """One that has left the project is none of its channel's any more."""
+        """Return the chosen monitors, without those that have left the project."""
         found = self.channel.monitors.all()
         return [one for one in found if self.channel.project_id in (None, one.project_id)]
 
@@ -96,13 +95,13 @@ def index(request: PageRequest) -> HttpResponse:
 
 @page
 def show(request: PageRequest, channel_id: str) -> HttpResponse:
-    """With the log of what went there."""
+    """Show a channel and its delivery log."""
     channel = selectors.get_channel(request.caller, channel_id)
     return render(request, "dashboard/channels/detail.html", _detail(request, channel))
 
 
 def _detail(request: PageRequest, channel: AlertChannel) -> dict[str, Any]:
-    """Return a channel and the page of its log that the query names."""
+    """Return a channel and the requested page of its log."""
     state = request.GET.get("state", "")
     state = state if state in STATE_NAMES else ""
     rows = selectors.deliveries_of(
@@ -122,7 +121,7 @@ def _detail(request: PageRequest, channel: AlertChannel) -> dict[str, Any]:
 
 @page
 def create(request: PageRequest) -> HttpResponse:
-    """Choose a kind of channel first, then give what it needs."""
+    """Let the user choose a kind, then enter its settings."""
     kind = KINDS.get(request.GET.get("kind", ""))
     variant = kind.variant(request.GET.get("service", "")) if kind is not None else None
     if kind is None or (kind.variants() and variant is None):
@@ -157,7 +156,7 @@ def edit(request: PageRequest, channel_id: str) -> HttpResponse:
             return services.update_channel(caller, channel_id, given, now=utc_now())
 
         if form.attempt(save) is not None:
-            messages.success(request, "The channel is saved.")
+            messages.success(request, "Channel saved.")
             return redirect("alert_channel", channel_id)
     context = {"section": SECTION, "form": form, "shown": Shown(channel), "scopes": Scope}
     return render(request, "dashboard/channels/edit.html", context)
@@ -167,14 +166,14 @@ def edit(request: PageRequest, channel_id: str) -> HttpResponse:
 @page
 def delete(request: PageRequest, channel_id: str) -> HttpResponse:
     services.delete_channel(request.caller, channel_id)
-    messages.success(request, "The channel is deleted.")
+    messages.success(request, "Channel deleted.")
     return redirect("alert_channels")
 
 
 @require_POST
 @page
 def test(request: PageRequest, channel_id: str) -> HttpResponse:
-    """What came back, for the place beside the button, or without scripts as a message."""
+    """Show the result beside the button, or without scripts as a message."""
     channel = selectors.get_channel(request.caller, channel_id)
     try:
         limits.count(request, "test-channel")
@@ -186,16 +185,16 @@ def test(request: PageRequest, channel_id: str) -> HttpResponse:
         context = _detail(request, channel) | result
         return render(request, "dashboard/channels/_tested.html", context)
     if result["delivered"]:
-        messages.success(request, f"It arrived. {result['detail']}")
+        messages.success(request, f"Delivered. {result['detail']}")
     else:
-        messages.error(request, f"It did not arrive. {result['detail']}")
+        messages.error(request, f"Not delivered. {result['detail']}")
     return redirect("alert_channel", channel_id)
 
 
 @require_POST
 @page
 def ask_again(request: PageRequest, channel_id: str) -> HttpResponse:
-    """Another request to the owner of an address who has not agreed."""
+    """Request confirmation of an address again."""
     selectors.get_channel(request.caller, channel_id)
     try:
         limits.count(request, "invite")
@@ -222,7 +221,7 @@ def replay(request: PageRequest, channel_id: str, delivery_id: str) -> HttpRespo
     except ApiError as error:
         messages.error(request, error.reason or error.code)
     else:
-        messages.success(request, "It is tried again, for another 24 hours.")
+        messages.success(request, "The delivery is retried for another 24 hours.")
     return redirect("alert_channel", channel_id)
 
 
@@ -239,7 +238,7 @@ def _create(request: PageRequest, form: NewChannelForm) -> Created:
 
 
 def _asked(request: PageRequest, channel: AlertChannel, said: str) -> None:
-    """Report that an address was asked to agree, or that the request was only printed."""
+    """Report that confirmation was requested, or that the request was only printed."""
     if mail.has_server():
         messages.success(request, f"{said} to {channel.hint}.")
     else:
@@ -249,13 +248,13 @@ def _asked(request: PageRequest, channel: AlertChannel, said: str) -> None:
 
 
 def _created(request: PageRequest, made: Created) -> HttpResponse:
-    """The secret of a webhook is told this once; the page of any other channel tells all there is."""
+    """Show a new secret, or the page of the channel."""
     channel = selectors.get_channel(request.caller, made.object_id)
     secret = (made.answer or {}).get("secret")
     if secret is None:
-        messages.success(request, "The channel is there.")
+        messages.success(request, "Channel created.")
         if channel.confirmed_at is None:
-            _asked(request, channel, "A request to agree was sent")
+            _asked(request, channel, "A request to confirm was sent")
         return redirect("alert_channel", made.object_id)
     context = {"section": SECTION, "shown": Shown(channel), "secret": secret}
     return render(request, "dashboard/channels/created.html", context)
@@ -277,7 +276,7 @@ def _place(delivery: Delivery) -> str:
 
 
 def _position(text: str) -> tuple[datetime, int] | None:
-    """Of `_place`; what makes no sense is the first page."""
+    """Parse the value of `_place`. Return None, for the first page, if it is invalid."""
     found = re.fullmatch(r"([0-9]{1,18})-([0-9]{1,18})", text)
     if found is None or int(found[1]) > MAX_MS * 1000:
         return None

@@ -1,4 +1,4 @@
-"""What was sent through a channel, in plain words."""
+"""Deliveries of a channel, as the log shows them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from alerts.events import EventType, Payload
+from alerts.events import WORDS, Payload
 from alerts.models import Delivery
 
 MOST_SHOWN = 3
@@ -18,26 +18,11 @@ STATE_NAMES = {
     Delivery.State.DEAD: "Given up",
     Delivery.State.FAILED: "Failed",
 }
-_SAID = {
-    EventType.DOWN: "is down",
-    EventType.STILL_DOWN: "is still down",
-    EventType.REMINDER: "is still down (reminder)",
-    EventType.ACKNOWLEDGED: "is acknowledged",
-    EventType.RECOVERED: "has recovered",
-    EventType.PAUSED: "was paused",
-    EventType.DELETED: "was deleted",
-    EventType.FLAPPING: "is flapping",
-    EventType.SETTLED: "has settled",
-    EventType.SLOW: "is slow",
-    EventType.CERTIFICATE: "has a certificate that ends soon",
-    EventType.DOMAIN: "has a domain that ends soon",
-    EventType.TEST: "message",
-}
 
 
 @dataclass(frozen=True, slots=True)
 class ShownItem:
-    """`about` is what the news is of, `path` where its page is, if it has one."""
+    """An event: `about` is the name of its monitor, and `path` its page, if any."""
 
     about: str
     said: str
@@ -59,7 +44,7 @@ class ShownDelivery:
 
     @property
     def next_try_at(self) -> datetime | None:
-        """Of one that waits; None where it is its turn."""
+        """Return the time of the next attempt, or None if it is due."""
         is_open = self.delivery.state in (Delivery.State.WAITING, Delivery.State.GATHERING)
         return self.delivery.next_try_at if is_open and self.delivery.next_try_at > self.now else None
 
@@ -69,7 +54,9 @@ class ShownDelivery:
             path = f"/incidents/{payload.incident_id}" if payload.incident_id else ""
             if not path and payload.monitor_id:
                 path = f"/monitors/{payload.monitor_id}"
-            yield ShownItem(payload.monitor or payload.monitor_id or "Test", _SAID[payload.event_type], path)
+            yield ShownItem(
+                payload.monitor or payload.monitor_id or "Test", WORDS[payload.event_type].log, path
+            )
 
     @property
     def more(self) -> int:

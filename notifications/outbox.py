@@ -71,7 +71,7 @@ def backoff(attempts: int) -> timedelta:
 class Outbox(ABC, Generic[M]):
     """The messages of one app.
 
-    `chosen` is SQL: common table expressions, of which the last, `chosen`, selects and locks the ids to claim next by
+    `chosen` is SQL: common table expressions. The last one, named `chosen`, selects and locks the ids to claim next by
     the app's rules of order and fairness. It gets `now` and `limits()` as parameters. `lease` exceeds the duration of
     any attempt. A wake-up sends at most `max_per_wake` messages per thread.
     """

@@ -1,7 +1,7 @@
-"""News of pages become events, and each event a mail to every subscriber: rows, that `statuspages.mailing` sends.
+"""Events of status pages, and a mail for each of them to each subscriber.
 
-Outages are told of when alerts are: an incident that is held back by a mute, a window or flapping is no news here
-either. An outage that was over before anybody looked is not told of; the page shows it.
+Outages become events when alerts are sent: mutes, maintenance windows and flapping delay both. An outage that was over
+before that causes no mail; the page shows it.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from statuspages.models import NoteUpdate, PageEvent, PageNote, StatusPage, Subs
 from statuspages.selectors import showable
 
 FRESH = timedelta(hours=1)
-"""A page that is new, or shows a monitor anew, does not tell of outages of long ago."""
+"""New pages, and pages that show a further monitor, send no mails about older outages."""
 EVENTS_AT_ONCE = 200
 KEPT = timedelta(days=30)
 
 Kind = PageEvent.Kind
 
-# The share lock keeps a subscriber from going between being read and being referred to.
-_ADDRESS = """
+# The share lock prevents the deletion of a subscriber between the read and the insert.
+_CREATE_MAILS = """
     INSERT INTO statuspages_pagemail (event_id, subscriber_id, state, next_try_at, give_up_at, attempts)
     SELECT %(event)s, subscriber.id, 'waiting', %(now)s, %(give_up_at)s, 0
       FROM statuspages_subscriber AS subscriber
@@ -36,7 +36,7 @@ _ADDRESS = """
 
 
 def add_update_event(page: StatusPage, note: PageNote, update: NoteUpdate) -> None:
-    """In the transaction that writes the update. Of a page that nobody can see nothing is told."""
+    """Add the event of an update, unless the page is unpublished. Call it in the transaction of the update."""
     if page.published:
         status = NoteUpdate.Status(update.status).label
         PageEvent.objects.create(
@@ -50,22 +50,22 @@ def add_update_event(page: StatusPage, note: PageNote, update: NoteUpdate) -> No
 
 
 def add_outage_events(now: datetime) -> None:
-    """Outages that alerts have told of become events of the pages that show their monitors, as do their ends."""
-    told = PageEvent.objects.filter(
+    """Add events for outages with alerts, and for their ends, to the pages that show the monitors."""
+    notified = PageEvent.objects.filter(
         page=OuterRef("page"), kind=Kind.DOWN, incident=OuterRef("monitor__incidents")
     )
     begun = (
         showable()
         .filter(
             Exists(Subscriber.objects.filter(page=OuterRef("page"), confirmed_at__isnull=False)),
-            ~Exists(told),
+            ~Exists(notified),
             page__published=True,
             monitor__incidents__resolved_at=None,
             monitor__incidents__announced_at__gt=now - FRESH,
         )
         .values_list("page_id", "name", "monitor__incidents", "monitor__incidents__started_at")
     )
-    # Another worker may be at it: each event is of one source, once.
+    # Another worker may do the same. The unique source prevents duplicates.
     PageEvent.objects.bulk_create(
         (
             PageEvent(
@@ -74,7 +74,7 @@ def add_outage_events(now: datetime) -> None:
                 source=f"incident:{incident_id}:down",
                 incident_id=incident_id,
                 title=f"{name} is down",
-                text="Checks of it have been failing. It is being watched, and you will hear when it is back.",
+                text="Checks are failing. You get another mail when it has recovered.",
                 at=started_at,
             )
             for page_id, name, incident_id, started_at in begun[:EVENTS_AT_ONCE]
@@ -105,7 +105,7 @@ def _add_end_events(now: datetime) -> None:
                 ends.append(_end(event, incident, name, now))
         PageEvent.objects.bulk_create(ends, ignore_conflicts=True)
         PageEvent.objects.filter(pk__in=[event.pk for event in over]).update(ended=True)
-    # Deleted with its monitor: nothing is left to tell.
+    # The incident was deleted with its monitor.
     PageEvent.objects.filter(kind=Kind.DOWN, ended=False, incident=None).update(ended=True)
 
 
@@ -117,15 +117,13 @@ def _end(event: PageEvent, incident: Incident, name: str, now: datetime) -> Page
         source=f"incident:{incident.pk}:over",
         incident=incident,
         title=f"{name} has recovered" if recovered else f"{name} is no longer checked",
-        text="Checks of it pass again."
-        if recovered
-        else "Its checks were paused; whether it is back is not known.",
+        text="Checks pass again." if recovered else "Its checks were paused, so its state is unknown.",
         at=incident.resolved_at or now,
     )
 
 
-def address(now: datetime) -> int:
-    """Write a mail for each subscriber of each new event, one transaction an event; how many events these were."""
+def create_mails(now: datetime) -> int:
+    """Write a mail to each subscriber of each new event, in one transaction per event. Return the number of events."""
     done = 0
     while done < EVENTS_AT_ONCE:
         with transaction.atomic():
@@ -139,7 +137,7 @@ def address(now: datetime) -> int:
                 break
             with connection.cursor() as cursor:
                 cursor.execute(
-                    _ADDRESS,
+                    _CREATE_MAILS,
                     {
                         "event": event.pk,
                         "page": event.page_id,
@@ -153,7 +151,7 @@ def address(now: datetime) -> int:
     return done
 
 
-def forget_old(now: datetime) -> None:
-    """Events of long ago with their mails; one that goes on is kept, so that its end is told."""
+def delete_old(now: datetime) -> None:
+    """Delete old events with their mails. Open outages are kept until they end."""
     old = PageEvent.objects.filter(at__lt=now - KEPT, addressed_at__isnull=False)
     old.exclude(kind=Kind.DOWN, ended=False).delete()

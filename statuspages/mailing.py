@@ -119,12 +119,12 @@ def _confirmation(mail: PageMail) -> tuple[str, str, dict[str, str]]:
     page = mail.subscriber.page
     name = one_line(page.name)
     text = (
-        f"Somebody, you perhaps, wants news of {name} to be sent to this address.\n\n"
+        f"Confirm that you want updates of {name} at this address:\n\n"
         f"{confirm_url(mail.subscriber)}\n\n"
-        "Open this link within 24 hours and press the button there, and you will be told of outages and of what is\n"
-        "done about them. If you want none of that, there is nothing to do: this address is forgotten by itself.\n"
+        "Open this link within 24 hours and confirm. You then get a mail for each outage and each update.\n"
+        "If you did not subscribe, ignore this mail: the address is deleted automatically.\n"
     )
-    return f"Do you want news of {name}?", text, {}
+    return f"Confirm your subscription to {name}", text, {}
 
 
 def _update(mail: PageMail) -> tuple[str, str, dict[str, str]]:
@@ -134,7 +134,7 @@ def _update(mail: PageMail) -> tuple[str, str, dict[str, str]]:
     text = (
         f"{event.title}\n{event.at:%Y-%m-%d %H:%M} UTC\n\n{event.text}\n\n"
         f"{page_url(page, page.custom_domain)}\n\n-- \n"
-        f"You get this because you subscribed to {one_line(page.name)}. To stop it:\n{stop}\n"
+        f"You get this mail because you subscribed to {one_line(page.name)}. To unsubscribe:\n{stop}\n"
     )
     headers = {"List-Unsubscribe": f"<{stop}>", "List-Unsubscribe-Post": "List-Unsubscribe=One-Click"}
     return f"[{one_line(page.name)}] {one_line(event.title)}", text, headers

@@ -1,6 +1,6 @@
-"""Who is told of a page by e-mail. An address counts once its owner has agreed by a link; one press ends it.
+"""Subscriptions to status pages by e-mail. An address is confirmed by a link, and unsubscribed by another.
 
-Links are signed, not stored: nothing in the database lets anybody subscribe or unsubscribe somebody.
+Links are signed, not stored: data from the database does not suffice to subscribe or unsubscribe others.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from statuspages.models import PageMail, StatusPage, Subscriber
 from statuspages.services import lock_page
 
 LIFETIME = timedelta(hours=24)
-"""How long a link to agree is good; the row goes with it."""
-ASKED_AGAIN = timedelta(minutes=10)
+"""The validity of a link to confirm. Unconfirmed rows are deleted after it."""
+REPEAT_AFTER = timedelta(minutes=10)
 MAX_SUBSCRIBERS = 10_000
 
 
 def subscribe(page_id: int, text: str, *, now: datetime) -> None:
-    """Ask the address whether it agrees. What happens cannot be told from outside: it may be subscribed already.
+    """Send a request to confirm, unless the address is subscribed. The visitor cannot see the difference.
 
-    Raises ValidationFailed for what is no address, NotFound where the page has just gone.
+    Raise ValidationFailed for an invalid address, and NotFound if the page was just deleted.
     """
     address = email_address(text)
     digest = _digest(page_id, address)
     with transaction.atomic():
-        # One at a time for a page: so the cap holds, and of two requests for an address one comes after the other.
+        # The lock on the page enforces the quota, and orders concurrent requests for an address.
         if not StatusPage.objects.select_for_update(no_key=True).filter(pk=page_id).exists():
             raise NotFound
         found = Subscriber.objects.filter(page=page_id, address_digest=digest).first()
         if found is None:
             if Subscriber.objects.filter(page=page_id).count() >= MAX_SUBSCRIBERS:
-                raise ValidationFailed("this page has as many subscribers as it can.", field="email")
+                raise ValidationFailed("this page has reached its limit of subscribers.", field="email")
             found = Subscriber.objects.create(
                 page_id=page_id,
                 created_at=now,
@@ -48,8 +48,8 @@ def subscribe(page_id: int, text: str, *, now: datetime) -> None:
                 hint=mask_address(address),
             )
             PageMail.objects.create(subscriber=found, next_try_at=now, give_up_at=now + RETRY_FOR)
-        elif found.confirmed_at is None and found.created_at <= now - ASKED_AGAIN:
-            # The mail may be lost. The link is the same, and good for another day.
+        elif found.confirmed_at is None and found.created_at <= now - REPEAT_AFTER:
+            # The mail may be lost. The link stays the same, and is valid for another day.
             Subscriber.objects.filter(pk=found.pk).update(created_at=now)
             PageMail.objects.update_or_create(
                 subscriber=found,
@@ -65,7 +65,7 @@ def subscribe(page_id: int, text: str, *, now: datetime) -> None:
 
 
 def find(token: str, *, to: str) -> Subscriber:
-    """The subscriber that a mail's link is of; `to` is `confirm` or `unsubscribe`. Raises NotFound."""
+    """Return the subscriber of a link. `to` is `confirm` or `unsubscribe`. Raise NotFound."""
     public_id = links.read(token, to=to)
     found = Subscriber.objects.select_related("page").filter(public_id=public_id).first()
     if found is None:
@@ -74,7 +74,7 @@ def find(token: str, *, to: str) -> Subscriber:
 
 
 def confirm(token: str, *, now: datetime) -> Subscriber:
-    """Raises NotFound where the link has run out, or is none. Repeating it changes nothing."""
+    """Confirm a subscription. Repetitions change nothing. Raise NotFound for an invalid or expired link."""
     found = find(token, to=links.CONFIRM)
     if found.confirmed_at is None:
         fresh = Subscriber.objects.filter(pk=found.pk, created_at__gt=now - LIFETIME)
@@ -84,7 +84,7 @@ def confirm(token: str, *, now: datetime) -> Subscriber:
 
 
 def unsubscribe(token: str) -> None:
-    """Forget the address. Done before, it is done again: who presses twice is no error."""
+    """Delete the subscriber. A second call is no error."""
     try:
         find(token, to=links.UNSUBSCRIBE).delete()
     except NotFound:
@@ -99,7 +99,7 @@ def remove_subscriber(caller: Caller, page_id: str, subscriber_id: str) -> None:
             raise NotFound
 
 
-def forget_unconfirmed(now: datetime) -> None:
+def delete_unconfirmed(now: datetime) -> None:
     Subscriber.objects.filter(confirmed_at=None, created_at__lte=now - LIFETIME).delete()
 
 

@@ -1,4 +1,4 @@
-"""What workers do for status pages."""
+"""The workers' part of status pages."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from statuspages import events, mailing, subscriptions
 
 @shared_task(name="statuspages.tasks.tick")
 def tick() -> None:
-    """Turn news into mails and send them, in a thread of their own: Celery's threads never wait for a mail server."""
+    """Create and send mails to subscribers."""
     now = utc_now()
     events.add_outage_events(now)
-    events.address(now)
+    events.create_mails(now)
     mailing.senders().wake(now)
 
 
 @shared_task(name="statuspages.tasks.sweep")
 def sweep() -> None:
-    """Forget addresses whose owners never agreed, and news of long ago."""
+    """Delete unconfirmed subscribers and old events."""
     now = utc_now()
-    subscriptions.forget_unconfirmed(now)
-    events.forget_old(now)
+    subscriptions.delete_unconfirmed(now)
+    events.delete_old(now)

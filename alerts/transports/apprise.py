@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def _checked_url(url: str) -> str:
-    from alerts.transports import apprise_plugins  # large: loaded only if such a channel is set up or used
+    from alerts.transports import apprise_plugins  # large: loaded only when needed
 
     apprise_plugins.check_url(url)
     return url

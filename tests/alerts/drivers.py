@@ -12,7 +12,7 @@ from typing import Any
 from django.db.models import Model
 
 from accounts.models import User
-from alerts import notify, reminding
+from alerts import notify
 from alerts.events import Payload
 from alerts.models import AlertChannel, Delivery, Topic
 from alerts.outbox import OUTBOX, load
@@ -123,7 +123,7 @@ class Drive:
         return self.deliver(moment)
 
     def remind(self, moment: datetime) -> list[Message]:
-        reminding.remind(moment)
+        notify.remind(moment)
         return self.deliver(moment)
 
     def deliver(self, moment: datetime) -> list[Message]:

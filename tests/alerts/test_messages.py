@@ -37,7 +37,7 @@ SINGLE = [
     (
         replace(DOWN, event_type=EventType.REMINDER),
         "[REMINDER] Shop checkout",
-        "Shop checkout is still down, and nobody has acknowledged it.",
+        "Shop checkout is still down and not acknowledged.",
         Level.FAILURE,
     ),
     (
@@ -62,7 +62,7 @@ SINGLE = [
     (
         replace(DOWN, event_type=EventType.FLAPPING),
         "[FLAPPING] Shop checkout",
-        "Shop checkout is down again: it goes up and down all the time. You hear of it when it settles.",
+        "Shop checkout is down again and flapping. The next alert follows when it has settled.",
         Level.WARNING,
     ),
     (
@@ -74,7 +74,7 @@ SINGLE = [
     (
         replace(DOWN, event_type=EventType.SLOW),
         "[SLOW] Shop checkout",
-        "Shop checkout answers, but slowly.",
+        "Shop checkout is slow.",
         Level.WARNING,
     ),
     (
@@ -139,7 +139,7 @@ def test_what_when_why_and_where_to_look() -> None:
         "Shop checkout is down.",
         "",
         "Since:   2026-11-21 03:12:05 UTC (4 min 42 s)",
-        "Reason:  It answered with a status that is not expected",
+        "Reason:  Unexpected status code",
         "Detail:  The status is 503; any from 200 to 399 was expected.",
         "Answer:  HTTP/1.1 503 Service Unavailable",
         "From:    198.51.100.7:443",
@@ -148,7 +148,7 @@ def test_what_when_why_and_where_to_look() -> None:
 
 
 def test_news_of_before_says_so() -> None:
-    late = "This was so at 2026-11-21 03:16:45 UTC; it could not be delivered before."
+    late = "Delayed: this was the state at 2026-11-21 03:16:45 UTC."
     assert late in message(DOWN, now=NOW + timedelta(hours=5)).text
     assert late in message(DOWN, now=NOW + timedelta(hours=5)).html
     assert late not in message(DOWN, now=NOW + timedelta(minutes=5)).text

@@ -73,7 +73,7 @@ def test_a_link_leads_to_a_page_whose_button_confirms(api: Api, user: User) -> N
 
     before = to_ms(utc_now())
     agreed = scanner.post(link)
-    assert (agreed.status_code, "from now on" in agreed.content.decode()) == (200, True)
+    assert (agreed.status_code, "now gets alerts" in agreed.content.decode()) == (200, True)
     confirmed_at = api.get(f"{PATH}/{made.json['id']}").json["confirmed_at"]
     assert before <= confirmed_at <= to_ms(utc_now())
     for again in (scanner.get(link), scanner.post(link)):
@@ -142,7 +142,7 @@ def test_a_lost_mail_is_logged_and_the_channel_stands(
     settings.EMAIL_HOST = "127.0.0.1"
     settings.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
     assert add(api, "a@example.com").status == 201
-    assert "could not be asked for" in caplog.text
+    assert "could not be sent" in caplog.text
     assert "a@example.com" not in caplog.text
 
 

@@ -59,7 +59,7 @@ def _send_nothing(tab: Tab) -> None:
 
 def _send_a_wrong_key(tab: Tab) -> None:
     tab.get_by_label("Integration key").fill("too short")
-    tab.get_by_role("button", name="Add the channel").click()
+    tab.get_by_role("button", name="Add channel").click()
     tab.locator(".errorlist").first.wait_for()
 
 

@@ -105,11 +105,11 @@ def test_a_webhook_is_made_and_tried(browse: Browse, app: Application) -> None:
         keyboard.fill(page.get_by_role("textbox", name="URL"), f"{receiver.url}/hook")
         keyboard.fill(page.get_by_role("textbox", name="Name"), "On call")
         keyboard.press(page.get_by_role("button", name=re.compile("Add|Create|Save")))
-        expect(page.get_by_role("heading", name="The secret of this webhook")).to_be_visible()
+        expect(page.get_by_role("heading", name="Webhook secret")).to_be_visible()
         axe(page)
         keyboard.press(page.get_by_role("link", name="I have copied it"))
         keyboard.press(page.get_by_role("button", name=re.compile("test", re.IGNORECASE)))
-        expect(page.get_by_text("It arrived.")).to_be_visible()
+        expect(page.get_by_text("Delivered.")).to_be_visible()
         axe(page)
         assert len(receiver.calls) == 1
 

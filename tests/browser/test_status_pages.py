@@ -46,7 +46,7 @@ def test_from_making_it_to_news_by_mail(page: Page, app: Application, browse: Br
     page.get_by_role("button", name="Subscribe").click()
     expect(page.get_by_role("heading", name="Check your e-mail")).to_be_visible()
     axe(page)
-    page.goto(app.link_in(app.mail_to(reader, about="Do you want news")))
+    page.goto(app.link_in(app.mail_to(reader, about="Confirm your subscription")))
     axe(page)
     page.get_by_role("button", name="Subscribe").click()
     expect(page.get_by_role("heading", name="Subscribed")).to_be_visible()

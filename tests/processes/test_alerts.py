@@ -252,8 +252,8 @@ def test_an_outage_is_told_of_once_each_time_and_written_down(outage: Outage) ->
 
 
 SAID = (
-    ("Shop checkout is down.", "Since", "Reason", "No connection could be made, or it broke"),
-    ("Shop checkout is still down, and nobody has acknowledged it.", "Since", "(1 day 1 h)", "Reason"),
+    ("Shop checkout is down.", "Since", "Reason", "Connection failed"),
+    ("Shop checkout is still down and not acknowledged.", "Since", "(1 day 1 h)", "Reason"),
     ("outage@example.com has acknowledged that Shop checkout is down.", "Since", "(1 day 1 h)"),
     ("Shop checkout is up again.", "Since", "Until", "(2 days 2 h)"),
 )

@@ -70,7 +70,7 @@ def link_in(mail: EmailMessage) -> str:
 def tick() -> int:
     now = utc_now()
     events.add_outage_events(now)
-    events.address(now)
+    events.create_mails(now)
     return mailing.OUTBOX.send_due()
 
 
@@ -129,7 +129,7 @@ def test_asking_again_and_again_sends_one_question(page: StatusPage, inbox: Inbo
     subscribe(page, "reader@example.com")
     tick()
     assert len(inbox.mails) == 1
-    Subscriber.objects.update(created_at=utc_now() - subscriptions.ASKED_AGAIN)
+    Subscriber.objects.update(created_at=utc_now() - subscriptions.REPEAT_AFTER)
     subscribe(page, "reader@example.com")
     tick()
     assert len(inbox.mails) == 2
@@ -178,7 +178,7 @@ def test_who_does_not_agree_within_a_day_is_forgotten(page: StatusPage) -> None:
     url = links.confirm_url(Subscriber.objects.get(confirmed_at=None))
     Subscriber.objects.filter(confirmed_at=None).update(created_at=utc_now() - subscriptions.LIFETIME)
     assert Client().post(url.removeprefix("http://localhost:8000")).status_code == 404
-    subscriptions.forget_unconfirmed(utc_now())
+    subscriptions.delete_unconfirmed(utc_now())
     assert Subscriber.objects.filter(confirmed_at=None).count() == 0
     assert Subscriber.objects.count() == 1
 
@@ -227,7 +227,7 @@ class TestCrashes:
     ) -> None:
         make_subscriber(page)
         create_note(Caller(user), page.public_id, NOTE, now=utc_now())
-        events.address(utc_now())
+        events.create_mails(utc_now())
         assert len(mailing.OUTBOX.claim(utc_now())) == 1  # and dies
         assert mailing.OUTBOX.send_due() == 0
         PageMail.objects.update(leased_until=utc_now())
@@ -246,7 +246,7 @@ class TestCrashes:
         with monkeypatch.context() as patched:
             patched.setattr(PageEvent, "save", die)  # after the mails are written, before the event is marked
             with pytest.raises(SystemExit):
-                events.address(utc_now())
+                events.create_mails(utc_now())
         assert PageMail.objects.count() == 0
         tick()
         assert len(inbox.mails) == len(readers)
@@ -255,7 +255,7 @@ class TestCrashes:
         for _ in range(20):
             make_subscriber(page)
         create_note(Caller(user), page.public_id, NOTE, now=utc_now())
-        run_concurrently(*[lambda: events.address(utc_now())] * 3)
+        run_concurrently(*[lambda: events.create_mails(utc_now())] * 3)
 
         def work() -> None:
             while mailing.OUTBOX.send_next():
@@ -307,7 +307,7 @@ def test_ten_thousand_are_addressed_by_one_statement(user: User, page: StatusPag
     )
     create_note(Caller(user), page.public_id, NOTE, now=now)
     with CaptureQueriesContext(connection) as captured:
-        assert events.address(now) == 1
+        assert events.create_mails(now) == 1
     assert len(captured) <= 8
     assert PageMail.objects.count() == 10_000
     assert len(mailing.OUTBOX.claim(now)) == mailing.BATCH
@@ -320,7 +320,7 @@ def test_a_small_page_does_not_wait_for_a_large_one(user: User, page: StatusPage
     last = make_subscriber(small)
     for one in (page, small):
         create_note(Caller(user), one.public_id, NOTE, now=utc_now())
-    events.address(utc_now())
+    events.create_mails(utc_now())
     claimed = {one.pk for one in mailing.OUTBOX.claim(utc_now())}
     assert PageMail.objects.get(subscriber=last).pk in claimed
 
@@ -335,7 +335,7 @@ def test_an_account_with_many_pages_gets_no_more_turns_than_one_with_a_single_pa
         make_subscriber(page)
     for page in (*many, single):
         create_note(Caller(page.owner), page.public_id, NOTE, now=utc_now())
-    while events.address(utc_now()):
+    while events.create_mails(utc_now()):
         pass
     claimed = {one.pk for one in mailing.OUTBOX.claim(utc_now())}
     theirs = PageMail.objects.filter(subscriber__page=single)
