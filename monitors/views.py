@@ -55,23 +55,27 @@ class MonitorViewSet(ServiceViewSet):
     def create_once(self, create: Callable[[], Any], serialize: Any) -> Any:
         """Create the monitor and wait for its first check. A repetition reads the monitor again."""
         is_checked = not types.get(self.data.get("type", types.DEFAULT)).waits
+        new: list[Monitor] = []
+
+        def run() -> Created:
+            new.append(create())
+            return Created(new[-1].public_id)
+
         # Before the monitor is stored: a request without a free place must leave nothing behind.
         with waiting_place(self.caller.account) if is_checked else nullcontext():
-            created = create_once(
-                self.request, self.caller, lambda: Created(create().public_id), now=self.now
-            )
-            try:
-                monitor = self.get_object(created.object_id)
-            except NotFound:
-                if created.repeated:
-                    raise IdempotencyKeySpent from None
-                raise
+            created = create_once(self.request, self.caller, run, now=self.now)
             claim = services.FIRST_CLAIM
             if created.repeated:
+                try:
+                    monitor = self.get_object(created.object_id)
+                except NotFound:
+                    raise IdempotencyKeySpent from None
                 # The first request may still be waiting for the first check, which belongs in the answer.
                 interactive.await_first_check(monitor, claim=claim)
-            elif is_checked and not interactive.first_check(monitor, claim=claim):
-                services.release_first_claim(monitor, now=utc_now())
+            else:
+                (monitor,) = new
+                if is_checked and not interactive.first_check(monitor, claim=claim):
+                    services.release_first_claim(monitor, now=utc_now())
             return serialize([self.get_object(monitor.public_id)])[0]
 
     @operation(
