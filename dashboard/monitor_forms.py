@@ -28,7 +28,7 @@ from monitors.types.http import Header, HttpType, Rule
 from monitors.types.settings import MonitorConfig, Setting
 
 _MOVING = "Shared with its members. Another owner's project gets the monitor without header values and body."
-_PLACE = re.compile(r"(\w+)\[(\d+)\](?:\.(\w+))?")
+_PLACE = re.compile(r"(\w{1,40})\[(\d{1,3})\](?:\.(\w{1,40}))?")
 
 
 @dataclass(frozen=True, slots=True)

@@ -136,8 +136,14 @@ def django_db_setup(django_test_environment: None, django_db_blocker: DjangoDbBl
 
 @pytest.fixture(scope="session", autouse=True)
 def _plain_templates(django_test_environment: None) -> None:
-    """Undo Django's copy of the context for each template that is rendered: no test reads `response.context`."""
+    """Render without Django's copy of the context, which only tests with `template_contexts` read."""
     Template._render = test_utils._TestState.saved_data.template_render  # type: ignore[attr-defined]
+
+
+@pytest.fixture
+def template_contexts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests that read `response.context`."""
+    monkeypatch.setattr(Template, "_render", test_utils.instrumented_test_render)  # type: ignore[attr-defined]
 
 
 @pytest.fixture(scope="session")

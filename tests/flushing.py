@@ -35,11 +35,19 @@ END $$
 """
 
 
+# The rows of accounts' migration, which tests without transactions find too.
+_INSERT_PLANS = """
+INSERT INTO accounts_plan (name, min_interval_sec, default_interval_sec, monitor_limit)
+VALUES ('free', 300, NULL, 50), ('pro', 60, NULL, 1000), ('local', 10, 60, NULL)
+"""
+
+
 def flush_by_deleting() -> None:
     """Replace Django's flush in this process. Foreign keys are deferred, so the order of tables does not matter."""
 
     def sql_flush(self: Any, style: Any, tables: Sequence[str], **options: bool) -> list[str]:
-        return [_EMPTY.format(names=", ".join(f"'{table}'" for table in tables))]
+        plans = [_INSERT_PLANS] if "accounts_plan" in tables else []
+        return [_EMPTY.format(names=", ".join(f"'{table}'" for table in tables)), *plans]
 
     type(connection.ops).sql_flush = sql_flush  # type: ignore[method-assign]
     post_migrate.disconnect(dispatch_uid="django.contrib.auth.management.create_permissions")

@@ -91,7 +91,9 @@ PAGES = (
     Page("monitor-heartbeat", "/monitors/{heartbeat}"),
     Page("incidents", "/incidents"),
     Page(
-        "incident", "/incidents/{incident}", act=lambda tab: tab.locator("summary", has_text="begins").click()
+        "incident",
+        "/incidents/{incident}",
+        act=lambda tab: tab.locator("summary", has_text="Response body").click(),
     ),
     Page("incident-declare", "/incidents/declare"),
     Page("channels", "/alert-channels"),

@@ -132,7 +132,7 @@ def test_an_incident_says_what_since_when_and_why(web: Client, user: User) -> No
     assert "<script>alert" not in text
     assert text.count(ESCAPED) >= 8
     for words in (
-        "It answered with a status that is not expected",
+        "Unexpected status code",
         "192.0.2.1:443",
         f"/monitors/{incident.monitor_public_id}",
         "Confirmed",

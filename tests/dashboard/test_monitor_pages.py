@@ -229,6 +229,7 @@ def test_what_another_kind_does_not_ask_for_does_not_matter(web: Client, user: U
     assert state_of(monitor).claimed_at is None, "it waits for its first ping"
 
 
+@pytest.mark.usefixtures("template_contexts")
 def test_the_floor_of_the_plan_is_told_and_held(web: Client, user: User) -> None:
     user.plan = PlanFactory(min_interval_sec=300)
     user.save(update_fields=["plan"])

@@ -21,6 +21,8 @@ from projects.access import Caller
 from tests.factories import MonitorFactory, ProjectFactory, UserFactory
 
 NOW = datetime(2026, 3, 20, 12, 0, tzinfo=UTC)  # a Friday, nine days before clocks are put forward in Europe
+pytestmark = pytest.mark.usefixtures("template_contexts")
+
 HOSTILE = '<script>alert(1)</script> & "quoted"'
 ESCAPED = "&lt;script&gt;alert(1)&lt;/script&gt; &amp; &quot;quoted&quot;"
 NEW = "/maintenance/new"
