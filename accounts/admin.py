@@ -29,7 +29,7 @@ MAX_ENTRIES = 10
 
 @admin.register(Plan)
 class PlanAdmin(StaffAdmin[Plan]):
-    """Changes apply to what is created or changed from then on. A plan in use cannot be deleted."""
+    """Plans. Changes apply to later creations and changes of monitors. A plan in use cannot be deleted."""
 
     list_display = ("name", "min_interval_sec", "default_interval_sec", "monitor_limit")
     search_fields = ("name",)
@@ -60,7 +60,7 @@ class PasswordForm(AdminPasswordChangeForm):  # type: ignore[type-arg]  # (of th
 
 @admin.register(User)
 class AccountAdmin(StaffAdmin[User], UserAdmin[User]):
-    """Only superusers change rights, and accounts that have any: otherwise staff could take them.
+    """Accounts. Only superusers change rights, and accounts that have rights: otherwise staff could take them over.
 
     Accounts are deleted on their own page, which checks shared projects first.
     """
@@ -89,7 +89,7 @@ class AccountAdmin(StaffAdmin[User], UserAdmin[User]):
         return False
 
     def get_readonly_fields(self, request: HttpRequest, obj: User | None = None) -> tuple[str, ...]:
-        """Your own address and password are changed on the page of your account, which asks for the password."""
+        """Return the read-only fields. Users change their own address on their account page."""
         rights = () if _is_superuser(request) else _RIGHTS[1:]
         own = ("email",) if obj == request.user else ()
         return (*self.readonly_fields, *rights, *own)
@@ -101,14 +101,14 @@ class AccountAdmin(StaffAdmin[User], UserAdmin[User]):
 
     @admin.display(description="password")
     def password_set(self, user: User) -> SafeString | str:
-        """Show whether a password is set, and nothing of its hash."""
+        """Return whether a password is set, and nothing of its hash."""
         link = reverse("admin:auth_user_password_change", args=[user.pk])
         return format_html(
             '{} (<a href="{}">set another</a>)', "set" if user.has_usable_password() else "none", link
         )
 
     def save_model(self, request: HttpRequest, obj: User, form: Any, change: bool) -> None:  # noqa: FBT001
-        """In the transaction that the admin opens for each form. An address that staff enters counts as verified."""
+        """Save the account, in the transaction that the admin opens. An address that staff enter counts as verified."""
         if not change:
             super().save_model(request, obj, form, change)
             set_address(obj)
@@ -118,7 +118,7 @@ class AccountAdmin(StaffAdmin[User], UserAdmin[User]):
         before = User.objects.select_for_update(of=["self"]).get(pk=obj.pk)
         columns = [each.name for each in User._meta.concrete_fields if each.name in changed - {"plan"}]
         if columns:
-            obj.save(update_fields=columns)  # concurrent changes of other columns stay
+            obj.save(update_fields=columns)  # keep concurrent changes of other columns
         if "email" in changed:
             set_address(obj)
         if "plan" in changed:
@@ -176,7 +176,7 @@ admin.site.unregister(Group)
 
 @admin.register(Group)
 class RightsAdmin(StaffAdmin[Group], GroupAdmin):
-    """For superusers only: changing a group that one is in would give any right."""
+    """Groups. For superusers only: changing a group that you are in would give you any right."""
 
     search_fields = ("name",)
 

@@ -1,6 +1,6 @@
-"""The account's data as one JSON file, written while it is read: it may be larger than the memory.
+"""The account's data as one JSON file, written while it is read, because it may be larger than the memory.
 
-Each app with data of accounts has a module `account_export` with a function `sections`.
+Each app with account data has a module `account_export` with a function `sections`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ CHUNK = 64 * 1024
 
 Rows = Iterable[Any]
 Sections = dict[str, Callable[[], Rows]]
-"""Each list of the export by its name. Its rows are read when it is called, chunk by chunk."""
+"""Each list of the export by its name. Calling it reads the rows, chunk by chunk."""
 
 NOT_INCLUDED = {
     "credentials": "Passwords and tokens are stored as digests, second factors are encrypted: none can be shown.",
@@ -47,7 +47,7 @@ NOT_INCLUDED = {
 
 
 def export(user: User, *, now: datetime) -> Iterator[str]:
-    """Return pieces of a JSON object of about CHUNK characters each; record the export in the audit log first.
+    """Yield pieces of a JSON object of about CHUNK characters each. Record the export in the audit log first.
 
     The last member is `"complete": true`: a file without it was cut off.
     """

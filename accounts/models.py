@@ -1,4 +1,4 @@
-"""Who uses Pulsekeeper, and on which plan."""
+"""User accounts and their plans."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from core import ids
 
 
 class Plan(models.Model):
-    """What an account may have. Rows are edited by staff.
+    """The limits of an account. Staff edit the rows.
 
-    Three come with migrations: `free`, which new accounts get, `pro`, and `local`, which the first account of
-    `manage.py up` gets.
+    Migrations create three: `free`, which new accounts get, `pro`, and `local`, which the first account of `manage.py
+    up` gets.
     """
 
     LOCAL = "local"
@@ -46,7 +46,7 @@ class Plan(models.Model):
 
     @classmethod
     def is_mentioned(cls) -> bool:
-        """Return whether pages mention plans: not while `local` is the only one that staff made or an account uses."""
+        """Return whether pages mention plans: only if staff created one, or an account uses one other than `local`."""
         used = models.Exists(User.objects.filter(plan=models.OuterRef("pk")))
         others = cls.objects.exclude(name=cls.LOCAL)
         return others.filter(~models.Q(name__in=cls.BUILT_IN) | used).exists()

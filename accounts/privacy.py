@@ -1,4 +1,4 @@
-"""What Django's admin remembers of accounts: its own history, for staff, which names rows in plain text."""
+"""Personal data in the admin's own history, which contains the names of rows in plain text."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from django.db.models import Q
 
 
 def forget_in_admin(addresses: Iterable[str], *, instead: str) -> None:
-    """That something was done by staff stays, not to whom."""
+    """Anonymize entries that name the addresses: they still show that staff acted, but not on which account."""
     for address in addresses:
-        whole = rf"(^|[^[:alnum:]._%+-]){re.escape(address)}($|[^[:alnum:].-])"  # not of another address that ends so
+        # Match whole addresses only, not longer ones that end with this one.
+        whole = rf"(^|[^[:alnum:]._%+-]){re.escape(address)}($|[^[:alnum:].-])"
         named = Q(object_repr__iregex=whole) | Q(change_message__iregex=whole)
         LogEntry.objects.filter(named).update(object_repr=instead, change_message="")

@@ -1,7 +1,7 @@
-"""The second factor: codes of an authenticator app (RFC 6238), or recovery codes. Secrets and rows are allauth's.
+"""The second factor: codes of an authenticator app (RFC 6238), or recovery codes. allauth stores secrets and rows.
 
-Codes are judged here and nowhere else, for the web and the API. allauth remembers used codes in the cache, for 30
-seconds; a code is good for longer, and the cache may be away. Here the row remembers the last one, under its lock.
+Codes are verified only here, for the web and the API. allauth remembers used codes in the cache for 30 seconds, but a
+code is valid for longer, and the cache may be down. Here the locked row stores the last used one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def is_on(user: User) -> bool:
 
 
 def use_code(user: User, code: str) -> Authenticator | None:
-    """What the code is of, which is used up by that; None where it is wrong, or was used before."""
+    """Use up a code. Return the authenticator it belongs to, or None if it is wrong or was used before."""
     with transaction.atomic():
         rows = Authenticator.objects.select_for_update().filter(user=user).order_by("pk")
         for row in rows:

@@ -1,4 +1,4 @@
-"""Creating, changing and deleting accounts, and the hooks of higher layers."""
+"""Create, change and delete accounts, and call the hooks of higher layers."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from core.bulk_actions import BulkResult
 from core.errors import ValidationFailed
 
 on_account_created: list[Callable[[User], None]] = []
-"""What upper floors do for a new account, in the transaction that makes it; each adds its own when its app is ready."""
+"""Hooks for a new account, called in the transaction that creates it. Higher layers add theirs in `AppConfig.ready`."""
 
 before_account_deleted: list[Callable[[User], None]] = []
-"""The same for one that is about to go, in the transaction that deletes it. Raising an ApiError keeps it."""
+"""Hooks before an account is deleted, called in the transaction that deletes it. An ApiError prevents the deletion."""
 
 on_plan_changed: list[Callable[[Sequence[User], Plan], None]] = []
-"""The same for accounts that are on another plan now, in the transaction that changes it."""
+"""Hooks after accounts changed to another plan, called in the transaction that changes it."""
 
 
 class AddressChange(NamedTuple):
-    """`clicked`: the new address was confirmed by a link sent there, not entered by staff."""
+    """A change of address. `clicked`: confirmed by a link sent to the new address, not entered by staff."""
 
     user: User
     before: str
@@ -39,17 +39,17 @@ class AddressChange(NamedTuple):
 
 
 on_address_changed: list[Callable[[AddressChange], None]] = []
-"""The same for an account that has another address now, in the transaction that changes it."""
+"""Hooks after an account's address changed, called in the transaction that changes it."""
 
 on_password_changed: list[Callable[[User], None]] = []
-"""The same for an account that has another password, or none any more, in the transaction that changes it."""
+"""Hooks after a password was changed or removed, called in the transaction that changes it."""
 
 on_account_deactivated: list[Callable[[User], None]] = []
-"""The same for an account that staff has just closed, in that transaction."""
+"""Hooks after staff deactivated an account, called in the transaction that does it."""
 
 
 GONE = "a deleted account"
-"""Replaces the address of a deleted account in what outlives it."""
+"""Replaces the address of a deleted account in rows that outlive it."""
 
 
 class AddressTaken(ValidationFailed):
@@ -58,7 +58,7 @@ class AddressTaken(ValidationFailed):
 
 
 def email_address(text: str, *, field: str = "email") -> str:
-    """Return the address in lower case, as it is stored. Raises ValidationFailed if it is not valid."""
+    """Return the address in lower case, the stored form. Raises ValidationFailed if it is not valid."""
     address = text.strip().lower()
     try:
         validate_email(address)
@@ -75,9 +75,9 @@ def create_account(
     is_staff: bool = False,
     is_superuser: bool = False,
 ) -> User:
-    """Create an account; raises ValidationFailed for a bad or taken address, a weak password, an unknown plan.
+    """Create an account. Raises ValidationFailed for an invalid or taken address, a weak password or an unknown plan.
 
-    Without a password its person signs in by another service. The caller vouches for the address.
+    Without a password, the user signs in with another service. The caller must have verified the address.
     """
     email = email_address(email)
     chosen = Plan.objects.filter(name=plan).first()
@@ -100,7 +100,7 @@ def create_account(
 
 
 def welcome(user: User) -> None:
-    """Have the upper floors do what they do for a new account."""
+    """Record a new account and call the hooks of higher layers."""
     audit.services.record(
         Action.ACCOUNT_CREATED,
         actor=user,
@@ -113,9 +113,9 @@ def welcome(user: User) -> None:
 
 
 def change_password(user: User, *, current: str, new: str) -> User:
-    """Raises ValidationFailed where `current` is not the password, or `new` is a weak one.
+    """Change the password. Raises ValidationFailed if `current` is not the password, or `new` is weak.
 
-    The row is locked: of two changes at once the second has to know the first one's password.
+    The row is locked: the second of two concurrent changes has to know the password that the first one set.
     """
     with transaction.atomic():
         user = User.objects.select_for_update(of=["self"]).select_related("plan").get(pk=user.pk)
@@ -128,14 +128,14 @@ def change_password(user: User, *, current: str, new: str) -> User:
 
 
 def set_password(user: User, password: str | None) -> None:
-    """Set a password without asking for the old one; None removes it. The caller has verified the person."""
+    """Set a password without asking for the old one; None removes it. The caller must have verified the person."""
     user.set_password(password)
     with transaction.atomic():
         _save_password(user, Action.PASSWORD_REMOVED if password is None else Action.PASSWORD_RESET)
 
 
 def _save_password(user: User, action: Action) -> None:
-    """Browsers that are signed in look at the password's hash; the hooks end other sessions."""
+    """Save and record the password. Web sessions check its hash themselves; the hooks end other sessions."""
     user.save(update_fields=["password"])
     audit.services.record(action, actor=user)
     for follow in on_password_changed:
@@ -145,7 +145,7 @@ def _save_password(user: User, action: Action) -> None:
 def hand_over(user: User, password: str | None) -> None:
     """Give an account with an unconfirmed address to the verified owner of that address.
 
-    A different person may have signed up with it: their password and sessions end.
+    Someone else may have signed up with it: their password and sessions become invalid.
     """
     with transaction.atomic():
         set_password(user, password)
@@ -158,9 +158,9 @@ def addresses_of(user: User) -> list[str]:
 
 
 def change_plan(ids: Collection[int], plan: Plan) -> BulkResult[User]:
-    """Change the plan of these accounts. Monitors beyond its limit stay; intervals below its minimum are raised.
+    """Change the plan of accounts. Monitors beyond its limit stay; intervals below its minimum are raised.
 
-    Locks the rows, as creating a monitor locks its owner's: it sees one plan or the other.
+    Locks the rows, as creating a monitor locks its owner's row, so that it sees either the old or the new plan.
     """
     with transaction.atomic():
         users = User.objects.select_for_update(no_key=True).filter(pk__in=ids).order_by("pk")
@@ -185,7 +185,7 @@ def change_plan(ids: Collection[int], plan: Plan) -> BulkResult[User]:
 
 
 def record_changes(before: User, after: User, *, rights: Sequence[str]) -> None:
-    """What staff has changed in an account's form: its address, and what `rights` names."""
+    """Record changes by staff in an account's form: of its address, and of the fields `rights`."""
     if before.email != after.email:
         record_address(AddressChange(after, before.email, clicked=False))
     if rights:
@@ -202,7 +202,7 @@ def record_changes(before: User, after: User, *, rights: Sequence[str]) -> None:
 
 
 def record_address(change: AddressChange) -> None:
-    """Record that the account has another address, and let the upper floors follow."""
+    """Record a change of address and call the hooks of higher layers."""
     user = change.user
     audit.services.record(
         Action.EMAIL_CHANGED,
@@ -216,9 +216,9 @@ def record_address(change: AddressChange) -> None:
 
 
 def delete_account(user: User) -> None:
-    """Delete the account and everything it owns. Raises the objections of higher layers; then nothing has changed."""
+    """Delete the account and everything it owns. Hooks of higher layers may raise an ApiError; then nothing changes."""
     with transaction.atomic():
-        # Also waits for a transaction that is creating a monitor of this account.
+        # Also waits for a concurrent transaction that creates a monitor of this account.
         user = User.objects.select_for_update(of=["self"]).get(pk=user.pk)
         for take_away in before_account_deleted:
             take_away(user)
@@ -240,12 +240,12 @@ def is_verified(user: User) -> bool:
 
 
 def set_address(user: User) -> None:
-    """Make `user.email` the account's only address, and verified. In the transaction that writes the user."""
+    """Make `user.email` the account's only address, and verified. Call it in the transaction that saves the user."""
     EmailAddress.objects.filter(user=user).delete()
     EmailAddress.objects.create(user=user, email=user.email, primary=True, verified=True)
 
 
 def verified_account(email: str) -> User | None:
-    """The account of an address, which is in lower case; None if it was never verified."""
+    """Return the account with a verified address, given in lower case, or None."""
     user = User.objects.filter(email=email).first()
     return user if user is not None and is_verified(user) else None

@@ -1,7 +1,7 @@
-"""The vocabulary of the audit log: `noun.verb`. The words are fixed, because people filter and alert by them.
+"""Action names of the audit log: `noun.verb`. They are fixed, because people filter and alert by them.
 
-Plain Python. A test compares the table in docs/operate/audit.md with it. Published words keep their meaning, also if
-they are no longer recorded.
+Plain Python. A test compares the table in docs/operate/audit.md with this module. Published names keep their meaning,
+even if they are no longer recorded.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from enum import StrEnum
 
 
 class Action(StrEnum):
-    """Actions, with a description for people."""
+    """Action names, with a description for people."""
 
     meaning: str
 
@@ -62,6 +62,6 @@ class Action(StrEnum):
 
 
 FAILURES = (Action.SIGN_IN_FAILED, Action.SECOND_FACTOR_FAILED)
-"""Failures that anyone can cause without signing in: only a limited number is stored."""
+"""Failures that anyone can cause without signing in: the number of stored entries is limited."""
 
 MEANINGS = {action.value: action.meaning for action in Action}

@@ -25,7 +25,7 @@ _SPANS = {
 
 
 class ActionFilter(admin.SimpleListFilter):
-    """Filter by the vocabulary: Django would query the table for all existing values."""
+    """Filter by the known actions: Django would query the table for all existing values."""
 
     title = "action"
     parameter_name = "action"

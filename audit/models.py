@@ -1,4 +1,4 @@
-"""Security-relevant actions: who did what, and from where. One row each, written once and never changed.
+"""Security-relevant actions: actor, action and origin. One row each, written once and never changed.
 
 No foreign keys: an entry outlives its objects. `audit.privacy` removes personal data when an account is deleted.
 """
@@ -17,10 +17,9 @@ MAX_NAME = 254  # of an e-mail address, which must be searchable
 
 
 class Entry(models.Model):
-    """`actor` did it; `subject` is the affected account, if it is another one or the actor is unknown.
+    """An action of `actor`. `subject` is the affected account, if it is another one or the actor is unknown.
 
-    A person's log shows what they did and what was done to their account; a project's log shows the entries of the
-    project.
+    A person's log has their own actions and those on their account; a project's log has the entries of the project.
     """
 
     class ActorType(models.TextChoices):

@@ -1,7 +1,7 @@
-"""Where an action comes from: the current request, for services that do not get it as an argument.
+"""The origin of an action, taken from the current request, for services that do not get it as an argument.
 
-A context variable, because a parameter would pass through every signature between a view and a service, and
-forgetting it would lose the origin. Only `audit` reads it, and nothing depends on it.
+A context variable, because a parameter would pass through every signature between a view and a service, and could be
+forgotten. Only `audit` reads it, and nothing depends on it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Origin:
 def remember_origin(
     get_response: Callable[[HttpRequest], HttpResponseBase],
 ) -> Callable[[HttpRequest], HttpResponseBase]:
-    """Middleware, installed below the pings: they are not audited and do not pay for it."""
+    """Remember the origin of the request. This middleware comes below pings, which are not audited."""
 
     def answer(request: HttpRequest) -> HttpResponseBase:
         token = _request.set(request)

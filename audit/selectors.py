@@ -9,7 +9,7 @@ from audit.models import Entry
 
 
 def of_person(key: int) -> QuerySet[Entry]:
-    """Return what the person did, and what was done to their account."""
+    """Return the person's actions, and the actions on their account."""
     return Entry.objects.filter(Q(actor_id=key) | Q(subject_id=key))
 
 

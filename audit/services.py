@@ -60,15 +60,17 @@ def draft(
 
 
 def record(action: Action, **what: Any) -> Entry:
-    """Store an entry; takes the arguments of `draft`. Call it in the transaction of the action, so that both or
-    neither are stored."""
+    """Store an entry; takes the arguments of `draft`.
+
+    Call it in the transaction of the action, so that both or neither are stored.
+    """
     entry = draft(action, **what)
     entry.save(force_insert=True)
     return entry
 
 
 def record_all(entries: Iterable[Entry]) -> None:
-    """Store many entries with one INSERT."""
+    """Store many entries with a single INSERT."""
     Entry.objects.bulk_create(entries)
 
 
@@ -77,9 +79,9 @@ def record_failure(
 ) -> None:
     """Record a failed sign-in. `subject` is the account that was tried, None if it does not exist.
 
-    What was typed is not stored: it may be another person's address, or a password in the wrong field. The database
-    limits the number per hour, because throttles are off without a broker; two concurrent failures may exceed it by
-    one. Call it outside of transactions that the failure rolls back.
+    The input is not stored: it may be another person's address, or a password in the wrong field. The database limits
+    the number per hour, because throttles are off without a broker; two concurrent failures may exceed it by one. Call
+    it outside of transactions that the failure rolls back.
     """
     tried = Entry.objects.filter(action=action, subject_id=None if subject is None else subject.pk)
     kept = STRANGERS_KEPT if subject is None else FAILURES_KEPT
@@ -122,5 +124,5 @@ def _entry(action: Action, *, actor: Person | None, by_token: bool, subject: Per
 
 
 def _one_line(text: str, most: int) -> str:
-    """Return received text as one line that a column can store: PostgreSQL refuses NUL, for example."""
+    """Return received text as one line that a column can store: PostgreSQL rejects NUL, for example."""
     return "".join(c if c.isprintable() else " " for c in text)[:most]

@@ -1,7 +1,7 @@
 from core.optional_imports import blocked
 
 with blocked("opentelemetry"):
-    # redis would load it for metrics, which costs each process 2.5 MiB. So load redis here first, without it.
+    # redis would import it for metrics, which costs each process 2.5 MiB. So import redis here first, without it.
     import redis  # noqa: F401
 
 from config.celery import app as celery_app

@@ -1,4 +1,4 @@
-"""The request log: one line for each request, and an id that all lines of the request carry."""
+"""The request log: one line per request, and an id in all log lines of the request."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ def is_forwarded_https(meta: Mapping[str, Any]) -> bool:
 
 
 def log_requests(get_response: Handler) -> Handler:
-    """Assign the request id and log method, path, status, duration and caller.
+    """Assign the request id, and log method, path, status, duration and caller.
 
-    Pings, status pages and static files are answered above it: they are too frequent to log.
+    Pings, status pages and static files are answered by middleware above it: they are too frequent to log.
     """
 
     def middleware(request: HttpRequest) -> HttpResponseBase:
@@ -76,7 +76,7 @@ def _log(request: HttpRequest, response: HttpResponseBase, *, level: int, second
         "duration_ms": round(seconds * 1000, 1),
         "client": str(client_address(request)),
     }
-    # Only if a view loaded the session user: loading it here would be a query. The API binds its callers.
+    # Only if a view loaded the session user: loading it here would cost a query. The API binds its callers itself.
     person = getattr(request, "_cached_user", None)
     if person is not None and person.is_authenticated:
         fields["user"] = person.public_id

@@ -1,4 +1,4 @@
-"""Django's log of changes and actions in the admin."""
+"""The admin's own history of changes and actions."""
 
 from __future__ import annotations
 

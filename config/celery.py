@@ -23,12 +23,12 @@ TASK_MODULES = (
     "statuspages.tasks",
 )
 
-# Used by readiness and the health page. Workers answer no other remote control command: `shutdown` or `pool_shrink`
+# Used by readiness and the health page. Workers ignore all other remote control commands: `shutdown` or `pool_shrink`
 # could stop all checks without a trace in the database, and `conf` and `active` reveal secrets of workers.
 REMOTE_CONTROL = frozenset({"ping", "active_queues"})
 
 app = Celery("pulsekeeper", loader="config.routing:RoutedLoader", include=TASK_MODULES)
-# By name, so that it is read after `manage.py` has set the address of the broker.
+# By name, so that it is read after `manage.py` has set the broker's address.
 app.config_from_object("config.celeryconfig")
 task_logs.connect()
 reporting.connect()
@@ -36,7 +36,7 @@ reporting.connect()
 
 @worker_init.connect
 def _limit_remote_control(**_: object) -> None:
-    # Imported here: the web process has this application too, and no worker.
+    # Imported here, because the web process imports this module too, but runs no worker.
     from celery.worker.control import Panel
 
     for name in Panel.data.keys() - REMOTE_CONTROL:

@@ -1,7 +1,7 @@
 """Celery settings and the beat schedule. `config.routing` has the queues.
 
-The broker carries only ids and claims, and PostgreSQL is the truth: messages are acknowledged early, results are not
-kept, and a flushed broker costs a lease at most.
+The broker transports only ids and claims; the data is in PostgreSQL. So messages are acknowledged early, results are
+not kept, and a flushed broker costs a lease at most.
 
 Each queue has its own workers (Procfile): a batch or a first check may block its thread while a target hangs, and the
 tick that claims due monitors must not wait for it.
@@ -31,7 +31,7 @@ task_routes = (route,)
 
 worker_prefetch_multiplier = 1
 worker_hijack_root_logger = False
-worker_redirect_stdouts = False  # without a mail server e-mails are printed, and their links must stay intact
+worker_redirect_stdouts = False  # it would break links in e-mails, which are printed without a mail server
 worker_send_task_events = False
 
 timezone = "UTC"
@@ -40,7 +40,7 @@ beat_schedule = {
     "dispatch-due": {
         "task": "monitors.tasks.dispatch_due",
         "schedule": 1.0,
-        "options": {"expires": 5},  # skip the ticks that waited during a stall
+        "options": {"expires": 5},  # skip ticks that piled up during a stall
     },
     "refresh-registrations": {
         "task": "monitors.tasks.refresh_registrations",
@@ -61,7 +61,7 @@ beat_schedule = {
         "schedule": 3600.0,
         "options": {"expires": 3000},
     },
-    # By wall clock: with an interval, beat would never run it if it is restarted more often than that.
+    # By time of day: an interval longer than beat's uptime would never elapse.
     "keep-partitions": {
         "task": "checks.tasks.keep_partitions",
         "schedule": crontab(minute="11"),

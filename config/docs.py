@@ -1,4 +1,4 @@
-"""`/docs`: openapi.json as a page, without resources from other hosts."""
+"""`/docs`: a page that renders openapi.json, without resources from other hosts."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def mail_server(text: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Env:
-    """The variables. Every default is safe; descriptions say what production must set."""
+    """The variables. Every default is safe; descriptions name those that production must set."""
 
     database_url: str | None = variable(
         None,

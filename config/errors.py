@@ -15,7 +15,7 @@ def _is_api(request: HttpRequest) -> bool:
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """Answer JSON always: the Host header may be invalid, so no page can be rendered."""
+    """Return JSON for every path: the Host header may be invalid, so no page can be rendered."""
     return errors.json_bad_request(request, exception)
 
 
@@ -29,7 +29,7 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
 def server_error(request: HttpRequest) -> HttpResponse:
     if _is_api(request):
         return errors.json_server_error(request)
-    # Without the request, as its context processors may be what failed.
+    # Without the request, because its context processors may have failed.
     request_id = logs.context().get("request_id", "")
     logged = f"It has been logged as {request_id}." if request_id else "It has been logged."
     context = {"title": "Something went wrong on our side", "reason": f"{logged} Try again in a moment."}

@@ -41,7 +41,7 @@ MAX_JOINED_BYTES = 1024 * 1024
 """Streamed answers with a known length up to this are sent in one piece."""
 _PLAIN = frozenset({"CONTENT_TYPE", "CONTENT_LENGTH"})
 _CLOSE = (("Connection", "close"),)
-"""For answers to requests whose body was not read."""
+"""Sent with answers to requests whose body was not read."""
 
 Result = TypeVar("Result")
 Headers = list[tuple[str, str]]
@@ -98,7 +98,7 @@ class ThreadLane:
 
 
 class Reply(NamedTuple):
-    """An answer. `body` is None if it was streamed."""
+    """A response. `body` is None if it was streamed."""
 
     status: int
     headers: Headers
@@ -266,7 +266,7 @@ def _is_short(headers: Headers) -> bool:
 
 
 def _stream(parts: Iterable[bytes], transport: Transport, loop: asyncio.AbstractEventLoop) -> None:
-    """Send the parts from a thread, each after the client received the previous one. Raises TimeoutError."""
+    """Send the parts from a thread, each after the client has received the previous one. Raises TimeoutError."""
     for part in parts:
         asyncio.run_coroutine_threadsafe(_send(transport, part), loop).result(PART_SEC)
 

@@ -49,12 +49,12 @@ class Cached(Generic[T]):
 
 
 def healthz(request: HttpRequest) -> HttpResponse:
-    """Answer that the web process runs. Database and broker are not checked: a restart would not repair them."""
+    """Return 200 while the web process runs. Database and broker are not checked: a restart would not repair them."""
     return HttpResponse("ok\n", content_type="text/plain")
 
 
 def readyz(request: HttpRequest) -> JsonResponse:
-    """Answer 200 if requests are served, monitors checked and alerts sent, else 503 and what is wrong."""
+    """Return 200 if requests are served, monitors are checked and alerts are sent, else 503 with the reasons."""
     checks = _cached_checks()
     ready = all(result == OK for result in checks.values())
     return JsonResponse(
@@ -65,7 +65,7 @@ def readyz(request: HttpRequest) -> JsonResponse:
 
 
 def run_checks() -> dict[str, str]:
-    """Return `ok` or what is wrong, by check, without addresses and credentials."""
+    """Return `ok` or the error of each check, without addresses and credentials."""
     checks = _check_database()
     try:
         with broker_client() as broker:
@@ -81,7 +81,7 @@ _cached_checks = Cached(run_checks, lambda: FRESH_SEC)  # /readyz is public
 
 
 def _check_database() -> dict[str, str]:
-    # Not over the pool, which would wait longer than the caller.
+    # Not from the pool, which would wait longer than the caller.
     unknown = {"scheduler": "not looked at", "alerts": "not looked at"}
     try:
         with separate_connection(patience_sec=PATIENCE_SEC) as database:
@@ -123,7 +123,7 @@ def known_migrations() -> frozenset[tuple[str, str]]:
 
 
 def check_broker() -> str:
-    """Return `ok` or what is wrong."""
+    """Return `ok` or the error."""
     try:
         with broker_client() as broker:
             broker.ping()

@@ -140,7 +140,7 @@ def _seconds(since: datetime | None, now: datetime) -> float:
 
 
 def _by_labels(sums: Mapping[str, float], name: str) -> dict[Labels, dict[str, float]]:
-    """Return the sums of one instrument, by label values and part."""
+    """Return the sums of one instrument by label values and part."""
     found: dict[Labels, dict[str, float]] = defaultdict(dict)
     for field, value in sums.items():
         owner, labels, part = field.split("|")
@@ -181,7 +181,7 @@ REGISTRY.register(PulsekeeperCollector())
 
 
 def metrics(request: HttpRequest) -> HttpResponse:
-    """Serve METRICS_ALLOWED. Raises Http404 for other clients."""
+    """Serve metrics to METRICS_ALLOWED. Raises Http404 for other clients."""
     address = client_address(request)
     allowed = address is not None and any(address in network for network in settings.METRICS_ALLOWED)
     if not allowed or is_forwarded_by_unknown_proxy(request):

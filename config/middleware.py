@@ -12,7 +12,7 @@ from config.pings import ATTEMPT, pinged_heartbeat
 from monitors.heartbeats import pings as heartbeat_pings
 from statuspages import public
 
-# Images and fonts are compressed already.
+# Images and fonts are already compressed.
 _COMPRESSIBLE = frozenset(
     {
         "text/html",
@@ -28,7 +28,7 @@ _COMPRESSIBLE = frozenset(
 def pings(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
     """Answer pings before DRF and the middleware for pages (sessions, CSRF), which cost more than a ping.
 
-    `config.pings` answers nearly all pings before Django. It passes the others on with the attempt that it made.
+    `config.pings` answers nearly all pings before Django. It passes on the others with the result of its attempt.
     """
 
     def middleware(request: HttpRequest) -> HttpResponse:
@@ -46,9 +46,9 @@ def pings(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[Http
 def status_pages(
     get_response: Callable[[HttpRequest], HttpResponse],
 ) -> Callable[[HttpRequest], HttpResponse]:
-    """Answer status pages, badges and their domains before the middleware for sessions, which they do not use.
+    """Answer status pages, badges and pages' own domains before the middleware for sessions, which they do not use.
 
-    It runs before the check of the Host header, as the domains of pages are not in ALLOWED_HOSTS.
+    It runs before the check of the Host header, because the domains of pages are not in ALLOWED_HOSTS.
     """
 
     def middleware(request: HttpRequest) -> HttpResponse:

@@ -1,4 +1,4 @@
-"""The last step of openapi.json: names, tags, headers and examples."""
+"""The last step of generating openapi.json: names, tags, headers and examples."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ ENUMS: dict[str, Iterable[Any]] = {
     "PageTheme": StatusPage.Theme,
     "NoteStatus": NoteUpdate.Status,
 }
-"""The definitions whose values get a schema of their own, by its name."""
+"""Definitions whose values get a schema of their own, by the schema's name."""
 
 
 def enum_values() -> dict[str, list[str]]:
-    """Return `ENUM_NAME_OVERRIDES` of drf-spectacular: it finds a name by the values."""
+    """Return `ENUM_NAME_OVERRIDES` for drf-spectacular, which finds a schema's name by its values."""
     return {name: [getattr(value, "value", value) for value in values] for name, values in ENUMS.items()}
 
 
@@ -98,7 +98,7 @@ _LINK = {
 
 
 def finish(result: dict[str, Any], generator: Any, request: Any, public: bool) -> dict[str, Any]:  # noqa: FBT001
-    """Postprocessing hook of drf-spectacular."""
+    """Complete the document, as a postprocessing hook of drf-spectacular."""
     schemas = result["components"]["schemas"]
     _write_null_in_place(result)
     schemas.pop("NullEnum", None)
@@ -131,7 +131,7 @@ def operations(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]
 
 
 def _write_null_in_place(node: Any) -> None:
-    """`null` beside an enum is drf-spectacular's NullEnum, which generated clients make an odd class of."""
+    """Replace drf-spectacular's NullEnum by the type null: generated clients would have a useless class for it."""
     if isinstance(node, list):
         for index, inner in enumerate(node):
             if inner == {"$ref": "#/components/schemas/NullEnum"}:
@@ -158,7 +158,7 @@ def _finish_answers(operation: dict[str, Any]) -> None:
 
 
 def _add_examples(operation: dict[str, Any], schemas: dict[str, Any]) -> None:
-    """Errors have examples already. The answer to a request repeats its values."""
+    """Add examples. Errors already have them. The response to a request repeats the values of its body."""
     sent: dict[str, Any] = {}
     for media in operation.get("requestBody", {}).get("content", {}).values():
         sent = media["example"] = example_of(media["schema"], schemas)

@@ -1,6 +1,6 @@
 """Examples of openapi.json, derived from the schemas: one sample value for each name, and whole request bodies.
 
-A property takes the sample of `Component.property`, else that of its name, else its default, null, or a value of its
+A property gets the sample of `Component.property`, else that of its name, else its default, null, or a value of its
 type. A test validates each example against its schema.
 """
 
@@ -123,7 +123,7 @@ SAMPLES: dict[str, Any] = {
     "ListedProject.slow": 1,
     "ListedProject.unknown": 1,
     "HeaderOut.name": "Authorization",
-    "HeaderOut.value_dropped": ...,  # left out: present only if true
+    "HeaderOut.value_dropped": ...,  # omitted: present only if true
     "Incident.status": "open",
     "IncidentDetail.status": "open",
     "IncidentEvent.data": {"by": "sam@shop.example"},
@@ -150,7 +150,7 @@ SAMPLES: dict[str, Any] = {
         "sessions": [],
         "complete": True,
     },
-    # Request bodies, with what one would really send.
+    # Realistic request bodies.
     "AccountDeletion": {"password": "correct horse battery staple"},
     "AccountPatch": {"current_password": "correct horse", "password": "battery staple, correct horse"},
     "ChannelInput": {
@@ -240,7 +240,7 @@ BY_OPERATION: dict[str, dict[str, Any]] = {
     "replay_delivery": {"state": "waiting", "next_try_at": NOW},
     "resolve_incident": _DECLARED | {"status": "resolved", "resolved_at": NOW, "resolution": "closed"},
 }
-"""What differs in the answer of one operation."""
+"""Values that differ in the response of one operation."""
 
 
 def example_of(schema: dict[str, Any], schemas: dict[str, Any], name: str = "") -> Any:

@@ -1,7 +1,7 @@
 """Answer simple pings from the event loop, without Django, whose overhead costs more than the ping.
 
 A ping is simple if its heartbeat is up and stays up. Pings that arrive together are recorded by one statement. All
-other pings go on to Django. See docs/adr/0028.
+other pings are passed on to Django. See docs/adr/0028.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from wsgiref.types import WSGIEnvironment
 
 ATTEMPT = "pulsekeeper.ping"
-"""The key in the environ and in request.META of the attempt that the event loop has made."""
+"""The key in the environ and in request.META for the result of the event loop's attempt."""
 
 _PING = re.compile(r"/v1/heartbeats/([0-9A-Za-z_-]{1,64})/ping")
 _METHODS = frozenset({"GET", "HEAD", "POST"})
@@ -34,7 +34,7 @@ _Waiting = tuple[Ping, Future[Attempt]]
 
 
 def pinged_heartbeat(method: str | None, path: str) -> str | None:
-    """Return the id of the heartbeat that the request pings, or None for other requests."""
+    """Return the id of the heartbeat that the request pings, or None if it is not a ping."""
     found = _PING.fullmatch(path) if method in _METHODS else None
     return None if found is None else found[1]
 
@@ -99,4 +99,4 @@ def _attempt(pings: Sequence[Ping]) -> list[Attempt]:
     try:
         return attempt_all(pings)
     finally:
-        connection.close()  # back to the pool
+        connection.close()  # returned to the pool

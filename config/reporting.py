@@ -1,4 +1,4 @@
-"""Start Sentry and OpenTelemetry if they are configured. Otherwise they are not imported."""
+"""Start Sentry and OpenTelemetry if they are configured. Otherwise they are not even imported."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Process = Literal["web", "worker", "beat"]
 
 
 def connect() -> None:
-    """Start when a worker or beat starts. `config.rsgi` starts reporting itself."""
+    """Start reporting when a worker or beat starts. `config.rsgi` starts it for the web server."""
     signals.celeryd_init.connect(_worker)
     signals.beat_init.connect(_beat)
 
@@ -24,7 +24,7 @@ def _beat(**_: object) -> None:
 
 
 def begin(process: Process) -> None:
-    """Report errors and traces of this process from now on, if configured."""
+    """Start to report errors and traces of this process, if configured."""
     from django.conf import settings
 
     if settings.SENTRY_DSN:

@@ -1,7 +1,8 @@
-"""Which queue every task goes to. There is no default: a task without a route is an error at start and when it is sent.
+"""The queue of each task. There is no default: a task without a route is an error at startup and when it is sent.
 
-A queue decides which process runs a task, and so what the task can reach: see docs/operate/deployment.md. Only
-`interactive` serves `alerts`: tasks that send webhooks and mails need a way out, and `dispatcher` has none.
+A queue decides which process runs a task, and so which services the task can reach: see docs/operate/deployment.md.
+Only `interactive` serves `alerts`: tasks that send webhooks and mails need access to the internet, which `dispatcher`
+does not have.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ ROUTES = {
     "monitors.tasks.probe_now": "interactive",
     "monitors.tasks.first_check": "interactive",
     "monitors.tasks.check_draft": "interactive",
-    "monitors.tasks.refresh_registrations": "probes",  # asks registries
+    "monitors.tasks.refresh_registrations": "probes",  # queries registries of domains
     "monitors.tasks.warn_of_expiries": "dispatch",
-    # Send webhooks and mails.
+    # These send webhooks and mails.
     "alerts.tasks.*": "alerts",
     "statuspages.tasks.*": "alerts",
-    # They may take a minute, and the dispatcher has only two threads.
+    # These may take a minute, and the dispatcher has only two threads.
     "checks.tasks.*": "probes",
     "monitors.tasks.write_days": "probes",
     # Short deletions in the database.
@@ -70,9 +71,9 @@ def route(
 
 
 class RoutedLoader(AppLoader):
-    """Loads the tasks of a worker, or the table of beat, and refuses to start if one has no queue.
+    """Loads the tasks of a worker, or beat's schedule, and refuses to start if a task has no queue.
 
-    Django's checks also look for this, but workers start with CELERY_SKIP_CHECKS=1.
+    Django's system checks look for this too, but workers start with CELERY_SKIP_CHECKS=1.
     """
 
     app: Celery

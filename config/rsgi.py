@@ -16,10 +16,10 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 logging.captureWarnings(True)  # noqa: FBT003
 reporting.begin("web")
 _django = get_wsgi_application()
-# Imported here, as it imports models.
+# Imported here, because it imports models.
 application = import_module("config.gateway").Gateway(_django)
 
-# Load the code of all requests and exclude it from garbage collection: a full collection delayed requests by 0.1 s.
+# Load all code that requests need and exclude it from garbage collection: a full collection delayed requests by 0.1 s.
 import_module("config.urls")
 gc.collect()
 gc.freeze()

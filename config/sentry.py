@@ -1,7 +1,7 @@
 """Send errors and a sample of traces to Sentry.
 
-Errors are taken from the log, where every crash of a view, task or thread is logged. So error reporting costs
-successful requests nothing. Only traces wrap requests, if they are enabled.
+Errors are taken from the log, which has every crash of a view, task or thread. So error reporting costs successful
+requests nothing. Requests are wrapped only for traces, if they are enabled.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _trace_integrations(process: str) -> list[Integration]:
 
 
 def _sample_rate(context: dict[str, Any]) -> float:
-    """Return the sample rate: 0 for pings, as there are thousands a second."""
+    """Return the sample rate. It is 0 for pings, because there are thousands per second."""
     path = context.get("wsgi_environ", {}).get("PATH_INFO", "")
     if path.startswith("/v1/heartbeats/") and path.endswith("/ping"):
         return 0.0
@@ -85,14 +85,14 @@ def _sample_rate(context: dict[str, Any]) -> float:
 
 
 def _remove_secrets(event: Event, _hint: Hint) -> Event:
-    """Add our ids and keep only method and address of a request."""
+    """Add our ids, and remove everything but method and address of a request."""
     data: dict[str, Any] = dict(event)
     ids = {name: value for name, value in {**logs.context(), **logs.trace_ids()}.items() if value}
     data["tags"] = {**(data.get("tags") or {}), **ids}
     data["extra"] = {
         name: value for name, value in (data.get("extra") or {}).items() if name not in _ATTACHED
     }
-    if entry := data.get("logentry"):  # without its parameters: Celery's are the arguments of the task
+    if entry := data.get("logentry"):  # without its parameters: those of Celery are the arguments of the task
         data["logentry"] = {name: entry.get(name) for name in ("message", "formatted")}
     if request := data.pop("request", None):
         data["request"] = {name: request.get(name) for name in ("method", "url")}

@@ -23,7 +23,7 @@ except InvalidEnvironment as error:
 SERVERLESS = ENV.database_url is None  # e.g. `manage.py probe` and --help, which need no secrets either
 
 if SERVERLESS:
-    # Imported here, as beat reads the settings too and does not need them.
+    # Imported here, because beat reads the settings too and does not need them.
     from cryptography.fernet import Fernet
     from django.core.management.utils import get_random_secret_key
 
@@ -35,13 +35,13 @@ else:
         raise ImproperlyConfigured("SECRET_KEY and ENCRYPTION_KEYS must be set if DATABASE_URL is set")
     SECRET_KEY, ENCRYPTION_KEYS = ENV.secret_key, ENV.encryption_keys
     DATABASES = {"default": dict(dj_database_url.parse(ENV.database_url or ""))}
-    # A pool, as worker threads return their connection while they wait for the network. Our backend tests each
-    # connection before use: a dead one would cost a batch its claims.
+    # A pool, because worker threads return their connection while they wait for the network. Our backend tests each
+    # connection before use: a broken one would cost a batch its claims.
     DATABASES["default"]["ENGINE"] = "core.postgresql"
     DATABASES["default"]["OPTIONS"] = {
         **DATABASES["default"].get("OPTIONS", {}),  # options of the URL, such as sslmode
         "pool": {"min_size": 1, "max_size": 16, "timeout": 10},
-        "prepare_threshold": 5,  # any number allows `core.db.fetch_prepared`; Django itself prepares nothing
+        "prepare_threshold": 5,  # any number enables `core.db.fetch_prepared`; Django itself prepares nothing
     }
 
 REDIS_URL = ENV.redis_url
@@ -131,7 +131,7 @@ LANGUAGE_CODE = "en"
 USE_I18N = False
 APPEND_SLASH = False  # a redirected POST would lose its body
 
-# Workers need no sign-in or linking, so each saves the 9 MB of social-auth.
+# Workers need neither sign-in nor linking; each saves the 9 MB of social-auth.
 IS_WORKER = "celery" in (Path(sys.argv[0]).name, Path(sys.argv[0]).parent.name)
 
 INSTALLED_APPS = [
@@ -162,7 +162,7 @@ INSTALLED_APPS = [
     *([] if IS_WORKER else ["social_django"]),
     "csp",
     "django_htmx",
-    "django.contrib.admin.apps.SimpleAdminConfig",  # autodiscover runs in `config.urls`, as workers need no admin pages
+    "django.contrib.admin.apps.SimpleAdminConfig",  # autodiscover runs in `config.urls`: workers need no admin
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",
@@ -173,7 +173,7 @@ INSTALLED_APPS = [
 
 MIDDLEWARE = [
     "config.access.trusted_scheme",
-    # Above `pings` only middleware whose headers depend on nothing but host and scheme, as `config.pings` caches them.
+    # Middleware above `pings` may only set headers that depend on host and scheme, because `config.pings` caches them.
     "django.middleware.security.SecurityMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "config.middleware.status_pages",
@@ -223,7 +223,7 @@ AUTH_PASSWORD_VALIDATORS = [
 # Cookies are for pages; the API uses none.
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = BASE_URL.startswith("https://")
 SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = (
-    "Lax"  # redirects from GitHub or Google must send the session
+    "Lax"  # redirects from GitHub or Google must include the session cookie
 )
 SESSION_COOKIE_HTTPONLY = CSRF_COOKIE_HTTPONLY = True
 SESSION_COOKIE_AGE = 14 * 24 * 3600
@@ -291,7 +291,7 @@ MFA_SUPPORTED_TYPES = ["totp", "recovery_codes"]
 MFA_TOTP_ISSUER = "Pulsekeeper"
 MFA_TOTP_TOLERANCE = 1  # phone clocks may be off by some seconds
 
-# GitHub and Google for signing in, Vercel and Netlify as connectors. No step stores a token in extra_data.
+# GitHub and Google for sign-in, Vercel and Netlify as connectors. No step stores a token in extra_data.
 SOCIAL_AUTH_PIPELINE = (
     "social_core.pipeline.social_auth.social_details",
     "social_core.pipeline.social_auth.social_uid",
@@ -373,8 +373,8 @@ LOGGING = {
     }
     # Only crashes: `config.access` logs the status of every request.
     | {"django.request": {"level": "ERROR", "filters": ["crashes"]}}
-    # Its warnings contain webhook URLs. Callers log failures themselves.
+    # Its warnings contain webhook URLs. Callers log failures.
     | {"urllib3": {"level": "ERROR"}}
-    # Skip the warning for each retry; the final failure is an error.
+    # Skip the warnings about retries; the final failure is logged as an error.
     | {"opentelemetry": {"level": "ERROR"}},
 }

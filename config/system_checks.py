@@ -1,7 +1,7 @@
-"""System checks for `manage.py check`, in addition to those of Django.
+"""System checks for `manage.py check`, in addition to Django's.
 
-Without arguments: errors in any environment. With `--deploy`: also errors in production. With `--database default`:
-also the servers. Only the last connects to anything, so that an image can be checked where it is built.
+Without arguments they find errors in any environment. `--deploy` adds errors in production, and `--database default`
+checks of the servers. Only the last one connects to anything, so an image can be checked where it is built.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from django.http.request import validate_host
 from core import mail
 
 TAG = "pulsekeeper"
-_MIN_DISTINCT_BYTES = 16  # of the 32 of a key; random keys never have fewer
+_MIN_DISTINCT_BYTES = 16  # of the 32 bytes of a key; random keys never have fewer
 _LOCAL_NETWORKS = (ip_network("127.0.0.0/8"), ip_network("::1/128"), ip_network("169.254.0.0/16"))
 
 
@@ -62,7 +62,7 @@ def check_timezone_is_utc(**_: Any) -> list[CheckMessage]:
 
 @register(TAG)
 def check_beat_tasks_exist(**_: Any) -> list[CheckMessage]:
-    """Check that the tasks of beat's schedule exist. Beat sends names and cannot notice a wrong one."""
+    """Check that the tasks in beat's schedule exist. Beat sends only names, so it would not notice a wrong one."""
     from config import celeryconfig
 
     return [
@@ -74,7 +74,7 @@ def check_beat_tasks_exist(**_: Any) -> list[CheckMessage]:
 
 @register(TAG)
 def check_tasks_have_queues(**_: Any) -> list[CheckMessage]:
-    """Check that every task is routed. Workers and beat check this at their start, too."""
+    """Check that every task is routed. Workers and beat check this when they start, too."""
     from config.routing import unrouted
 
     return [
@@ -107,7 +107,7 @@ def check_keys_are_strong(**_: Any) -> Iterator[CheckMessage]:
 
 @register(TAG, deploy=True)
 def check_servers_are_set(**_: Any) -> list[CheckMessage]:
-    """Check that the servers are set. Otherwise `manage.py` uses private servers, and other processes find none."""
+    """Check that the servers are set. Otherwise `manage.py` starts private ones, and other processes fail."""
     if not settings.SERVERLESS and settings.REDIS_URL:
         return []
     return [Error("DATABASE_URL and REDIS_URL must be set in production.", id="pulsekeeper.E012")]
@@ -152,7 +152,10 @@ def check_mail_is_configured(**_: Any) -> Iterator[CheckMessage]:
 
 @register(TAG, Tags.security, deploy=True)
 def check_probes_cannot_reach_this_host(**_: Any) -> list[CheckMessage]:
-    """Check that probes may not reach this host and the metadata of its cloud. Other private networks are a choice."""
+    """Check that probes cannot reach this host and the metadata service of its cloud.
+
+    Whether they may reach other private networks is up to the operator.
+    """
     allowed = [
         str(network)
         for network in settings.ALLOWED_PRIVATE_NETWORKS
@@ -172,7 +175,7 @@ def check_probes_cannot_reach_this_host(**_: Any) -> list[CheckMessage]:
 def check_servers_are_ready(*, databases: Sequence[str] | None = None, **_: Any) -> Iterator[CheckMessage]:
     """Check that PostgreSQL and the broker answer, migrations are applied and the database is in UTC.
 
-    Only with `--deploy`, as `migrate` runs database checks before it applies migrations.
+    Only with `--deploy`, because `migrate` runs database checks before it applies migrations.
     """
     if "default" not in (databases or ()) or settings.SERVERLESS:
         return

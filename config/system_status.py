@@ -1,6 +1,6 @@
 """`/admin/health/`: the status of the whole deployment for staff, and the problems that need attention.
 
-Each source is queried on its own with a timeout, so that the page shows the others when one does not answer.
+Each source is queried on its own with a timeout, so that the page shows the others if one does not answer.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ MAX_LAG = timedelta(seconds=10)
 MOST_ALERT_LAG = timedelta(seconds=30)
 LEAST_AHEAD = timedelta(days=2)
 MOST_ROLLUP_AGE = timedelta(hours=3)
-# One failing receiver is the problem of its owner. Several, while no alert is delivered, suggest a network problem.
+# A single failing receiver is its owner's problem. Several, while no alert is delivered, suggest a network problem.
 FEWEST_FAILING = 2
 NOTHING_SENT_FOR = timedelta(minutes=10)
 
@@ -65,7 +65,7 @@ _COUNTS = """
                 LIMIT %(most)s) AS found),
            (SELECT max(last_sent_at) FROM alerts_alertchannel)
 """
-# Partitions count with their table. Rows are estimates of the planner.
+# Partitions count toward their table. Row counts are estimates of the planner.
 _TABLES = """
     SELECT coalesce(pg_partition_root(oid), oid)::regclass::text AS name,
            sum(pg_total_relation_size(oid))::bigint AS bytes,
@@ -91,9 +91,10 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class DatabaseStatus:
-    """The status in the database. Counts end at MOST_COUNTED. `ahead` is how far partitions reach, by table.
+    """The status of the database. Counts stop at MOST_COUNTED.
 
-    `failing_channels` counts channels with waiting messages whose last attempt failed.
+    `ahead` is how far in the future partitions exist, by table. `failing_channels` counts channels with waiting
+    messages whose last attempt failed.
     """
 
     backlog: Backlog
@@ -113,7 +114,7 @@ class DatabaseStatus:
 
 @dataclass(frozen=True, slots=True)
 class BrokerStatus:
-    """Waiting messages by queue, checks in flight, and the queues of each worker that answers."""
+    """The status of the broker: waiting messages by queue, checks in flight, and the queues of each live worker."""
 
     queues: Mapping[str, int]
     in_flight: int
@@ -128,7 +129,10 @@ class BrokerStatus:
 
 @dataclass(frozen=True, slots=True)
 class SystemStatus:
-    """`checks` are those of /readyz. A source that did not answer is None. `mail` says why mail cannot be sent."""
+    """The status of all sources. A source that did not answer is None.
+
+    `checks` are those of /readyz. `mail` is the reason why mail cannot be sent.
+    """
 
     checks: Mapping[str, str]
     database: DatabaseStatus | None
@@ -154,7 +158,7 @@ def health_page(request: HttpRequest) -> HttpResponse:
 
 
 def find_problems(status: SystemStatus, *, now: datetime) -> Iterator[str]:
-    """Yield what needs attention and what it means."""
+    """Yield the problems that need attention, with their consequences."""
     for name, problem in status.checks.items():
         if problem != OK:
             yield f"{name.capitalize()}: {problem}."
@@ -241,7 +245,7 @@ def _database_status(now: datetime) -> DatabaseStatus | None:
 
 
 def _ahead(database: psycopg.Connection, series: Series, now: datetime) -> timedelta | None:
-    """Return how far from now the partitions reach, or None without partitions."""
+    """Return how far in the future partitions exist, or None without partitions."""
     row = database.execute(_LAST_PART, {"table": series.table, "default": series.default}).fetchone()
     if row is None or row[0] is None:
         return None

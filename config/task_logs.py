@@ -1,4 +1,4 @@
-"""Logging in Celery processes: our format, and the task id in all lines of a task.
+"""Logging in Celery processes: our log format, and the task id in all log lines of a task.
 
 Beat imports this too, so it imports little.
 """
@@ -36,7 +36,7 @@ def _configure(**_: object) -> None:
 
 
 def _add_request_id(headers: dict[str, Any], **_: object) -> None:
-    """Add the request id to the task, so that one search finds the lines of both."""
+    """Add the request id to the task, so that one search finds the log lines of both."""
     if request_id := logs.context().get(_REQUEST):
         headers[_REQUEST] = request_id
 

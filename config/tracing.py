@@ -34,7 +34,7 @@ def begin(process: str) -> None:
     provider.sampler = SkipRootStatements(provider.sampler)
     exporter = MaskingExporter(OTLPSpanExporter())
     provider.add_span_processor(BatchSpanProcessor(exporter))
-    atexit.register(exporter.begin_shutdown)  # registered after the provider, so called before it
+    atexit.register(exporter.begin_shutdown)  # registered after the provider, so it is called before it
     trace.set_tracer_provider(provider)
     CeleryInstrumentor().instrument(tracer_provider=provider)  # type: ignore[no-untyped-call]
     if process == "beat":
@@ -45,7 +45,7 @@ def begin(process: str) -> None:
     if process == "web":
         from opentelemetry.instrumentation.django import DjangoInstrumentor
 
-        # At the request log, below pings, status pages and static files.
+        # At the level of the request log, below pings, status pages and static files.
         place = settings.MIDDLEWARE.index("config.access.log_requests")
         DjangoInstrumentor().instrument(tracer_provider=provider, middleware_position=place)
 
@@ -53,7 +53,7 @@ def begin(process: str) -> None:
 class SkipRootStatements(Sampler):
     """Sample as `inner` does, but never start a trace with a database statement.
 
-    Pings and the recording threads run statements outside any request or task, thousands a second.
+    Pings and the recording threads run thousands of statements per second outside any request or task.
     """
 
     def __init__(self, inner: Sampler) -> None:
@@ -79,14 +79,14 @@ class SkipRootStatements(Sampler):
 
 
 class MaskingExporter(SpanExporter):
-    """Mask secrets in spans: URLs may have them in queries, errors in messages."""
+    """Mask secrets in spans: URLs may contain them in queries, errors in messages."""
 
     def __init__(self, inner: SpanExporter) -> None:
         self._inner = inner
-        self._until = float("inf")  # by the monotonic clock
+        self._until = float("inf")  # on the monotonic clock
 
     def begin_shutdown(self) -> None:
-        """Limit the time for pending exports, as the process ends."""
+        """Limit the time for pending exports when the process ends."""
         self._until = time.monotonic() + _PATIENCE_SEC
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:

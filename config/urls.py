@@ -27,7 +27,7 @@ admin.site.site_header = admin.site.site_title = "Pulsekeeper"
 admin.site.index_title = "Administration"
 
 
-# Staff uses the regular pages for sign-in and passwords: Django's forms would bypass throttles, second factor and audit
+# Staff use the regular pages for sign-in and passwords: Django's forms would bypass throttles, second factor and audit
 # log.
 @secure_admin_login  # type: ignore[untyped-decorator]
 def admin_login(request: HttpRequest) -> HttpResponse:

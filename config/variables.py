@@ -56,12 +56,12 @@ def variables(cls: type[Any]) -> tuple[Field[Any], ...]:
 
 
 def is_set(name: str) -> bool:
-    """Return whether the environment has the variable `name` or a file with its value (`<NAME>_FILE`)."""
+    """Return whether the environment has the variable `name`, or a file for it (`<NAME>_FILE`)."""
     return bool(os.environ.get(name) or os.environ.get(f"{name}_FILE"))
 
 
 def _read_secret_file(name: str, environment: Mapping[str, str]) -> str | None:
-    """Return the content of the file that `<NAME>_FILE` names, without trailing line ends, or None if it is not set.
+    """Return the content of the file that `<NAME>_FILE` names, without trailing newlines. Return None if it is not set.
 
     Raises ValueError if the file cannot be read or is empty, or if `name` is set as well.
     """
@@ -113,7 +113,7 @@ def decimal(minimum: float, maximum: float | None = None) -> Callable[[str], flo
 
 
 def one_of(*words: str) -> Callable[[str], str]:
-    """Accept any of `words` in any case. The value has the case given here."""
+    """Return a parser that accepts any of `words`, in any case, and returns it in the case given here."""
 
     def read(text: str) -> str:
         for word in words:

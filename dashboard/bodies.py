@@ -1,4 +1,4 @@
-"""Validate forms with the serializers of the API, which define limits once."""
+"""Validate forms with the API's serializers, so that limits are defined once."""
 
 from __future__ import annotations
 

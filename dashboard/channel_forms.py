@@ -33,7 +33,7 @@ _AIM = ("monitors", "scope_project_id", "monitor_ids")
 
 
 class _ChannelForm(ServiceForm):
-    """The fields of all channels, after those of the kind."""
+    """The fields that all channels have, after those of the kind."""
 
     name = forms.CharField(max_length=200)
     topics = forms.MultipleChoiceField(
@@ -119,7 +119,7 @@ class NewChannelForm(_ChannelForm, OnceForm):
             field.help_text = f"Format: {example}"
 
     def given(self) -> dict[str, Any]:
-        """Return the equivalent body of the API."""
+        """Return the equivalent body for the API."""
         cleaned = self.cleaned_data
         given = {name: cleaned[name] for name in ("topics", "remind_every_hours", "project_id")}
         if cleaned["name"]:
@@ -157,7 +157,7 @@ class EditChannelForm(_ChannelForm):
             field.help_text = f"{now}. Leave empty to keep it."
 
     def given(self) -> dict[str, Any]:
-        """Return only changes: a member may not see all chosen monitors."""
+        """Return only the changes: a member may not see all selected monitors."""
         plain = ("name", "topics", "remind_every_hours", "enabled")
         given = {name: self.cleaned_data[name] for name in plain if name in self.changed_data}
         aim = self._aim() if set(_AIM) & set(self.changed_data) else {}

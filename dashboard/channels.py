@@ -36,7 +36,7 @@ SECTION = "alert-channels"
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A channel with what the pages show of it."""
+    """A channel with the data that pages show."""
 
     channel: AlertChannel
     dead: int = 0
@@ -47,7 +47,7 @@ class Shown:
 
     @property
     def problem(self) -> str | None:
-        """Return what prevents all alerts from being sent, independent of the last delivery."""
+        """Return the reason why no alert can be sent, independent of the last delivery."""
         return self.kind.problem()
 
     @property
@@ -76,7 +76,7 @@ class Shown:
 
     @property
     def chosen(self) -> list[Any]:
-        """Return the chosen monitors, without those that have left the project."""
+        """Return the selected monitors that are still in the project."""
         found = self.channel.monitors.all()
         return [one for one in found if self.channel.project_id in (None, one.project_id)]
 
@@ -173,7 +173,7 @@ def delete(request: PageRequest, channel_id: str) -> HttpResponse:
 @require_POST
 @page
 def test(request: PageRequest, channel_id: str) -> HttpResponse:
-    """Show the result beside the button, or without scripts as a message."""
+    """Send a test. Show the result beside the button, or as a message without scripts."""
     channel = selectors.get_channel(request.caller, channel_id)
     try:
         limits.count(request, "test-channel")
@@ -238,7 +238,7 @@ def _create(request: PageRequest, form: NewChannelForm) -> Created:
 
 
 def _asked(request: PageRequest, channel: AlertChannel, said: str) -> None:
-    """Report that confirmation was requested, or that the request was only printed."""
+    """Report that the confirmation mail was sent, or only printed."""
     if mail.has_server():
         messages.success(request, f"{said} to {channel.hint}.")
     else:
@@ -248,7 +248,7 @@ def _asked(request: PageRequest, channel: AlertChannel, said: str) -> None:
 
 
 def _created(request: PageRequest, made: Created) -> HttpResponse:
-    """Show a new secret, or the page of the channel."""
+    """Show a new secret once, or redirect to the channel."""
     channel = selectors.get_channel(request.caller, made.object_id)
     secret = (made.answer or {}).get("secret")
     if secret is None:

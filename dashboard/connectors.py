@@ -34,7 +34,7 @@ SECTION = "connectors"
 
 @dataclass(frozen=True, slots=True)
 class ProviderView:
-    """A provider under the `word` that this deployment uses in paths."""
+    """A provider with `word`, its name in this deployment's paths."""
 
     word: str
     title: str
@@ -118,9 +118,9 @@ def index(request: PageRequest) -> HttpResponse:
 @require_POST
 @page
 def link(request: PageRequest, word: str) -> HttpResponse:
-    """Send the browser to the provider.
+    """Redirect the browser to the provider.
 
-    The content security policy blocks redirects of forms to other hosts: htmx goes there, or a page shows the link.
+    The content security policy blocks redirects of forms to other hosts, so htmx navigates, or a page shows the link.
     """
     try:
         address = services.start(request.caller, word, now=utc_now())
@@ -147,7 +147,7 @@ def disconnect(request: PageRequest, word: str) -> HttpResponse:
 
 @page
 def choose(request: PageRequest, word: str) -> HttpResponse:
-    """List what can be imported; a POST imports the chosen projects."""
+    """List the projects that can be imported. A POST imports the selected ones."""
     caller = request.caller
     connector = selectors.get_connector(caller, word)
     form = ImportForm(request.POST if request.method == "POST" else None, caller=caller)
@@ -167,7 +167,7 @@ def choose(request: PageRequest, word: str) -> HttpResponse:
 
 
 def _choose(request: PageRequest, word: str, connector: Connector, form: ImportForm) -> HttpResponse:
-    """Render the list, or the reason why the provider cannot be asked."""
+    """Render the list, or the reason why the provider cannot be queried."""
     found: list[Importable] = []
     problem: ApiError | None = None
     try:

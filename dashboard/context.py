@@ -1,4 +1,4 @@
-"""The navigation of signed-in users."""
+"""The context of the navigation for signed-in users."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def navigation(request: HttpRequest) -> dict[str, Any]:
 
 
 class _Navigation:
-    """Counts only when a template renders it: fragments for htmx have no navigation."""
+    """The navigation. Counts are queried only if a template renders them: fragments for htmx have no navigation."""
 
     def __init__(self, user: User) -> None:
         self._user = user

@@ -1,4 +1,4 @@
-"""Deliveries of a channel, as the log shows them."""
+"""Deliveries in the log of a channel."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STATE_NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class ShownItem:
-    """An event: `about` is the name of its monitor, and `path` its page, if any."""
+    """An event in the log: `about` is the monitor's name, and `path` its page, if any."""
 
     about: str
     said: str

@@ -1,4 +1,4 @@
-"""Pages that make and change what somebody has: monitors, projects, tokens."""
+"""URLs of pages that create and edit monitors, projects and tokens."""
 
 from django.urls import path
 

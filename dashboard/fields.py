@@ -1,4 +1,4 @@
-"""Fields whose values people type and read otherwise than the API does."""
+"""Form fields for values that people write differently from the API."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from dashboard.spans import MAX_TEXT, MS_OF, NoSpanError, parse_span, say_span
 
 
 class PlainRenderer(Renderer):
-    """For forms whose fields do not say that they are optional, and may have `suggestions`, as one would type them."""
+    """Renderer without a mark for optional fields. Fields may have `suggestions`, written as a user would type them."""
 
     field_template_name = "dashboard/widgets/field.html"
 
 
 class SpanField(forms.CharField):
-    """A span of time, typed as people say it; a whole number of `unit` (`s` or `ms`) in the end, or None."""
+    """A duration like `5m`. Cleans to an integer in `unit` (`s` or `ms`), or None."""
 
     def __init__(
         self,

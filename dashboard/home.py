@@ -1,4 +1,4 @@
-"""The address of the deployment by itself."""
+"""The root URL of the deployment."""
 
 from __future__ import annotations
 

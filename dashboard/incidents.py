@@ -32,7 +32,7 @@ STATES = {"open": "Open", "acknowledged": "Acknowledged", "resolved": "Resolved"
 
 Type = IncidentEvent.Type
 
-# Title of each kind of timeline line, and the state of its marker.
+# Title and marker state of each kind of timeline line.
 _LINES: dict[str, tuple[str, str]] = {
     Type.FIRST_FAILURE: ("First failure", "down"),
     Type.CONFIRMED: ("Confirmed", "down"),
@@ -278,7 +278,10 @@ def _filtered(caller: Caller, wanted: dict[str, str]) -> QuerySet[Incident]:
 
 
 def _page_of(incidents: QuerySet[Incident], *, after: str) -> tuple[Sequence[Incident], bool]:
-    """Return a page, open incidents first, newest first in both groups. `after` is the position of the last one."""
+    """Return a page: open incidents first, newest first in both groups.
+
+    `after` is the position of the last shown one.
+    """
     is_resolved = ExpressionWrapper(Q(resolved_at__isnull=False), output_field=BooleanField())
     incidents = incidents.annotate(is_resolved=is_resolved).order_by("is_resolved", "-pk")
     position = re.fullmatch(r"([01])-([0-9]{1,18})", after)

@@ -1,4 +1,4 @@
-"""The throttles of the API, for pages: requests to both count together."""
+"""Apply the API's throttles to pages: requests to both count together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pages that make and change a monitor, with its test run."""
+"""Pages that create and edit a monitor, and its test run."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from monitors.selectors import get_monitor
 from monitors.serializers import MonitorInputSerializer, MonitorPatchSerializer
 from monitors.types.settings import MonitorConfig
 
-USUAL_INTERVAL_SEC = 60  # to begin with, where the plan would allow less
+USUAL_INTERVAL_SEC = 60  # the default, unless the plan requires a longer one
 SCOPE = "create-and-test"
 FORM = "#monitor-form"
 
 
 @dataclass(frozen=True, slots=True)
 class TestRun:
-    """The outcome of a test, without `result` if no worker took it. `dropped`: headers that were sent empty."""
+    """The outcome of a test. `result` is None if no worker took it; `dropped` names headers that were sent empty."""
 
     result: interactive.CheckResult | None
     dropped: Sequence[str] = ()
@@ -45,7 +45,10 @@ class TestRun:
 
 @page
 def new(request: PageRequest) -> HttpResponse:
-    """`?type=` chooses the kind and `?project=` the project; `?from=` copies a monitor, but for header values."""
+    """Create a monitor.
+
+    `?type=` sets the type, `?project=` the project; `?from=` copies a monitor without header values.
+    """
     caller, now = request.caller, utc_now()
     plan = caller.user.plan
     source = get_monitor(caller, request.GET["from"]) if "from" in request.GET else None
@@ -76,7 +79,7 @@ def new(request: PageRequest) -> HttpResponse:
 
 
 def _created(request: PageRequest, form: MonitorForm, made: Created) -> HttpResponse:
-    """On to the monitor at once; its first check is shown there when it is made."""
+    """Redirect to the new monitor at once; its page shows the first check when it is done."""
     if not made.repeated:
         monitor = get_monitor(request.caller, made.object_id)
         messages.success(request, f"{monitor.name} is created.")
@@ -120,7 +123,10 @@ def edit(request: PageRequest, monitor_id: str) -> HttpResponse:
 
 
 def _test(request: PageRequest, form: MonitorForm, *, source: Monitor | None) -> HttpResponse:
-    """For htmx the result alone, so that what is typed meanwhile stays; the whole form where it is not valid."""
+    """Run a test.
+
+    Return only the result to htmx, to keep what is typed during the test; return the form if it is invalid.
+    """
     run = form.attempt(lambda: _run(request, form)) if form.is_valid() else None
     if run is None:
         answer = _show(request, form, source=source, tested=True)
@@ -156,7 +162,7 @@ def _show(
     run: TestRun | None = None,
     tested: bool = False,
 ) -> HttpResponse:
-    """The page; for htmx, which asks for it only where a test found something wrong, its form alone."""
+    """Render the page; for htmx, only the form, which it requests only if a test found errors."""
     context = {
         "section": "monitors",
         "form": form,
@@ -172,7 +178,7 @@ def _show(
 
 
 def _tell_adjustments(request: PageRequest, body: dict[str, Any], monitor: Monitor) -> None:
-    """What the service made of values out of range, where a person should know."""
+    """Notify the user of values that the service adjusted."""
     asked = body.get("interval_sec")
     if asked is not None and asked != monitor.interval_sec:
         shortest = "shortest of the plan" if Plan.is_mentioned() else "shortest"
@@ -184,7 +190,7 @@ def _tell_adjustments(request: PageRequest, body: dict[str, Any], monitor: Monit
 
 
 def _warn_of_dropped(request: PageRequest, before: Monitor, after: Monitor) -> None:
-    """Name the secrets that a change of server or owner has dropped."""
+    """Warn about secrets that were dropped because the server or owner changed."""
     names = after.public_config.own.dropped_secrets()
     if names:
         text = f"The stored values of these headers were dropped: {', '.join(names)}. They are not sent to another "

@@ -1,4 +1,4 @@
-"""The form of a monitor: what is typed becomes a body of the API, and errors come back to their fields."""
+"""The form of a monitor: converts input to a body for the API, and assigns the API's errors to fields."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _PLACE = re.compile(r"(\w{1,40})\[(\d{1,3})\](?:\.(\w{1,40}))?")
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """An error and where it is, for a list that leads there."""
+    """An error and the element it belongs to, for a list of links."""
 
     target: str
     label: str
@@ -42,7 +42,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A field of the form, and the types that ask for it."""
+    """A field of the form, and the monitor types that have it."""
 
     field: BoundField
     types: str
@@ -52,7 +52,7 @@ def form_field(setting: Setting) -> forms.Field:
     said: dict[str, Any] = {"label": setting.label, "help_text": setting.help, "required": False}
     attributes = {"placeholder": setting.placeholder} if setting.placeholder else {}
     if setting.item in (Rule, Header):
-        return forms.Field(**said)  # without an input of its own, for what is wrong with all rows
+        return forms.Field(**said)  # no input of its own: shows errors of all rows together
     if setting.item is not None:
         return LinesField(widget=forms.Textarea(attrs={"class": "code", "rows": 5}), **said)
     if setting.choices:
@@ -86,10 +86,10 @@ class LinesField(forms.CharField):
 
 
 class MonitorForm(OnceForm):
-    """`stored` is the monitor that is edited; a new one may start from the `config` of another."""
+    """The form of the monitor `stored`, or of a new one with the values of `config`."""
 
     default_renderer = PlainRenderer
-    use_required_attribute = False  # the type decides which fields are asked for
+    use_required_attribute = False  # the type decides which fields are required
 
     type = forms.ChoiceField(label="Type", widget=forms.RadioSelect)
 
@@ -118,7 +118,7 @@ class MonitorForm(OnceForm):
         self.fields["type"].choices = [(kind.name, kind.label) for kind in self.types]  # type: ignore[attr-defined]
         if stored is None:
             for name, setting in self.settings.items():
-                if setting.choices:  # whose default differs by type
+                if setting.choices:  # the default depends on the type
                     self.fields[name].choices.insert(0, ("", "By the type"))  # type: ignore[attr-defined]
         interval = self.fields["interval_sec"]
         assert isinstance(interval, SpanField)
@@ -141,7 +141,7 @@ class MonitorForm(OnceForm):
 
     @property
     def kind(self) -> MonitorType:
-        """The type as chosen so far."""
+        """Return the selected type, or the default one."""
         value = self["type"].value()
         return types.get(value if value in types.names() else types.DEFAULT)
 
@@ -151,20 +151,20 @@ class MonitorForm(OnceForm):
 
     def is_valid(self) -> bool:
         valid = super().is_valid()
-        wrong = [row for row in self._asked_rows() if not row.is_valid()]  # all of them are validated
+        wrong = [row for row in self._asked_rows() if not row.is_valid()]  # a list, to validate all of them
         return valid and not wrong
 
     def clean(self) -> None:
         asked = types.get(self.cleaned_data.get("type", self.kind.name)).asked
         for name in self.settings.keys() - asked.keys():
-            self.errors.pop(name, None)  # the page of this type does not show it
+            self.errors.pop(name, None)  # hidden for this type
         for name, setting in asked.items():
             required = setting.type is int and not setting.nullable
             if required and self.cleaned_data.get(name, "") is None:
                 self.add_error(name, "This is needed.")
 
     def body(self) -> dict[str, Any]:
-        """Return a body of the API: for a stored monitor what differs from it. With valid data only."""
+        """Return a body for the API, for a stored monitor only the changed fields. Requires valid data."""
         kind = types.get(self.cleaned_data["type"])
         body = {"type": kind.name, "project_id": self.cleaned_data["project_id"]}
         for name, setting in kind.asked.items():
@@ -185,7 +185,7 @@ class MonitorForm(OnceForm):
         return {name: value for name, value in body.items() if value != before[name]}
 
     def refuse(self, field: str | None, reason: str) -> None:
-        """`content_rules[1].path` is a field of the second row that was sent."""
+        """Add an error of the API. `content_rules[1].path` is a field of the second row that was sent."""
         place = _PLACE.fullmatch(field or "")
         if place is None or place[1] not in self.rows:
             return super().refuse(field, reason)
@@ -201,7 +201,7 @@ class MonitorForm(OnceForm):
 
     @property
     def sections(self) -> dict[str, list[Asked]]:
-        """The fields of each section, but for those that are rows."""
+        """Return the fields of each section, without those that are rows."""
         found: dict[str, list[Asked]] = {}
         for name, setting in self.settings.items():
             if name not in self.rows:
@@ -218,7 +218,7 @@ class MonitorForm(OnceForm):
 
     @property
     def data_for(self) -> dict[str, str]:
-        """Types by how they get their results."""
+        """Return the types grouped by how they get results: probed, waiting or firing."""
         return {
             "probed": " ".join(kind.name for kind in self.types if not kind.waits),
             "waiting": " ".join(types.waiting()),
@@ -227,7 +227,7 @@ class MonitorForm(OnceForm):
 
     @property
     def opens_advanced(self) -> bool:
-        """Return whether a field in Advanced has an error, or another value than most monitors have."""
+        """Return whether a field in Advanced has an error or a value other than the default."""
         advanced = {name for name, setting in self.settings.items() if setting.section == "advanced"}
         wrong = advanced & set(self.errors) or any(row.errors for row in self.headers)
         typed = any(row["name"].value() for row in self.headers)
@@ -243,7 +243,7 @@ class MonitorForm(OnceForm):
 
 
 def asking(name: str) -> str:
-    """Return the types that ask for a setting, as the attribute `data-for` has them."""
+    """Return the types that have a setting, in the format of the attribute `data-for`."""
     return " ".join(kind.name for kind in types.REGISTRY.values() if name in kind.asked)
 
 
@@ -276,13 +276,13 @@ def _blank_rule(config: MonitorConfig) -> dict[str, Any]:
 def _initial(config: MonitorConfig, *, is_new: bool) -> dict[str, Any]:
     initial = {"type": config.type} | {name: config[name] for name in types.settings()}
     if is_new and config == configuration.build({"interval_sec": config.interval_sec, "type": config.type}):
-        # Nothing is typed yet, so the defaults of the type hold.
+        # Nothing is typed yet, so use the defaults of the type.
         initial |= {"name": ""} | {name: "" for name, one in types.settings().items() if one.choices}
     return initial
 
 
 def _body_of(monitor: Monitor) -> dict[str, Any]:
-    """Return a stored monitor as the form would send it, had nothing been changed."""
+    """Return the body that an unchanged form of a stored monitor would send."""
     body = _initial(monitor.public_config, is_new=False)
     for name, setting in types.settings().items():
         if setting.item in (Rule, Header):
@@ -298,7 +298,7 @@ def _body_of(monitor: Monitor) -> dict[str, Any]:
 
 
 def _lines(text: str) -> str:
-    """Return the text with plain line ends: browsers send CRLF."""
+    """Return the text with LF line endings: browsers send CRLF."""
     return text.replace("\r\n", "\n")
 
 

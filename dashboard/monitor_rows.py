@@ -1,4 +1,4 @@
-"""The rows of a monitor's form: content rules and request headers, as many as a monitor may have of each."""
+"""The rows of a monitor's form: content rules and request headers, up to the maximum of each."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _CODE = {"autocomplete": "off", "spellcheck": "false", "class": "code"}
 
 
 class Row(forms.Form):
-    """One row. Where nothing is typed it is as none; the others are sent in their order."""
+    """A row. Blank rows are ignored; the others are sent in their order."""
 
     default_renderer = PlainRenderer
     names: ClassVar[dict[str, str]]
-    """The row's fields by the names that the API's errors give them."""
+    """Field names of the row by the API's names, to assign errors."""
 
     @property
     def is_blank(self) -> bool:
@@ -32,7 +32,10 @@ class Row(forms.Form):
 
 
 class RuleKind(TextChoices):
-    """The API's two json_field rules, with and without `equals`, are two kinds: an empty `equals` means something."""
+    """Kinds of content rules.
+
+    The API's json_field is two kinds, with and without `equals`: an empty `equals` is a value.
+    """
 
     CONTAINS = "contains", "Text is there"
     ABSENT = "absent", "Text is not there"
@@ -87,7 +90,7 @@ def rule_initial(rule: Rule) -> dict[str, Any]:
 
 
 class HeaderRow(Row):
-    """Values are written, never read. `stored` are the headers that stay if no value is typed."""
+    """A request header. Values are write-only: `stored` headers keep their value if none is typed."""
 
     name = forms.CharField(
         label="Name",

@@ -1,6 +1,6 @@
-"""Forms that create something once, however often they are sent.
+"""Forms that create an object once, even if they are sent again.
 
-A hidden field holds a key that works like the Idempotency-Key of the API.
+A hidden field has a key that works like the Idempotency-Key of the API.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dashboard.pages import PageRequest
 from projects.access import Caller
 from projects.idempotency import create_once
 
-_NOT_CONTENT = "csrfmiddlewaretoken"  # Django gives another one with each page
+_NOT_CONTENT = "csrfmiddlewaretoken"  # Django renders a different one with each page
 
 
 def _new_key() -> str:
@@ -34,9 +34,9 @@ class OnceForm(ServiceForm):
     def make_once(
         self, request: HttpRequest, caller: Caller, make: Callable[[], str | Created], *, now: datetime
     ) -> Created:
-        """Return what `make` creates, or what this form created when it was sent before.
+        """Return what `make` creates, or what this form created earlier.
 
-        `make` returns a public id, or `Created` to add what is shown only once, like a secret.
+        `make` returns a public id, or `Created` to add values that are shown only once, like a secret.
         """
 
         def created() -> Created:
@@ -53,12 +53,12 @@ class OnceForm(ServiceForm):
         )
 
     def create(self, request: PageRequest, make: Callable[[datetime], str | Created]) -> Created | None:
-        """Create once, at the current time; None if the service refused, with its reason in the form's errors."""
+        """Create once, at the current time. Return None if the service refused; the form's errors have the reason."""
         now = utc_now()
         return self.attempt(lambda: self.make_once(request, request.caller, lambda: make(now), now=now))
 
     def refuse(self, field: str | None, reason: str) -> None:
-        """Give a form that was changed after it was sent a new key, so that it creates something else."""
+        """Give the form a new key if it was changed after it was sent, so that it creates another object."""
         if field != HEADER:
             return super().refuse(field, reason)
         assert isinstance(self.data, QueryDict)

@@ -1,4 +1,4 @@
-"""What the pages for signed-in users share: the caller, error pages, and the result of an action."""
+"""Helpers of all pages for signed-in users: the caller, error pages, and messages about actions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class PageRequest(HttpRequest):
 def page(
     view: Callable[Concatenate[PageRequest, P], HttpResponseBase],
 ) -> Callable[Concatenate[HttpRequest, P], HttpResponse]:
-    """Require a signed-in user, and turn errors that services raise into error pages."""
+    """Require a signed-in user, and render errors of services as error pages."""
 
     @login_required
     def signed_in(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponseBase:
@@ -39,7 +39,7 @@ def page(
             answer = view(asked, *args, **kwargs)
         except ApiError as error:
             return problem(asked, error)
-        # Private data: not for caches, and not for the back button after signing out.
+        # Private data: keep it out of caches and of the back button after signing out.
         answer.headers.setdefault("Cache-Control", "private, no-store")
         return answer
 
@@ -47,7 +47,7 @@ def page(
     def guarded(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponseBase:
         asked = cast("PageRequest", request)
         if asked.htmx and not asked.user.is_authenticated:
-            # The session of an open page ended: its script says so and keeps what was typed.
+            # The session expired while the page was open. The page's script reports it and keeps the input.
             return HttpResponse(status=401)
         return signed_in(request, *args, **kwargs)
 
@@ -55,7 +55,7 @@ def page(
 
 
 def problem(request: PageRequest, error: ApiError) -> HttpResponse:
-    """Render an error as a page; for scripts, return its reason alone."""
+    """Render an error as a page, or as text for scripts."""
     if request.htmx:
         return HttpResponse(error.reason or error.code, status=error.status, content_type="text/plain")
     context = {"title": error.code.replace("_", " ").capitalize(), "reason": error.reason}
@@ -65,7 +65,7 @@ def problem(request: PageRequest, error: ApiError) -> HttpResponse:
 def act(
     request: PageRequest, action: Callable[[], object], *, done: str, to: str, **kwargs: Any
 ) -> HttpResponse:
-    """Run what a button asks for, and redirect to the page `to` with a message of success or of the error."""
+    """Run the action of a button and redirect to the page `to`, with a message about success or the error."""
     try:
         action()
     except NotFound:

@@ -24,7 +24,7 @@ from projects.serializers import MemberInputSerializer, MemberPatchSerializer, P
 
 SECTION = "projects"
 REMOVE = "remove"
-RENAME_ID = "rename_%s"  # another form of the page may have a field of the same name
+RENAME_ID = "rename_%s"  # unique ids: another form on the page may have a field with this name
 
 
 class NewProjectForm(OnceForm):
@@ -134,7 +134,7 @@ def add_member(request: PageRequest, project_id: str) -> HttpResponse:
 @require_POST
 @page
 def change_member(request: PageRequest, project_id: str, member_id: str) -> HttpResponse:
-    """Set a role, or remove a member, an invitation or oneself (REMOVE)."""
+    """Set a role, or remove a member, an invitation or yourself (REMOVE)."""
     caller, action, now = request.caller, request.POST.get("action", ""), utc_now()
     try:
         if action == REMOVE:
@@ -162,10 +162,10 @@ def _show(
     if project is None:
         raise NotFound
     memberships = list(members.list_members(caller, project_id, now=now).order_by("created_at", "pk"))
-    memberships.sort(key=lambda membership: Role.values.index(membership.role))  # the owner first
+    memberships.sort(key=lambda membership: Role.values.index(membership.role))  # owner first
     own = next((membership for membership in memberships if membership.user_id == caller.user.pk), None)
     if own is None:
-        raise NotFound  # removed meanwhile
+        raise NotFound  # removed by another request
     context = {
         "section": SECTION,
         "project": project,

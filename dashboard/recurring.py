@@ -1,4 +1,4 @@
-"""The recurrences that the form offers in words, and their RFC 5545 rules. Pure."""
+"""The recurrences that the form offers, and their RFC 5545 rules. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PERIODS = {"DAILY": "day", "WEEKLY": "week", "MONTHLY": "month", "YEARLY": "yea
 
 @dataclass(frozen=True, slots=True)
 class Recurrence:
-    """`repeats` is one of FREQUENCIES; `days` are for weekly ones. `until` is the last local day."""
+    """A recurrence. `repeats` is one of FREQUENCIES; `days` are for weekly ones. `until` is the last local day."""
 
     repeats: str
     until: date
@@ -33,7 +33,7 @@ class Recurrence:
 
 
 def read(rrule: str) -> Recurrence | None:
-    """Return the recurrence of a rule, or None if the form cannot show it."""
+    """Parse a rule. Return None if the form cannot show it."""
     found = re.fullmatch(
         r"FREQ=(DAILY|WEEKLY|MONTHLY);(?:BYDAY=([A-Z,]+);)?UNTIL=(\d{8})", rrule.upper(), re.ASCII
     )

@@ -1,4 +1,4 @@
-"""The audit log of a project, and of the account."""
+"""The audit log of a project or an account."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class EntryView:
 
     @property
     def details(self) -> str:
-        """`on the web · by password, second factor`."""
+        """Return details like `on the web · by password, second factor`."""
         parts = []
         for name, value in self.seen.entry.details.items():
             values = value if isinstance(value, list) else [value]
@@ -63,7 +63,7 @@ class EntryView:
 
     @property
     def target(self) -> str:
-        """Return the target's name, unless it is the project that is shown beside it."""
+        """Return the target's name, unless it is the project whose log this is."""
         entry = self.seen.entry
         beside = None if self.project is None else (self.project.public_id, self.project.name)
         return "" if (entry.target_id, entry.target_name) == beside else entry.target_name
@@ -83,7 +83,7 @@ class EntryView:
 
 
 def log_context(request: PageRequest, entries: QuerySet[Entry]) -> dict[str, Any]:
-    """Return a page of the log, by the query's `action` and `before`; invalid values are ignored."""
+    """Return a page of the log, filtered by the query's `action` and `before`. Invalid values are ignored."""
     action = request.GET.get("action", "")
     wanted = action if action in MEANINGS else ""
     before = request.GET.get("before", "")

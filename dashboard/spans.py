@@ -1,4 +1,4 @@
-"""Spans of time as people say and read them: `60`, `5m`, `1h 30m`, `0.5s`, `800 ms`. Pure."""
+"""Durations in the notation of forms: `60`, `5m`, `1h 30m`, `0.5s`, `800 ms`. Pure."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ MAX_TEXT = 40
 
 
 class NoSpanError(ValueError):
-    """Not a span of time."""
+    """The text is not a duration."""
 
 
 def parse_span(text: str) -> Decimal:
-    """Milliseconds; a number alone counts seconds. Raises NoSpanError."""
+    """Return milliseconds; a number without unit is in seconds. Raises NoSpanError."""
     text = text.strip().lower()
     if not text or len(text) > MAX_TEXT:
         raise NoSpanError
@@ -44,7 +44,7 @@ def parse_span(text: str) -> Decimal:
 
 
 def say_span(ms: int) -> str:
-    """The shortest way to say it that `parse_span` reads back: `5m`, `1h 30m`, `1.5s`, `0s`."""
+    """Return the shortest text that `parse_span` reads as this duration: `5m`, `1h 30m`, `1.5s`, `0s`."""
     parts = []
     seconds = ms % MS_OF["m"]
     left = ms - seconds

@@ -119,7 +119,7 @@ class NewPageForm(_PageForm, OnceForm):
 
 
 class EditPageForm(_PageForm):
-    """A page with a row per shown monitor: public name, heading, position, and whether to remove it."""
+    """A page with a row per shown monitor: public name, heading, position and a checkbox to remove it."""
 
     remove_password = forms.BooleanField(required=False, label="Remove the password")
 

@@ -33,7 +33,7 @@ NEVER, CUSTOM = "never", "custom"
 
 @dataclass(frozen=True, slots=True)
 class TokenRow:
-    """A token in a list, and whether the reader may revoke it."""
+    """A token in a list, and whether the caller may revoke it."""
 
     token: ProjectToken
     expired: bool
@@ -123,7 +123,7 @@ def index(request: PageRequest) -> HttpResponse:
 
 @page
 def new(request: PageRequest) -> HttpResponse:
-    """Create a token. The response shows it, so that it is stored nowhere; a reload does not show it again."""
+    """Create a token. Only this response shows it; a reload does not."""
     caller = request.caller
     form = NewTokenForm(
         request.POST if request.method == "POST" else None,

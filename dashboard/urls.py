@@ -5,7 +5,7 @@ from dashboard import channels, connectors, home, incidents, status_pages, windo
 
 urlpatterns = [
     path("", home.home),
-    path("", include("dashboard.editing_urls")),  # first: `monitors/new` looks like the address of a monitor
+    path("", include("dashboard.editing_urls")),  # first, as `monitors/new` would match the URL of a monitor
     path("", include("dashboard.monitors.urls")),
     path("incidents", incidents.index, name="incidents"),
     path("incidents/declare", incidents.declare, name="incident_declare"),

@@ -37,7 +37,7 @@ def _zones() -> list[tuple[str, str]]:
 
 
 class _ClockField(forms.DateTimeField):
-    """A local time; another field has its time zone."""
+    """A local time, without its time zone, which is another field."""
 
     widget = forms.DateTimeInput(attrs={"type": "datetime-local"}, format="%Y-%m-%dT%H:%M")
 
@@ -176,7 +176,7 @@ class EditWindowForm(_WindowForm):
         super().__init__(data, caller=caller, initial=_initial_of(window))
 
     def given(self) -> dict[str, Any]:
-        """Return only what was changed: the form drops seconds, and a member may not see all selected monitors."""
+        """Return only the changed fields: the form drops seconds, and a member may not see all selected monitors."""
         changed = set(self.changed_data)
         given = {"name": self.cleaned_data["name"]} if "name" in changed else {}
         return (
@@ -207,15 +207,15 @@ def _initial_of(window: MaintenanceWindow) -> dict[str, Any]:
 
 
 def _clock(local: datetime) -> datetime:
-    """Return the local time labelled as UTC, the time zone in which Django's form fields work."""
+    """Return the local time labelled as UTC, the time zone that Django's form fields use."""
     return local.replace(second=0, microsecond=0, tzinfo=UTC)
 
 
 def _instant(clock: datetime, zone: ZoneInfo) -> datetime:
-    """Return the instant of a local time; the first of two, as in `incidents.recurrence`."""
+    """Return the instant of a local time. If it occurs twice, return the first, as `incidents.recurrence` does."""
     return clock.replace(tzinfo=zone, fold=0).astimezone(UTC)
 
 
 def _with(zones: list[tuple[str, str]], name: str | None) -> list[tuple[str, str]]:
-    """Add the name of a window that was created by the API with another name of the database."""
+    """Add a stored time zone that the list lacks: the API accepts more names."""
     return zones if name is None or any(zone == name for zone, _ in zones) else [(name, name), *zones]

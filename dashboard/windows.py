@@ -29,7 +29,7 @@ SECTION = "maintenance"
 
 @dataclass(frozen=True, slots=True)
 class WindowView:
-    """A window as pages show it."""
+    """A window with the data that pages show."""
 
     window: MaintenanceWindow
 
@@ -68,7 +68,7 @@ class Occurrence:
 
     @property
     def span(self) -> str:
-        """Return `02:00 to 03:30`, with the end's day if it differs."""
+        """Return `02:00 to 03:30`, with the date of the end if it differs."""
         same_day = self.ends.date() == self.day
         return f"{self.starts:%H:%M} to {self.ends:{'%H:%M' if same_day else '%a %-d %b, %H:%M'}}"
 
@@ -79,8 +79,10 @@ class Occurrence:
 
 @dataclass(frozen=True, slots=True)
 class Calendar:
-    """Windows by time. `active`: now. `days`: starting within AHEAD, by day; `cut` if there are more than MOST_SHOWN.
-    `later`: the next occurrence of others. `over`: windows without a next occurrence.
+    """Windows by time.
+
+    `active`: now. `days`: starting within AHEAD, by day; `cut` if there are more than MOST_SHOWN. `later`: the next
+    occurrence of others. `over`: windows without a next occurrence.
     """
 
     active: list[Occurrence]
@@ -153,7 +155,7 @@ def edit(request: PageRequest, window_id: str) -> HttpResponse:
 @require_POST
 @page
 def end(request: PageRequest, window_id: str) -> HttpResponse:
-    """End an active window that does not recur. Held-back alerts are sent as after any end."""
+    """End an active window that does not recur. Suppressed alerts are sent, as after any end."""
     now = utc_now()
     window = selectors.get_window(request.caller, window_id)
     following = windows.occurrence_of(window, now=now)

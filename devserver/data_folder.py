@@ -11,7 +11,7 @@ from pathlib import Path
 
 from devserver.locks import EmbeddedError, FileLock
 
-# Not the superuser, so that the application has access to its own databases only.
+# Not the superuser: the application may only access its own databases.
 ROLE = "pulsekeeper"
 SUPERUSER = "postgres"
 # Generated once for a local installation.
@@ -27,7 +27,8 @@ class DataFolder:
         """Create missing folders for this user only. Existing ones keep their permissions."""
         root = path.expanduser().absolute()
         try:
-            # Under root the servers run as another user, which must enter the folder. Its content is private.
+            # Under root the servers run as another user, which must be able to enter the folder. Its content is
+            # private.
             root.mkdir(mode=0o711 if os.geteuid() == 0 else 0o700, parents=True, exist_ok=True)
             folder = cls(root.resolve())
             folder.private.mkdir(mode=0o700, exist_ok=True)

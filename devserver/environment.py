@@ -21,7 +21,7 @@ BASE_DIR = Path(__file__).resolve().parent.parent
 
 _joined = False
 
-# Commands that need neither database nor broker.
+# Commands that use neither database nor broker.
 SERVERLESS = {"", "check", "help", "makemigrations", "probe", "spectacular", "version", "--version"}
 
 
@@ -78,7 +78,7 @@ def _join(stack: ExitStack, data_dir: Path) -> None:
 
 @contextmanager
 def _signals_unwind() -> Iterator[None]:
-    """Turn SIGTERM and SIGHUP into SystemExit, so that `with` blocks end as after Ctrl-C."""
+    """Turn SIGTERM and SIGHUP into SystemExit, so that `with` blocks exit as they do after Ctrl-C."""
 
     def raise_exit(number: int, _: FrameType | None) -> None:
         sys.exit(128 + number)

@@ -12,7 +12,7 @@ from devserver.data_folder import DataFolder
 from devserver.locks import EmbeddedError, FileLock
 
 HOST = "127.0.0.1"
-# A local installation monitors services of the same machine. Only `up` allows it.
+# Probes may reach these: a local installation monitors services on its own machine. Only `up` allows it.
 PRIVATE_NETWORKS = "127.0.0.0/8,::1/128"
 
 

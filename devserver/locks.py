@@ -1,4 +1,4 @@
-"""Kernel file locks, which are released when their process ends for any reason."""
+"""File locks of the kernel, which releases them when their process ends for any reason."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ POLL_SECONDS = 0.05
 
 
 class EmbeddedError(Exception):
-    """The private servers cannot be used. `str()` is one line for the user."""
+    """The private servers cannot be used. `str()` is one line to show the user."""
 
 
 class FileLock:
@@ -43,7 +43,7 @@ class FileLock:
         return self._take(fcntl.LOCK_SH, wait)
 
     def exclude(self, *, wait: float = 0) -> bool:
-        """Lock exclusively. A shared lock is released first, also if this fails."""
+        """Lock exclusively. A shared lock is released first, even if this fails."""
         return self._take(fcntl.LOCK_EX, wait)
 
     def _take(self, kind: int, wait: float) -> bool:
@@ -59,7 +59,7 @@ class FileLock:
                 return True
 
     def write(self, text: str) -> None:
-        """Write a note for processes that cannot get the lock."""
+        """Write a note, for processes that cannot get the lock."""
         os.ftruncate(self._fd, 0)
         os.pwrite(self._fd, text.encode(), 0)
 

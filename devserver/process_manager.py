@@ -1,7 +1,7 @@
 """Run the processes of a Procfile with honcho, and restart those that end.
 
 honcho parses the Procfile, prefixes output and stops everything when one process ends for good. Each process has its
-own watcher (honcho's forked `Process`). Ours also restarts a child, kills what it leaves behind, and ends when the
+own watcher (honcho's forked `Process`). Ours also restarts a child, kills its remaining descendants, and ends when the
 parent is killed. circus would add an event loop and control sockets, and supervisor is a daemon whose children outlive
 it.
 """
@@ -23,7 +23,7 @@ from honcho.manager import Manager
 from honcho.process import Process
 
 GRACE_SECONDS = 4  # for a child to end after SIGTERM; honcho's own last resort comes after 5
-# A child that ends this often in this time is not restarted again.
+# A child that ends this many times in this period is not restarted again.
 DEATHS_ALLOWED, DEATHS_WINDOW_SECONDS = 5, 60
 PR_SET_PDEATHSIG = 1
 
@@ -124,7 +124,7 @@ class ProcessManager(Manager):  # type: ignore[misc]
             self.add_process(name, command, env={**os.environ, "PYTHONUNBUFFERED": "1"})
 
     def run(self) -> str | None:
-        """Run until the end. Return what failed, or None after a requested stop."""
+        """Run until the end. Return the reason of a failure, or None after a requested stop."""
         signal.signal(signal.SIGHUP, lambda *_: os.kill(os.getpid(), signal.SIGTERM))
         try:
             self.loop()

@@ -51,7 +51,7 @@ def worker_answers(node: str) -> bool:
 
 
 def beat_answers(since: datetime) -> bool:
-    """Return whether a tick went from beat through the broker to a worker and into the database."""
+    """Return whether a tick passed from beat through the broker and a worker into the database."""
     from django.db import DatabaseError, connection
 
     from monitors.selectors import last_tick
@@ -61,5 +61,5 @@ def beat_answers(since: datetime) -> bool:
     except DatabaseError:  # the database does not answer yet
         return False
     finally:
-        connection.close()  # of this thread
+        connection.close()  # the connection of this thread
     return tick is not None and tick > since

@@ -25,7 +25,7 @@ from devserver.server_user import server_user
 from devserver.valkey import PROGRAM, Valkey
 
 LOOK_SECONDS = 0.25
-# A server that ends this often in this time is not restarted again.
+# A server that ends this many times in this period is not restarted again.
 DEATHS_ALLOWED, DEATHS_WINDOW_SECONDS = 5, 60
 
 
@@ -62,7 +62,7 @@ class ServerSupervisor:
             for server in self._servers:
                 if not server.is_running():
                     self._restart(server)
-            # No process can join while this one has the gate, which it keeps until it ends.
+            # No process can join while this process has the gate lock, which it keeps until it ends.
             gate = FileLock(self.folder.gate)
             if gate.exclude() and FileLock(self.folder.holders).exclude():
                 self._kept_gate = gate

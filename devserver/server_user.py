@@ -1,8 +1,8 @@
 """The system user that runs the servers.
 
 PostgreSQL refuses to run as root. Under root it runs as its own user, which may be unable to enter the folders above
-DATA_DIR or the virtualenv, such as a private /root. Instead of opening those folders to others, the servers then get
-the smallest capability that suffices.
+DATA_DIR or the virtualenv, such as a private /root. Instead of opening those folders to others, we give the servers the
+smallest sufficient capability.
 """
 
 from __future__ import annotations
@@ -68,7 +68,10 @@ class ServerUser:
         ]  # fmt: skip
 
     def can_run(self, programs: Sequence[Path], folders: Sequence[Path]) -> bool:
-        """Test by running them, which also covers containers without these capabilities."""
+        """Return whether the user can run the programs.
+
+        It tries, which also covers containers without these capabilities.
+        """
         enter = " && ".join(f'cd "${index + 1}"' for index in range(len(folders)))
         run = " && ".join(f'"${len(folders) + index + 1}" --version' for index in range(len(programs)))
         command = ["/bin/sh", "-c", f"{enter} && {run}", "sh", *map(str, [*folders, *programs])]
@@ -80,7 +83,10 @@ class ServerUser:
 
 
 def server_user(folder: DataFolder, programs: Sequence[Path], folders: Sequence[Path]) -> ServerUser:
-    """Return the user who can run `programs` on `folders`. Raises EmbeddedError that names the closed folder."""
+    """Return the user who can run `programs` on `folders`.
+
+    Raises EmbeddedError with the name of an inaccessible folder.
+    """
     if os.geteuid() != 0:
         return _account(_name(os.geteuid()))
     account = _user_under_root(folder)
@@ -110,7 +116,7 @@ def server_uids(folder: DataFolder) -> set[int]:
 
 
 def _user_under_root(folder: DataFolder) -> ServerUser:
-    # Data that a normal user created keeps that user also under root.
+    # Data that a normal user created stays theirs, also under root.
     if (folder.postgres / "PG_VERSION").exists() and (owner := folder.postgres.stat().st_uid) != 0:
         return _account(_name(owner))
     try:

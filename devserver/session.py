@@ -22,7 +22,7 @@ BASE_DIR = Path(__file__).resolve().parents[1]
 # Longer than the servers' own timeouts, which have better error messages.
 JOIN_SECONDS, STOP_SECONDS = 90, 15
 
-# Child processes of this one, which must reap them.
+# Child processes of this process, which must reap them.
 _supervisors: list[subprocess.Popen[bytes]] = []
 
 
@@ -85,7 +85,7 @@ def _start_supervisor(
     try:
         answer = _talk(supervisor, json.dumps(request).encode())
     except BaseException:
-        # Most likely a signal. The supervisor would end by itself; wait until it has.
+        # Most likely a signal arrived. The supervisor ends by itself; wait for it.
         supervisor.terminate()
         with suppress(subprocess.TimeoutExpired):
             supervisor.wait(STOP_SECONDS)
@@ -112,7 +112,7 @@ def _talk(supervisor: subprocess.Popen[bytes], request: bytes) -> bytes:
 
 
 def _leave(folder: DataFolder, holder: FileLock) -> None:
-    # Without the gate in time, the supervisor still notices that the folder is unused.
+    # If the gate lock times out, the supervisor notices anyway that the folder is unused.
     with FileLock(folder.gate) as gate:
         if not (gate.exclude(wait=STOP_SECONDS) and holder.exclude()):
             return

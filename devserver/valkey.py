@@ -90,7 +90,7 @@ class Valkey:
         rotate(self._log)
         with self._log.open("ab") as log:
             offset = log.tell()
-            # Settings go to stdin, so that no command line or file has the password.
+            # Pass settings by stdin, so that no command line or file contains the password.
             process = self._user.start(
                 [str(PROGRAM), "--dir", str(self._folder.valkey), "-"], output=log, stdin=subprocess.PIPE
             )

@@ -1,4 +1,4 @@
-"""The current content of an account: its projects and everything in them."""
+"""Read the current content of an account: its projects and everything in them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from projects.models import Membership, Role
 
 @dataclass(slots=True)
 class Account:
-    """What the user can access, as in the API. `project_refs` are by primary keys of projects."""
+    """Everything that the user can access by the API. `project_refs` are by primary key of the project."""
 
     caller: Caller
     project_refs: dict[int, ProjectRef]

@@ -75,8 +75,8 @@ class _Applying:
         self.locked: Mapping[int, Monitor] = {}
 
     def run(self) -> Report:
-        """Lock in the common order: monitor states, projects, owners, then the rest."""
-        changes = self._changes()  # first, while everything has its old name
+        """Apply the plan. Locks are taken in the common order: monitor states, projects, owners, then the rest."""
+        changes = self._changes()  # first, while all objects have their old names
         if changes:
             self._lock()
             self._make_projects()
@@ -129,7 +129,7 @@ class _Applying:
         return self._owner_of(entry.existing.project_ref).pk != self._owner_of(entry.project_ref).pk
 
     def _was_moved(self, monitor: Monitor, planned: Existing) -> bool:
-        """Return whether a locked monitor was moved after planning."""
+        """Return whether a locked monitor was moved since the plan was made."""
         account = self.plan.account
         return (
             not account.knows(monitor.project_id)
@@ -224,7 +224,7 @@ class _Applying:
                 self.monitor_ids[entry.monitor_ref.key] = monitor.public_id
 
     def _change(self, entry: Entry) -> bulk.Change:
-        assert entry.existing is not None  # else it is new
+        assert entry.existing is not None  # else the project is new
         return bulk.Change(
             entry.existing.pk,
             self._owner_of(entry.project_ref),

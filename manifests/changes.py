@@ -1,4 +1,4 @@
-"""The changes of an apply, field by field, without secrets. Pure."""
+"""The changes that applying a manifest makes, field by field, without secrets. Pure."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What was changed, or would be. `unmentioned` counts what --prune would delete."""
+    """The changes that were made, or would be in a dry run. `unmentioned` counts what --prune would delete."""
 
     changes: Sequence[Change]
     notes: Sequence[Problem] = field(default_factory=list)
@@ -80,7 +80,7 @@ class Report:
 
 
 def compare_fields(before: Values, after: Values, names: Sequence[str]) -> tuple[FieldChange, ...]:
-    """Return the differences in these fields; of values with parts, only the parts that differ."""
+    """Return the differences in these fields. If a value has parts, return only the parts that differ."""
     found: list[FieldChange] = []
     for name in names:
         same = type(before[name]) is type(after[name])  # "all" and a list of monitors have no parts in common
@@ -90,7 +90,7 @@ def compare_fields(before: Values, after: Values, names: Sequence[str]) -> tuple
             for part in dict.fromkeys([*old, *new])
             if old.get(part) != new.get(part)
         ]
-        # No parts, or the same ones in another order.
+        # The value has no parts, or the same ones in another order.
         found += parts or [FieldChange(name, word(before[name]), word(after[name]))]
     return tuple(found)
 

@@ -11,9 +11,9 @@ EXIT_REFUSED, EXIT_CHANGES = 2, 3
 
 
 class PipelineCommand(OurCommand):
-    """A command for pipelines. Wrong usage exits with EXIT_REFUSED, the exit code of argparse."""
+    """A command for pipelines. Invalid arguments exit with EXIT_REFUSED, the exit code of argparse."""
 
-    requires_system_checks = ()  # they check the whole site, not the file
+    requires_system_checks = ()  # system checks concern the whole site, not the file
 
 
 def account_of(email: str) -> User:

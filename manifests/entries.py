@@ -1,7 +1,7 @@
 """Entries of a manifest and existing objects of an account, in one form that can be compared. Pure.
 
-The values of both are a dict of their fields as files name them, including defaults. Projects and monitors in it are
-ProjectRef and MonitorRef objects, which are the same on both sides.
+The values of both are a dict of their fields, named as in files, including defaults. They refer to projects and
+monitors by ProjectRef and MonitorRef objects, which are the same on both sides.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Intervals:
 
 @dataclass(eq=False, slots=True)
 class ProjectRef:
-    """A project of the file, of the account, or of both. `id` is None before it is created.
+    """A project of the file, of the account, or of both. `id` is None until it is created.
 
     `owner` is the primary key of its owner, and `intervals` are those of the owner's plan.
     """
@@ -40,7 +40,7 @@ class ProjectRef:
 
 @dataclass(frozen=True, slots=True)
 class MonitorRef:
-    """A monitor that something refers to. `key` is its id, or a placeholder before it is created."""
+    """A monitor that other entries refer to. `key` is its id, or a placeholder until it is created."""
 
     key: str
     label: str = field(compare=False)
@@ -51,7 +51,10 @@ class MonitorRef:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A reference to a monitor in a file: by id or by name, in the project of the referring entry or in another."""
+    """A reference to a monitor in a file, by id or name.
+
+    Without a project, the name is looked up in the entry's own project.
+    """
 
     name: str | None = None
     id: str | None = None
@@ -61,7 +64,7 @@ class Reference:
 
 @dataclass(eq=False, slots=True)
 class Existing:
-    """An object that the account has. `name` identifies it in files."""
+    """An existing object of the account. `name` identifies it in files."""
 
     section: str
     id: str
@@ -69,8 +72,8 @@ class Existing:
     name: str
     project_ref: ProjectRef | None
     values: Values
-    config: Any = None  # of monitors: the source of `values`
-    is_over: bool = False  # of maintenance windows: no further occurrence
+    config: Any = None  # only monitors: the source of `values`
+    is_over: bool = False  # only maintenance windows: they have no further occurrence
 
 
 @dataclass(eq=False, slots=True)
@@ -85,7 +88,7 @@ class Entry:
     id: str | None = None
     existing: Existing | None = None
     values: Values | None = None  # None if the entry is invalid
-    config: Any = None  # of monitors: the source of `values`
+    config: Any = None  # only monitors: the source of `values`
 
     @property
     def monitor_ref(self) -> MonitorRef:

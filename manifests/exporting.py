@@ -17,9 +17,9 @@ from manifests.secrets import Variables
 
 
 def export(user: User, *, project_id: str | None, with_ids: bool, now: datetime) -> dict[str, Any]:
-    """Return the whole account, or one project. Entries have ids if names are ambiguous, or `with_ids`.
+    """Export the whole account, or one project. Entries have ids if names are ambiguous, or `with_ids`.
 
-    The order is by project and name, so that exports diff well. Raises NotFound for an unknown project.
+    Entries are sorted by project and name, so that exports diff well. Raises NotFound for an unknown project.
     """
     account = open_account(user)
     resources = all_resources(user)
@@ -76,7 +76,7 @@ class _Naming:
 
     def monitor(self, monitor_ref: MonitorRef, home: ProjectRef | None) -> Any:
         found = self.monitors[monitor_ref.key]
-        # Only projects that the file lists can be named.
+        # Only listed projects can be named.
         listed = found.project_ref is None or found.project_ref in self.project_refs
         if self.monitor_names[found.project_ref, found.name] > 1 or not listed:
             return {"id": found.id}

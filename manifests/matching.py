@@ -73,7 +73,7 @@ class Matching:
             seen.setdefault(key, item.path)
 
     def _key(self, one: Entry | Existing) -> Key:
-        """Return what identifies it. Slugs are unique across projects."""
+        """Return the key that identifies an entry or object. Slugs are unique across projects."""
         return (None if self.resource.identity == "slug" else one.project_ref, one.name)
 
     def _refuse(self, item: Item, field: str, message: str) -> None:

@@ -1,6 +1,7 @@
-"""Resolve the names in a file: of projects, and of monitors that other entries refer to.
+"""Resolve names in a file: of projects, and of monitors that other entries refer to.
 
-A problem with a name is reported once, where the name is defined. Entries that refer to it become invalid silently.
+A problem with a name is reported once, where the name is defined. Entries that refer to it become invalid without
+another problem.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from manifests.resources.base import EntryError, InvalidReferenceError
 
 Report_ = Callable[[Path, str], None]
 Key = tuple[ProjectRef | None, str]
-"""A name within a project."""
+"""A name, and the project that it belongs to."""
 
 
 class InvalidEntries:
@@ -41,7 +42,7 @@ class InvalidEntries:
 
 
 class Projects:
-    """The projects of the file, existing ones and new ones. `renamed` has the previous names, by id."""
+    """The projects of the file, existing and new ones. `renamed` has the previous names by id."""
 
     def __init__(self, account: Account, invalid: InvalidEntries, *, report: Report_) -> None:
         self.account, self.invalid, self.report = account, invalid, report
@@ -50,7 +51,7 @@ class Projects:
         self._by_name: dict[str, list[ProjectRef]] = defaultdict(list)
 
     def add(self, items: Sequence[Item], line: Callable[[Path], int]) -> None:
-        """Add the projects, those with ids first: a project that is renamed no longer matches its old name."""
+        """Add the projects, those with ids first: a renamed project no longer matches its old name."""
         user = self.account.caller.user
         taken: dict[ProjectRef, Path] = {}
         for item in sorted(items, key=lambda item: item.take("id") is None):
@@ -158,7 +159,7 @@ class Monitors:
 
 
 def _valid(monitor: Entry) -> MonitorRef:
-    """Return the reference. Raises InvalidReferenceError. Monitors are resolved before their referrers."""
+    """Return the reference. Raises InvalidReferenceError. Monitors are resolved before entries that refer to them."""
     if monitor.values is None:
         raise InvalidReferenceError
     return monitor.monitor_ref

@@ -23,7 +23,7 @@ TOP = ("version", "ungrouped", *SECTIONS)
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A valid entry of one section, as its serializer returned it. `keeps` are secrets that keep their stored value."""
+    """A valid entry of one section, as returned by its serializer. `keeps` are secrets that keep their stored value."""
 
     section: str
     path: Path
@@ -40,7 +40,7 @@ class Item:
 
 @dataclass(slots=True)
 class Manifest:
-    """The content of a file. `sections` are those in the file. `invalid` are invalid items, by path."""
+    """The content of a file. `sections` are the sections that it has, `invalid` the invalid items by path."""
 
     document: Document
     ungrouped: bool = False
@@ -50,7 +50,7 @@ class Manifest:
 
 
 def parse(document: Document, environment: Mapping[str, str]) -> Manifest:
-    """Return the valid items; `problems` says what is wrong with the others."""
+    """Return the valid items. Problems of the others are added to `problems`."""
     return _Parser(document, environment).parse()
 
 
@@ -134,7 +134,7 @@ class _Parser:
     def _filled(
         self, section: str, data: dict[str, Any], path: Path, keeps: dict[Path, Keep]
     ) -> dict[str, Any]:
-        """Fill the placeholders. Those that keep the stored value go to `keeps`."""
+        """Fill the placeholders. Those that keep the stored value are added to `keeps`."""
         if section != "monitors":
             return self._without_keeps(data, secret_fields(section), path, keeps)
         headers = data.get("request_headers")

@@ -1,4 +1,4 @@
-"""Compare a manifest with the account: what is new, what differs and what is not in the file."""
+"""Compare a manifest with the account: new, changed and unmentioned objects."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def changed_fields(entry: Entry) -> list[str]:
 
 
 def plan(manifest: Manifest, account: Account, resources: Sequence[Resource], *, now: datetime) -> Plan:
-    """Read the account's monitors and the sections of the file, and compare. Writes nothing."""
+    """Compare the file with the account. Reads the account's monitors and the sections of the file; writes nothing."""
     return _Planner(manifest, account, resources, now=now).plan()
 
 
@@ -75,7 +75,7 @@ class _Planner:
         return self.found
 
     def _match(self, resource: Resource) -> list[Pair]:
-        """Match the entries of a section. Monitors are always read, as other entries refer to them."""
+        """Match the entries of a section. Monitors are always read, because other entries refer to them."""
         if resource.section in self.manifest.sections or resource.section == "monitors":
             self.account.existing[resource.section] = resource.read(self.account, now=self.now)
         pairs = []
@@ -119,9 +119,9 @@ class _Planner:
             self.found.notes.append(self.manifest.document.problem((*item.path, "interval_sec"), said))
 
     def _find_unmentioned(self) -> None:
-        """Find the objects that the file manages but does not list.
+        """Return existing objects in the file's scope that it does not list.
 
-        It manages its sections in its projects, and with `ungrouped: true` also outside of projects.
+        The scope is the file's sections in its projects, and with `ungrouped: true` also outside of projects.
         """
         managed: set[ProjectRef | None] = {project_ref for _, project_ref in self.found.project_refs}
         if self.manifest.ungrouped:

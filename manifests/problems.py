@@ -26,7 +26,7 @@ class Problem:
     message: str
 
     def format(self, file: str) -> str:
-        """Return a line in the format that editors and pipelines turn into a link."""
+        """Return a line in the format that editors and pipelines display as a link."""
         where = f"{self.path}: " if self.path else ""
         return printable(f"{file}:{self.mark.line}:{self.mark.column}: {where}{self.message}")
 
@@ -40,7 +40,7 @@ class Problem:
 
 
 class InvalidManifest(Exception):
-    """The file cannot be applied. Has all problems in the order of lines."""
+    """The file cannot be applied. Contains all problems in the order of lines."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = sorted(problems, key=lambda one: (one.mark, one.path, one.message))
@@ -48,7 +48,7 @@ class InvalidManifest(Exception):
 
 
 def printable(text: str) -> str:
-    """Return the text in one line without control characters, as a file may come from anyone."""
+    """Return the text in one line without control characters, because files may come from untrusted sources."""
     return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
 
 
@@ -72,6 +72,6 @@ def parse_path(text: str) -> Path:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return a sentence to append to a message, or an empty text."""
+    """Return a sentence to append to a message, or an empty string."""
     near = get_close_matches(word, list(known), n=1, cutoff=0.6)
     return f" Did you mean {near[0]!r}?" if near else ""

@@ -118,7 +118,7 @@ def _integer(field: Any) -> Schema:
 
 
 def _text(field: Any) -> Schema:
-    """Omit the minimum length of secrets, which may be placeholders."""
+    """Return the schema of a text. Secrets have no minimum length, because they may be placeholders."""
     bounds = {"maxLength": field.max_length}
     if not field.allow_blank and not field.write_only:
         bounds["minLength"] = 1

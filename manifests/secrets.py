@@ -1,10 +1,10 @@
 """Secrets and placeholders in manifests. Pure.
 
-`${PK_NAME}` is replaced by an environment variable. `${keep:PK_NAME}`, which must be the whole value, is also replaced
-if that variable is set, and else keeps the stored value. `$${` is a literal `${`.
+`${PK_NAME}` is replaced by an environment variable. `${keep:PK_NAME}`, which must be the whole value, is replaced too
+if that variable is set, and otherwise keeps the stored value. `$${` is a literal `${`.
 
-Names begin with PK_, so that a file from somewhere else cannot send other variables of the environment, such as keys,
-to a receiver that it names.
+Names begin with PK_, so that an untrusted file cannot send other environment variables, such as keys, to a receiver of
+its choice.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _KEEP = "keep:"
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """A value that is compared and stored, but never shown."""
+    """A value that is compared and stored, but never displayed."""
 
     value: str = field(repr=False)
 
@@ -30,13 +30,13 @@ class Secret:
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """Keep the stored value. `variable` is the name for another value."""
+    """A placeholder that keeps the stored value, unless the environment variable `variable` is set."""
 
     variable: str
 
 
 def fill(text: str, environment: Mapping[str, str]) -> Secret | Keep:
-    """Replace placeholders. Raises ValueError with the reason if one cannot be replaced."""
+    """Replace the placeholders. Raises ValueError with the reason if one cannot be replaced."""
     whole = _HOLE.fullmatch(text)
     if whole is not None and (whole.group(1) or "").startswith(_KEEP) and text.endswith("}"):
         variable = _variable_name(whole.group(1).removeprefix(_KEEP))
@@ -67,13 +67,13 @@ def _variable_name(name: str) -> str:
 
 
 class Variables:
-    """Resolver for the placeholders of one export: readable, each given once, the same every time."""
+    """Names for the placeholders of one export: readable, unique, and the same in each export."""
 
     def __init__(self) -> None:
         self._used: set[str] = set()
 
     def keep(self, *words: str) -> str:
-        """Return a placeholder, like `${keep:PK_CHANNEL_ON_CALL_URL}` for channel, On call and url."""
+        """Return a placeholder, like `${keep:PK_CHANNEL_ON_CALL_URL}` for the parts channel, On call and url."""
         parts = [re.sub(r"[^A-Z0-9]+", "_", word.upper()).strip("_")[:50] for word in words]
         name = stem = "PK_" + "_".join(filter(None, parts))
         number = 1

@@ -176,11 +176,11 @@ SECTIONS: dict[str, type[StrictSerializer]] = {
     "maintenance_windows": WindowEntrySerializer,
     "status_pages": PageEntrySerializer,
 }
-"""In the order of a file, and of creation."""
+"""Sections in the order of a file, which is also the order of creation."""
 
 
 def secret_fields(section: str) -> tuple[str, ...]:
-    """Return the fields that may contain placeholders, as the values of a monitor's headers may."""
+    """Return the fields that may contain placeholders, including the values of a monitor's headers."""
     if section == "channels":
         return secret_settings()
     return ("password",) if section == "status_pages" else ()

@@ -1,8 +1,8 @@
 """Read YAML into plain values with line numbers. Pure.
 
-The result has only what JSON can hold: maps with text keys, lists, text, numbers, booleans and null. Dates stay text.
-Tags are refused, so no file can create objects. Anchors and merge keys (`<<`) are supported. Size, depth and the number
-of expanded values are limited.
+The result has only what JSON supports: maps with text keys, lists, text, numbers, booleans and null. Dates stay text.
+Tags are rejected, so files cannot create objects. Anchors and merge keys (`<<`) are supported. Size, depth and the
+number of expanded values are limited.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class _Builder:
         self.document = Document(None)
         self.problems: list[Problem] = []
         self._values = 0
-        self._open: set[int] = set()  # nodes in progress, to detect cycles
+        self._open: set[int] = set()  # open nodes, to detect cycles
 
     def value(self, node: Node, path: Path) -> Any:
         try:
@@ -130,7 +130,7 @@ class _Builder:
         return found
 
     def _pairs(self, node: MappingNode, path: Path) -> Iterator[tuple[ScalarNode, Node]]:
-        """Yield its own pairs, then merged ones with other keys. The first merged map with a key wins."""
+        """Yield the map's own pairs, then merged ones with other keys. The first merged map that has a key wins."""
         own: dict[str, Node] = {}
         merged: list[Node] = []
         for key, child in node.value:
@@ -175,7 +175,7 @@ class _Builder:
         if tag == "null":
             return None
         if tag == "bool":
-            if text.lower() not in {"true", "false"}:  # with %YAML 1.1
+            if text.lower() not in {"true", "false"}:  # in files with %YAML 1.1
                 return self._reject(path, "write true or false, or quote the text.")
             return text.lower() == "true"
         if tag == "int":

@@ -11,7 +11,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.scalarstring import DoubleQuotedScalarString, LiteralScalarString, SingleQuotedScalarString
 
 _LINES = re.compile(r"(?:[!-~][ -~]*[!-~]|[!-~])?(?:\n(?:[ -~]*[!-~])?)*\n?")
-# YAML 1.1, which other tools still read, has these booleans.
+# Booleans in YAML 1.1, which other tools still read.
 _OLD_BOOLEANS = frozenset({"y", "yes", "n", "no", "on", "off"})
 _HEADER = """\
 # Written by `manage.py export`. docs/use/configuration-as-code.md documents the format.

@@ -1,4 +1,4 @@
-"""The one door to anything that belongs to a tenant. Rows of other tenants raise NotFound."""
+"""Access to everything that belongs to a tenant. Rows of other tenants raise NotFound."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ MANAGERS: Collection[str] = (Role.OWNER, Role.ADMIN)
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who calls: a person with a session, or a project token, which acts in `project` only."""
+    """The caller: a user with a session, or a project token, which acts in `project` only."""
 
     user: User
     project: Project | None = None
-    signed_in_at: datetime | None = None  # of a session of the API
+    signed_in_at: datetime | None = None  # of an API session
 
-    # What DRF's IsAuthenticated looks at.
+    # DRF's IsAuthenticated reads this.
     is_authenticated = True
     is_active = True
 
     @property
     def key(self) -> str:
-        """Identify the caller in rows and messages: the person, and the project of a project token."""
+        """Return the caller's key for rows and messages: the user, and the project of a project token."""
         return f"user:{self.user.pk}" + (f" project:{self.project.pk}" if self.project else "")
 
     @property
     def account(self) -> str:
-        """Identify the person behind all of their credentials, for limits."""
+        """Return the key of the user behind the credentials, for limits."""
         return f"user:{self.user.pk}"
 
     def require_session(self) -> None:
@@ -102,10 +102,10 @@ def roles_of(caller: Caller) -> dict[int, str]:
 def lock_project(
     caller: Caller, public_id: str, *, roles: Collection[str] = EVERY_ROLE, for_deletion: bool = False
 ) -> Project:
-    """`get_project`, with the project's row locked until the end of the transaction.
+    """Return the project as `get_project` does, and lock its row until the end of the transaction.
 
-    Take this lock before you create, change or delete anything that depends on a project or on a role in it: roles
-    are read under the lock, so a role that is being removed no longer counts.
+    Take this lock before you create, change or delete anything that depends on a project or on a role in it: roles are
+    read under the lock, so a role that is being removed no longer counts.
     """
     projects = Project.objects.select_for_update(no_key=not for_deletion)
     if not projects.filter(pk=get_project(caller, public_id, roles=roles).pk).exists():

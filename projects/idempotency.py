@@ -1,8 +1,8 @@
-"""The keys of the header Idempotency-Key: a repeated request with the same key creates nothing again.
+"""Keys of the header Idempotency-Key: a repeated request with the same key creates nothing again.
 
-A key belongs to one caller, one URL and one body for 24 hours. Its row and the object are committed together. So if a
-process dies before the commit, a repetition is a first request; after it, the repetition answers with the object. A
-request that fails rolls its row back and can be repeated once its cause is fixed.
+A key belongs to one caller, one URL and one body for 24 hours. Its row and the object are committed together: if a
+process dies before the commit, a retry counts as a first request; after it, a retry returns the object. A request that
+fails rolls its row back and can be retried.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ _CLAIM = """
 def create_once(
     caller: Caller, *, key: str, content: Any, create: Callable[[], Created], now: datetime
 ) -> Created:
-    """Return what `create` created, now or earlier with the same key. It runs in the transaction that keeps the key.
+    """Return what `create` created, now or earlier with the same key. It runs in the transaction that stores the key.
 
-    `content` identifies the request. Raises ValidationFailed if the key came with other content before, and
+    `content` identifies the request. Raises ValidationFailed if an earlier request had the key and other content, and
     IdempotencyKeyInUse if the first request with the key is still running after LOCK_TIMEOUT_MS.
     """
     fingerprint = _fingerprint(content)
@@ -63,7 +63,7 @@ def delete_old_keys(now: datetime) -> int:
 
 
 def _fingerprint(content: Any) -> bytes:
-    """Return a keyed digest, because a body may hold secrets. The order of its fields does not matter."""
+    """Return a keyed digest, because a body may contain secrets. The order of its fields does not matter."""
     text = json.dumps(content, sort_keys=True)
     return salted_hmac("pulsekeeper.idempotency", text, algorithm="sha256").digest()
 

@@ -1,4 +1,4 @@
-"""The audit log for callers: record what they do, and return what they may see."""
+"""The audit log for callers: record their actions, and return the entries that they may see."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def record_of_project(caller: Caller, action: Action, project: Project, **detail
 
 
 def record_of_member(user: User, action: Action, member: Membership, **details: Any) -> None:
-    """Record an action of `user` on a membership. It appears in the log of the member too."""
+    """Record an action of `user` on a membership. The member's own log shows it too."""
     audit.services.record(
         action,
         actor=user,
@@ -49,7 +49,7 @@ def record_of_member(user: User, action: Action, member: Membership, **details: 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A move of a monitor from one owner to another. `target_id` is empty if the id is a secret."""
+    """A move of a monitor to another owner. `target_id` is empty if the id is a secret."""
 
     target_id: str
     target_name: str
@@ -60,7 +60,7 @@ class Move:
 
 
 def record_moves(caller: Caller, moves: Iterable[Move]) -> None:
-    """Record each move in the logs of both sides, all by one INSERT."""
+    """Record each move in the logs of both sides, with a single INSERT."""
     entries = []
     for move in moves:
         sides = (
@@ -89,7 +89,7 @@ def of_account(caller: Caller, *, action: str | None = None) -> QuerySet[Entry]:
 
 
 def of_project(caller: Caller, project_id: str, *, action: str | None = None) -> QuerySet[Entry]:
-    """Return the log of a project. Raises Forbidden for plain members, NotFound for strangers."""
+    """Return the log of a project. Raises Forbidden for plain members, and NotFound for other callers."""
     caller.require_session()
     project = access.get_project(caller, project_id, roles=access.MANAGERS)
     return _with(action, selectors.of_project(project.pk))
@@ -99,8 +99,8 @@ def of_project(caller: Caller, project_id: str, *, action: str | None = None) ->
 class SeenEntry:
     """An entry as `viewer` may see it, in any log.
 
-    Address and browser are visible only to the person who acted; for unknown actors, to the person whose account it
-    was. Staff stay anonymous.
+    Address and browser are visible only to the person who acted; for unknown actors, to the owner of the affected
+    account. Staff stay anonymous.
     """
 
     entry: Entry

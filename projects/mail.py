@@ -1,4 +1,4 @@
-"""E-mail of projects."""
+"""E-mails about projects."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ expected no invitation, there is nothing to do.
 
 
 def send_invitation(*, to: str, project: str, by: str, role: str, token: str) -> None:
-    """Send an invitation. One try: a failure is logged, and a manager can invite again."""
+    """Send an invitation, without retries: a failure is logged, and a manager can invite again."""
     text = _INVITATION.format(
         by=by, project=one_line(project), role=role, base_url=settings.BASE_URL, token=token
     )
@@ -31,6 +31,6 @@ def send_invitation(*, to: str, project: str, by: str, role: str, token: str) ->
 
 
 def one_line(text: str) -> str:
-    """Return a name that is safe in a sentence of a mail: its author must not be able to write the mail."""
+    """Return a name that is safe in a sentence of a mail: its author must not control the text of the mail."""
     line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     return line if len(line) <= 80 else line[:79] + "…"

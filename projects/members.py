@@ -1,7 +1,7 @@
 """Members of a project: add, invite, change roles, remove, leave.
 
-Every change locks the project's row, as creating tokens and deleting the project do. So no membership is created
-twice, and nothing is created in the name of a person who is being removed.
+Every change locks the project's row, as creating tokens and deleting the project do. So no membership is created twice,
+and nothing is created on behalf of a person who is being removed.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ logger = logging.getLogger(__name__)
 
 INVITATION_LIFETIME = timedelta(days=14)
 INVITED = "invited_email"
-"""In a session: the address of an invitation whose copied link was opened."""
+"""Session key: the address of an invitation whose copied link was opened."""
 
 on_member_gone: list[Callable[[Project, User], None]] = []
-"""Callbacks of upper floors for a member who left or was removed: same transaction, project locked."""
+"""Callbacks of higher layers when a member left or was removed, in that transaction and with the project locked."""
 
 
 def list_members(caller: Caller, project_id: str, *, now: datetime) -> QuerySet[Membership]:
@@ -46,7 +46,7 @@ def _living(project: Project, *, now: datetime) -> QuerySet[Membership]:
 
 
 def add_member(caller: Caller, project_id: str, *, email: str, role: str, now: datetime) -> Membership:
-    """Add an account with this verified address as a member; else send an invitation by e-mail.
+    """Add an account with this verified address as a member, or send an invitation by e-mail.
 
     An account with an unverified address is invited too, because anyone could have signed up with it. The response
     reveals to managers whether an account exists, which the API specifies; `InviteThrottle` limits how many addresses
@@ -61,8 +61,8 @@ def add_member(caller: Caller, project_id: str, *, email: str, role: str, now: d
         user = verified_account(email)
         if user is None:
             return _invite(caller, project, email=email, role=role, now=now)
-        # The account may be younger than its invitation, which the membership replaces. Deleted first, because this
-        # waits for a concurrent sign-in that accepts the invitation, so that the check below sees the membership.
+        # The account may be younger than its invitation, which the membership replaces. Delete the invitation first:
+        # this waits for a concurrent sign-in that accepts it, so that the check below sees the membership.
         places.filter(invited_email=email).delete()
         if places.filter(user=user).exists():
             raise ValidationFailed("is a member already.", field="email")
@@ -85,7 +85,7 @@ def _invite(caller: Caller, project: Project, *, email: str, role: str, now: dat
         invited_until=now + INVITATION_LIFETIME,
     )
     log.record_of_member(caller.user, Action.MEMBER_INVITED, invitation)
-    # After the commit: a mail cannot be taken back, and no row stays locked while a mail server is slow.
+    # Send after the commit: a mail cannot be rolled back, and no row stays locked while a mail server is slow.
     transaction.on_commit(
         lambda: mail.send_invitation(
             to=email, project=project.name, by=caller.user.email, role=role, token=token
@@ -101,8 +101,8 @@ def _digest(token: str) -> bytes:
 def find_invitation(token: str, *, now: datetime) -> tuple[Membership, bool]:
     """Return the open invitation of a link, and whether the link is the one that was mailed.
 
-    The link of the mail shows that its reader owns the address. The one that managers copy has the id of the invitation
-    instead, and shows nothing: managers could otherwise sign up under any address.
+    The mailed link proves that its user owns the address. The link that managers copy contains the id of the invitation
+    instead, and proves nothing: managers could otherwise sign up with any address.
     """
     invitations = Membership.objects.filter(user=None, invited_until__gt=now).select_related(
         "project", "invited_by"
@@ -133,7 +133,7 @@ def accept_invitations(user: User, *, now: datetime) -> int:
         return 0
     member_already = Membership.objects.filter(project=OuterRef("project"), user=user)
     try:
-        # A savepoint, for the race with a manager who adds the same person.
+        # A savepoint, because a manager may add the same person concurrently.
         with transaction.atomic():
             # Locked, so that none is withdrawn between these two statements.
             invitations = Membership.objects.filter(
@@ -154,7 +154,7 @@ def accept_invitations(user: User, *, now: datetime) -> int:
 
 
 def get_member(caller: Caller, project_id: str, member_id: str, *, now: datetime) -> Membership:
-    """Return a member for a manager, to raise NotFound or Forbidden before the body is validated."""
+    """Return a member, so that NotFound or Forbidden is raised before the body is validated."""
     return _member(access.get_project(caller, project_id, roles=access.MANAGERS), member_id, now=now)
 
 
@@ -172,7 +172,7 @@ def change_role(caller: Caller, project_id: str, member_id: str, *, role: str, n
 
 
 def remove_member(caller: Caller, project_id: str, member_id: str, *, now: datetime) -> None:
-    """End access at once, including that of the project tokens the member created. Members may remove themselves."""
+    """Remove a member, and at once also the project tokens that the member created. Members may remove themselves."""
     caller.require_session()
     with transaction.atomic():
         project = access.lock_project(caller, project_id)
@@ -182,7 +182,7 @@ def remove_member(caller: Caller, project_id: str, member_id: str, *, now: datet
         if member.role == Role.OWNER:
             raise ValidationFailed("the owner of a project cannot be removed; delete the project instead.")
         if member.user_id is not None:
-            # Over the reverse relation of tokens, a higher app.
+            # Uses the reverse relation of tokens, a higher layer.
             project.tokens.filter(created_by=member.user_id).delete()
         if member.is_open:
             action = Action.INVITATION_REVOKED

@@ -30,7 +30,7 @@ class Project(models.Model):
 class Membership(models.Model):
     """A member of a project, or an open invitation, which has no `user` yet.
 
-    One table for both, so that an invitation keeps its id and role when it is accepted, and lists page over both. An
+    One table for both, so that an invitation keeps its id and role when it is accepted, and one list has both. An
     invitation grants nothing.
     """
 
@@ -88,9 +88,9 @@ class Membership(models.Model):
 
 
 class IdempotencyKey(models.Model):
-    """A request that created something, so that its repetition within a day creates nothing more.
+    """The key of a request that created something, so that a retry within a day creates nothing more.
 
-    Written in the transaction of the object. `caller` is `Caller.key` and no foreign key: rows expire after a day.
+    It is written in the object's transaction. `caller` is `Caller.key` and no foreign key: rows expire after a day.
     """
 
     caller = models.CharField(max_length=50)

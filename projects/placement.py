@@ -1,4 +1,4 @@
-"""Where a new object goes: into a project, or to its owner alone."""
+"""Place objects in a project, or outside of projects."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from projects.models import Project
 def place(caller: Caller, given: Mapping[str, Any]) -> tuple[Project | None, User]:
     """Return the project that `given["project_id"]` names, and the account whose limits apply.
 
-    Without a project that account is the caller's. The project is locked, so it is not deleted, nor the caller
-    removed from it, before the transaction ends.
+    Without a project, this is the caller's account. The project is locked: until the transaction ends it cannot be
+    deleted, nor the caller removed from it.
     """
     wanted = given.get("project_id")
     if caller.project is not None:
@@ -25,7 +25,7 @@ def place(caller: Caller, given: Mapping[str, Any]) -> tuple[Project | None, Use
         try:
             project = access.lock_project(caller, caller.project.public_id)
         except ApiError:
-            raise Unauthorized from None  # the project was just deleted with its tokens
+            raise Unauthorized from None  # the project was just deleted, with its tokens
         return project, access.owner_of(project)
     if wanted is None:
         return None, caller.user
@@ -39,16 +39,16 @@ def place(caller: Caller, given: Mapping[str, Any]) -> tuple[Project | None, Use
 def move(
     caller: Caller, given: Mapping[str, Any], *, project: Project | None, owner: User
 ) -> tuple[Project | None, User]:
-    """Return where something in `project` goes, and the account it counts against then; both projects are locked.
+    """Return the new project of an object in `project`, and the account that it then counts against.
 
-    Out of every project it stays its owner's. Raises Forbidden if it goes to another owner and the caller may not
-    give it away.
+    Both projects are locked. An object that moves out of every project keeps its owner. Raises Forbidden if the owner
+    changes and the caller may not transfer the object.
     """
     wanted = given.get("project_id")
     if wanted is None and caller.project is None:
         return None, owner
     if project is not None:
-        # In key order: two moves in opposite directions would otherwise wait for each other.
+        # In key order: two concurrent moves in opposite directions would otherwise deadlock.
         access.lock_projects(caller, {project.public_id, wanted})
     arriving, receiver = place(caller, given)
     if receiver.pk != owner.pk:
@@ -57,13 +57,13 @@ def move(
 
 
 def require_giving(caller: Caller, project: Project | None, owner: User) -> None:
-    """Raise Forbidden unless the caller is the owner or an admin of the project that something leaves.
+    """Raise Forbidden unless the caller is the owner or an admin of the object's project.
 
     The role is read under the project's lock, so a role that is being removed no longer counts.
     """
     if caller.user.pk == owner.pk:
         return
-    if project is None:  # only the owner can access objects without a project
+    if project is None:  # only its owner can access an object without a project
         raise NotFound
     try:
         access.lock_project(caller, project.public_id, roles=access.MANAGERS)

@@ -10,9 +10,9 @@ from projects.models import Project
 
 
 def list_projects(caller: Caller) -> QuerySet[Project]:
-    """Return the caller's projects, annotated with the number of their monitors, in all and by status.
+    """Return the caller's projects, annotated with the number of their monitors, total and by status.
 
-    Counts over the reverse relations of higher apps, without importing them.
+    Counts over the reverse relations of higher layers, without importing them.
     """
     caller.require_session()
 

@@ -50,7 +50,7 @@ def leave_all(user: User) -> None:
     keys are deleted too.
     """
     places = Membership.objects.filter(Q(user=user) | Q(user=None, invited_email=user.email))
-    # Every change of a project or its roles takes this lock; in key order, against deadlocks.
+    # Every change of a project or its roles takes this lock. In key order, to prevent deadlocks.
     list(Project.objects.select_for_update().filter(pk__in=places.values("project")).order_by("pk"))
     own = Project.objects.filter(pk__in=places.filter(user=user, role=Role.OWNER).values("project"))
     others = Membership.objects.filter(user__isnull=False).exclude(user=user)

@@ -122,7 +122,7 @@ class ProjectLogViewSet(AccountLogViewSet):
     noun = "project_audit_log"
 
     def get_parent(self, project_id: str) -> None:
-        """Leave the check of access to `log.of_project`, to save a query."""
+        """Skip the access check, which `log.of_project` does too, to save a query."""
 
     @operation(id="list_project_audit_log", pages=HISTORY, params=(ACTION,))
     def list(self, action: str | None, project_id: str) -> QuerySet[Entry]:
@@ -150,7 +150,7 @@ def invitation(request: HttpRequest, token: str) -> HttpResponse:
         members.accept_invitations(user, now=now)
         return redirect("/projects")
     if is_mailed:
-        # The mailed token proves that its holder reads mail of that address: sign-up needs no other proof.
+        # The mailed link proves ownership of the address, so sign-up needs no other proof.
         get_adapter(request).stash_verified_email(request, found.email)
     else:
         request.session[members.INVITED] = found.email

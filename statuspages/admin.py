@@ -72,7 +72,7 @@ class PageNoteAdmin(ReadOnlyAdmin[PageNote]):
 
 @admin.register(Subscriber)
 class SubscriberAdmin(ReadOnlyAdmin[Subscriber]):
-    """Subscribers, shown by `hint` instead of their address."""
+    """Subscribers, identified by `hint` because their addresses are secret."""
 
     list_display = ("public_id", "hint", "page", "created_at", "confirmed_at")
     list_filter = (("confirmed_at", admin.EmptyFieldListFilter), ("page", AutocompleteFilter))

@@ -1,4 +1,4 @@
-"""Badges of monitors as small SVGs, public to everyone who has their key."""
+"""Badges of monitors as small SVGs, public for everyone who knows the badge's key."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def create_badge(caller: Caller, monitor_id: str, *, now: datetime) -> Badge:
     """Return the monitor's badge, created if it has none."""
     with transaction.atomic():
         monitor = get_monitor(caller, monitor_id)
-        # The lock that deleting the monitor takes.
+        # Deleting the monitor takes the same lock.
         if not MonitorState.objects.select_for_update(no_key=True).filter(pk=monitor.pk).exists():
             raise NotFound
         Badge.objects.bulk_create(

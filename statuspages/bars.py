@@ -13,7 +13,7 @@ from itertools import groupby
 HEIGHT = 20
 FOOT = 7
 BAD = 95.0
-"""Percent of uptime. Days below it are drawn all red, other days with an outage red at the bottom."""
+"""Uptime in percent. A day below it is all red; another day with an outage is red at the bottom."""
 
 # One letter per kind of day: not observed, up, partly down, mostly down. Regular expressions find the runs, because a
 # page can have ninety thousand days.
@@ -49,7 +49,7 @@ def svg(percents: Sequence[float | None]) -> str:
 
 
 def bad_days(percents: Iterable[float | None]) -> str:
-    """Return the days below 100 % for status.js: `12:99.65 14:0`, `20:-` if not observed, `0-11:-` for a run."""
+    """Return the days below 100 % for status.js: `12:99.65 14:0`, `20:-` if not observed, `0-11:-` for a range."""
     found = []
     start = 0
     for percent, run in groupby(percents):

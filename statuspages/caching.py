@@ -1,6 +1,6 @@
-"""A cache of rendered pages. One reader renders; the others get the stale copy meanwhile.
+"""A cache of rendered pages. One reader renders a stale page while the others get the stale copy.
 
-Entries are fresh for FRESH_SEC. They live in Django's cache, shared by all processes, and for LOCAL_SEC in each
+Entries are fresh for FRESH_SEC. They are in Django's cache, which all processes share, and for LOCAL_SEC in each
 process: ten thousand readers in a minute cost a rendering every ten seconds and a cache query every two.
 """
 
@@ -23,7 +23,7 @@ FRESH_SEC = 10.0
 KEPT_SEC = 600
 LOCAL_SEC = 2.0
 RENDER_LEASE_SEC = 15
-"""Time to render before another reader tries."""
+"""How long a reader may render before another one tries."""
 
 T = TypeVar("T")
 
@@ -68,7 +68,7 @@ class Rendered:
 
 _local: LocalCache[Rendered] = LocalCache(64)
 _fallback: LocalCache[Rendered] = LocalCache(64, seconds=FRESH_SEC)
-_rendering = threading.Lock()  # readers of a page that is not cached wait for one rendering
+_rendering = threading.Lock()  # concurrent readers of an uncached page wait for one rendering
 
 
 def fetch(key: str, content_type: str, make: Callable[[], bytes]) -> Rendered:
@@ -94,7 +94,7 @@ def _shared(key: str, content_type: str, make: Callable[[], bytes]) -> Rendered:
             cache.delete(f"{key}:rendering")
     with _rendering:
         found = _kept(key)
-        # A local copy, in case the cache server is down.
+        # Keep a local copy, in case the cache server is down.
         return _fallback.get(key, lambda: _make(key, content_type, make)) if found is None else found
 
 

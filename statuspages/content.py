@@ -1,4 +1,4 @@
-"""The public content of a status page: what every rendering shows, and nothing else of the monitors."""
+"""The public content of a status page: everything that renderings show, and nothing else about the monitors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DAYS = 90
 PAST = timedelta(days=14)
 AHEAD = timedelta(days=14)
 MOST_OUTAGES = 200
-"""The newest past outages: a flapping monitor must not fill the page with thousands."""
+"""Limit on past outages, newest first: a flapping monitor must not fill the page with thousands."""
 MONTHS = 24
 
 UP, SLOW, DOWN = Verdict.UP.value, Verdict.SLOW.value, Verdict.DOWN.value
@@ -173,7 +173,7 @@ def _monitor(item: PageMonitor, history: History, covered: set[int]) -> MonitorE
 def _incidents(
     page: StatusPage, names: dict[int, str], *, since: datetime, until: datetime | None
 ) -> list[IncidentEntry]:
-    """Return what began in [since, until), newest first. If `until` is None, include what is still open."""
+    """Return the incidents that began in [since, until), newest first. Without `until`, include earlier open ones."""
     notes = list_notes(page).filter(created_at__gte=since)
     # A subquery: a list of a thousand ids costs more than the search itself.
     shown = showable().filter(page=page).values("monitor")

@@ -17,7 +17,7 @@ from statuspages.models import NoteUpdate, PageEvent, PageNote, StatusPage, Subs
 from statuspages.selectors import showable
 
 FRESH = timedelta(hours=1)
-"""New pages, and pages that show a further monitor, send no mails about older outages."""
+"""Outages older than this cause no mails, for example when a new page shows them for the first time."""
 EVENTS_AT_ONCE = 200
 KEPT = timedelta(days=30)
 
@@ -123,7 +123,10 @@ def _end(event: PageEvent, incident: Incident, name: str, now: datetime) -> Page
 
 
 def create_mails(now: datetime) -> int:
-    """Write a mail to each subscriber of each new event, in one transaction per event. Return the number of events."""
+    """Write a mail to each subscriber of each new event. Return the number of events.
+
+    Each event has a transaction of its own.
+    """
     done = 0
     while done < EVENTS_AT_ONCE:
         with transaction.atomic():

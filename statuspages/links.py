@@ -1,4 +1,4 @@
-"""The links in mails to subscribers: signed, so that nobody makes one up, and not stored."""
+"""Signed links in mails to subscribers. They cannot be forged, and are not stored."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def unsubscribe_url(subscriber: Subscriber) -> str:
 
 
 def read(token: str, *, to: str) -> str:
-    """The subscriber's public id. Raises NotFound for what was not signed here, or was for something else."""
+    """Return the subscriber's public id. Raises NotFound for a wrong signature, or one for another purpose."""
     public_id, _, mac = token.rpartition("-")
     if not constant_time_compare(mac, _mac(public_id, to)):
         raise NotFound

@@ -25,7 +25,7 @@ _FORMATS = ("PNG", "JPEG", "WEBP", "GIF")
 
 
 def main() -> None:
-    """Write the width, the height and the picture. SIGXCPU ends what takes too long."""
+    """Write the width, the height and the picture. SIGXCPU ends the process at the CPU limit."""
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_SEC, CPU_SEC + 1))
     if sys.platform == "linux":  # other systems do not enforce it
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))

@@ -20,8 +20,8 @@ logger = logging.getLogger(__name__)
 
 MAX_BYTES = 1024 * 1024
 CONTENT_TYPE = "image/webp"
-TURN_SEC = 1.0  # short: a request that waits takes a thread and a database connection
-DECODE_SEC = 20.0  # of the clock; `logo_decoder` limits the CPU time
+TURN_SEC = 1.0  # short, because a waiting request occupies a thread and a database connection
+DECODE_SEC = 20.0  # elapsed time; `logo_decoder` limits the CPU time
 
 _TOO_LONG = "takes too long to decode."
 _turn = threading.Semaphore()  # one decoder per web process: more would multiply its memory
@@ -37,7 +37,7 @@ class Picture:
 def encode(data: bytes) -> Picture:
     """Return the picture to store.
 
-    Raises ValueError, with the reason, if it is broken or too large, and TooManyRequests while others are decoded.
+    Raises ValueError, with the reason, if it is broken or too large, and TooManyRequests if the decoder is busy.
     """
     if len(data) > MAX_BYTES:
         raise ValueError("is larger than 1 MiB.")
@@ -48,7 +48,7 @@ def encode(data: bytes) -> Picture:
             [sys.executable, "-I", Path(__file__).with_name("logo_decoder.py")],
             input=data,
             capture_output=True,
-            env={},  # it decodes hostile files and needs none of our secrets
+            env={},  # the decoder reads hostile files and needs none of our secrets
             timeout=DECODE_SEC,
             check=False,
         )
@@ -58,7 +58,7 @@ def encode(data: bytes) -> Picture:
         _turn.release()
     if done.returncode == -signal.SIGXCPU:
         raise ValueError(_TOO_LONG)
-    from statuspages.logo_decoder import MAX_SIDE, TOO_LARGE  # here, so that workers do not load Pillow
+    from statuspages.logo_decoder import MAX_SIDE, TOO_LARGE  # only here: workers do not load Pillow
 
     if done.returncode == TOO_LARGE:
         raise ValueError(f"is more than {MAX_SIDE} pixels wide or high, or has more than 4 million pixels.")

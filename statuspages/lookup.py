@@ -1,7 +1,7 @@
 """Find status pages by slug or by their own domain.
 
-A `PublishedPage` is all that a request needs before rendering. It is cached for LIFETIME_SEC. A write removes it from
-the shared cache at once; the local caches of other processes follow within seconds.
+A `PublishedPage` has all that a request needs before rendering. It is cached for LIFETIME_SEC. A write removes it from
+the shared cache at once; local caches of other processes expire within seconds.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def find(address: str) -> PublishedPage | None:
     found = load(key, PublishedPage, seconds=LIFETIME_SEC)
     if found is None:
         found = _look_up(address)
-        if found is not None:  # visitors can invent any number of unknown addresses
+        if found is not None:  # visitors can request any number of unknown addresses
             store(key, found, seconds=LIFETIME_SEC)
     return found
 

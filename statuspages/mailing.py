@@ -1,8 +1,8 @@
 """Mails to subscribers, as messages of the outbox.
 
-MAX_CONCURRENT and the pace of the beat limit the rate: ten thousand subscribers take some minutes, and no mail server
-is flooded. Accounts take turns, and so do the pages of each account: a small page never waits for a large one, and an
-account with many pages gets no more than one with a single page.
+MAX_CONCURRENT and the interval of the beat limit the rate: ten thousand subscribers take some minutes, and no mail
+server is flooded. Accounts take turns, and so do the pages of each account: a small page never waits for a large one,
+and an account gets the same share for one page as for many.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class PageMailOutbox(Outbox[PageMail]):
         return {"batch": BATCH, "max_concurrent": MAX_CONCURRENT}
 
     def attempt(self, claimed: Sequence[PageMail]) -> Iterator[tuple[PageMail, SendResult]]:
-        """Send a batch over one connection. If it breaks, the rest fails and is sent again later."""
+        """Send a batch over one connection. If it breaks, the remaining mails fail and are retried later."""
         ids = [mail.pk for mail in claimed]
         mails = list(
             PageMail.objects.filter(pk__in=ids).select_related("event", "subscriber__page").order_by("pk")

@@ -51,7 +51,7 @@ class StatusPage(models.Model):
 
 
 class PageLogo(models.Model):
-    """A logo as `statuspages.logos` encoded it."""
+    """A logo, as encoded by `statuspages.logos`."""
 
     page = models.OneToOneField(
         StatusPage, on_delete=models.CASCADE, primary_key=True, related_name="logo", db_index=True
@@ -66,7 +66,7 @@ class PageLogo(models.Model):
 
 
 class PageGroup(models.Model):
-    """Monitors under a heading, which may be empty. Ordered by id."""
+    """A group of monitors under a heading, which may be empty. Ordered by id."""
 
     page = models.ForeignKey(StatusPage, on_delete=models.CASCADE, related_name="groups")
     name = models.CharField(max_length=200, default="")
@@ -76,7 +76,7 @@ class PageGroup(models.Model):
 
 
 class PageMonitor(models.Model):
-    """A monitor on a page, with a public name of its own: the monitor's name is private.
+    """A monitor on a page, with its own public name: the monitor's name is private.
 
     `statuspages.selectors.showable` decides at each read whether it may still be shown.
     """
@@ -132,9 +132,9 @@ class NoteUpdate(models.Model):
 
 
 class Subscriber(models.Model):
-    """An e-mail address that is told of a page's news, once its owner has agreed by a link.
+    """An e-mail address that gets mails about a page's events, after its owner confirmed it by a link.
 
-    `address_digest` finds the address again without knowing it. Unsubscribing deletes the row.
+    `address_digest` finds the row without knowing the address. Unsubscribing deletes the row.
     """
 
     public_id = models.CharField(max_length=40, unique=True, default=ids.subscriber_id, editable=False)
@@ -158,10 +158,10 @@ class Subscriber(models.Model):
 
 
 class PageEvent(models.Model):
-    """News of a page, to be told to its subscribers once. `source` names what it is of.
+    """An event of a page, sent to its subscribers once. `source` is the object that caused it.
 
-    `title` and `text` are all that is said, as it was then. Of an outage `incident` is kept, so that its end is told
-    to the same page; `ended` once it was.
+    `title` and `text` are the content at that time. Events of outages keep `incident`, so that the same page reports
+    the end, and `ended` when it did.
     """
 
     class Kind(models.TextChoices):

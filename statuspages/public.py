@@ -39,7 +39,7 @@ UNLOCKED_SEC = 12 * 3600
 _STATIC = ("pulsekeeper/", "vendor/")
 
 _PATHS = ("/status/", "/badge/", "/status-subscriptions/")
-# The rest of a path, after the slug or on the own domain.
+# The rest of a path: after the slug, or all of it on a page's own domain.
 _SLUG = re.compile(r"/status/([a-z0-9][a-z0-9-]{0,63})(\.json|\.atom|/[a-z0-9/.-]{1,30}|)")
 _ON_DOMAIN = {"/": "", "/status.json": ".json", "/status.atom": ".atom"}
 _PARTS = {"": "page", ".json": "json", ".atom": "atom", "/theme.css": "theme", "/logo": "logo"}
@@ -65,7 +65,7 @@ class Visit:
 
 
 def is_public(path: str, host_header: str) -> bool:
-    """Return whether this module or the static files answer a request, by its path and Host header."""
+    """Return whether this module or the static files answer a request with this path and Host header."""
     if path.startswith((*_PATHS, settings.STATIC_URL)):
         return True
     return _is_page_domain(split_domain_port(host_header)[0])
@@ -207,7 +207,7 @@ def _unlock(visit: Visit) -> HttpResponse:
     back = HttpResponseRedirect(visit.links.page)
     if not published.lock:
         return back
-    # Per address first: a blocked address does not use up the page's attempts.
+    # Count per address first: a blocked address must not use up the page's attempts.
     counted = {
         "status-password": f"{published.page_id} {client_network(request)}",
         "status-password-page": str(published.page_id),
@@ -316,7 +316,7 @@ def _text(body: bytes, *, status: int = 200, headers: Mapping[str, str] | None =
             "Content-Security-Policy": _POLICY,
             "Cache-Control": "no-store",
             "X-Robots-Tag": "noindex",
-            "Referrer-Policy": "no-referrer",  # links of mails are secret
+            "Referrer-Policy": "no-referrer",  # mails contain secret links
             **(headers or {}),
         },
     )

@@ -33,7 +33,7 @@ HTML, JSON, ATOM, CSS = (
 )
 FEED_ENTRIES = 50
 MANY = 100
-"""Number of monitors above which the stylesheet lays out only those on the screen."""
+"""Above this number of monitors the stylesheet lays out only those on the screen."""
 WORDS = {
     "up": "Up",
     "slow": "Slow",
@@ -299,6 +299,6 @@ def _iso(moment: datetime) -> str:
 
 class _Feed(Atom1Feed):
     def latest_post_date(self) -> datetime:
-        """Return the newest entry's date instead of the current time, so that equal feeds are equal bytes."""
+        """Return the date of the newest entry, not the current time, so that equal feeds have equal bytes."""
         dates = [item["updateddate"] for item in self.items]
         return max(dates) if dates else datetime(2026, 1, 1, tzinfo=UTC)

@@ -1,4 +1,4 @@
-"""Read status pages: for their editors through `projects.access`, and what the public may see."""
+"""Read status pages: for editors, limited by `projects.access`, and for the public."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def shown_monitors(page: StatusPage) -> list[PageMonitor]:
         showable()
         .filter(page=page)
         .select_related("monitor", "monitor__state")
-        .prefetch_related("group")  # few rows; a join would build them again for each monitor
+        .prefetch_related("group")  # few rows; a join would repeat them for each monitor
         .only(
             "name",
             "group",
@@ -91,7 +91,7 @@ def get_badge(caller: Caller, monitor_id: str) -> Badge:
 
 
 def find_badge(key: str) -> Monitor:
-    """Return the monitor of a badge's key."""
+    """Return the monitor with this badge key. Raises NotFound."""
     monitor = Monitor.objects.select_related("state").filter(badge__key=key).first()
     if monitor is None:
         raise NotFound

@@ -69,7 +69,7 @@ def delete_page(caller: Caller, public_id: str) -> None:
 
 
 def set_logo(caller: Caller, public_id: str, data: bytes) -> StatusPage:
-    """Decode and store the logo. Raises ValidationFailed, or TooManyRequests while other pictures are decoded."""
+    """Decode and store the logo. Raises ValidationFailed, or TooManyRequests if the decoder is busy."""
     try:
         picture = logos.encode(data)  # before any lock: it may take seconds
     except ValueError as error:
@@ -134,7 +134,7 @@ def delete_note(caller: Caller, page_id: str, note_id: str) -> None:
 
 
 def lock_page(caller: Caller, public_id: str, *, for_deletion: bool = False) -> StatusPage:
-    """Lock the page's project and the page, and return the page as read under the lock. Raises NotFound."""
+    """Lock the page's project and the page. Return the page as read under the lock. Raises NotFound."""
     page = get_page(caller, public_id)
     if page.project is not None:
         access.lock_project(caller, page.project.public_id)
@@ -145,7 +145,7 @@ def lock_page(caller: Caller, public_id: str, *, for_deletion: bool = False) -> 
 
 
 def touch(page: StatusPage) -> None:
-    """Raise the version of a locked page, so that nothing cached of it is served again."""
+    """Increase the version of a locked page, which invalidates its cached renderings."""
     page.version += 1
     page.save(update_fields=["version"])
     _forget_on_commit(page.slug, page.custom_domain)
@@ -253,7 +253,7 @@ def _items(
 
 
 def _enforce_quota(owner: User) -> None:
-    """Lock the owner, so that creations at the same time are counted one by one. Raises StatusPageLimit."""
+    """Lock the owner, so that concurrent creations are counted one by one. Raises StatusPageLimit."""
     User.objects.select_for_update(no_key=True).get(pk=owner.pk)
     if StatusPage.objects.filter(owner=owner).count() >= MAX_PAGES:
         raise StatusPageLimit(limit=MAX_PAGES)

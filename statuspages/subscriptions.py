@@ -1,4 +1,4 @@
-"""Subscriptions to status pages by e-mail. An address is confirmed by a link, and unsubscribed by another.
+"""Subscriptions to status pages by e-mail. One link confirms an address, another one unsubscribes it.
 
 Links are signed, not stored: data from the database does not suffice to subscribe or unsubscribe others.
 """
@@ -20,7 +20,7 @@ from statuspages.models import PageMail, StatusPage, Subscriber
 from statuspages.services import lock_page
 
 LIFETIME = timedelta(hours=24)
-"""The validity of a link to confirm. Unconfirmed rows are deleted after it."""
+"""How long a link to confirm is valid. Unconfirmed rows are deleted after it."""
 REPEAT_AFTER = timedelta(minutes=10)
 MAX_SUBSCRIBERS = 10_000
 
@@ -28,12 +28,12 @@ MAX_SUBSCRIBERS = 10_000
 def subscribe(page_id: int, text: str, *, now: datetime) -> None:
     """Send a request to confirm, unless the address is subscribed. The visitor cannot see the difference.
 
-    Raise ValidationFailed for an invalid address, and NotFound if the page was just deleted.
+    Raises ValidationFailed for an invalid address, and NotFound if the page was just deleted.
     """
     address = email_address(text)
     digest = _digest(page_id, address)
     with transaction.atomic():
-        # The lock on the page enforces the quota, and orders concurrent requests for an address.
+        # The lock on the page serializes concurrent requests, for the quota and for an address.
         if not StatusPage.objects.select_for_update(no_key=True).filter(pk=page_id).exists():
             raise NotFound
         found = Subscriber.objects.filter(page=page_id, address_digest=digest).first()
@@ -49,7 +49,7 @@ def subscribe(page_id: int, text: str, *, now: datetime) -> None:
             )
             PageMail.objects.create(subscriber=found, next_try_at=now, give_up_at=now + RETRY_FOR)
         elif found.confirmed_at is None and found.created_at <= now - REPEAT_AFTER:
-            # The mail may be lost. The link stays the same, and is valid for another day.
+            # The first mail may be lost. The link stays the same, and its validity is extended by a day.
             Subscriber.objects.filter(pk=found.pk).update(created_at=now)
             PageMail.objects.update_or_create(
                 subscriber=found,
@@ -65,7 +65,7 @@ def subscribe(page_id: int, text: str, *, now: datetime) -> None:
 
 
 def find(token: str, *, to: str) -> Subscriber:
-    """Return the subscriber of a link. `to` is `confirm` or `unsubscribe`. Raise NotFound."""
+    """Return the subscriber of a link. `to` is `confirm` or `unsubscribe`. Raises NotFound."""
     public_id = links.read(token, to=to)
     found = Subscriber.objects.select_related("page").filter(public_id=public_id).first()
     if found is None:
@@ -74,7 +74,7 @@ def find(token: str, *, to: str) -> Subscriber:
 
 
 def confirm(token: str, *, now: datetime) -> Subscriber:
-    """Confirm a subscription. Repetitions change nothing. Raise NotFound for an invalid or expired link."""
+    """Confirm a subscription. Repeated calls have no effect. Raises NotFound for an invalid or expired link."""
     found = find(token, to=links.CONFIRM)
     if found.confirmed_at is None:
         fresh = Subscriber.objects.filter(pk=found.pk, created_at__gt=now - LIFETIME)
@@ -84,7 +84,7 @@ def confirm(token: str, *, now: datetime) -> Subscriber:
 
 
 def unsubscribe(token: str) -> None:
-    """Delete the subscriber. A second call is no error."""
+    """Delete the subscriber, if it still exists."""
     try:
         find(token, to=links.UNSUBSCRIBE).delete()
     except NotFound:

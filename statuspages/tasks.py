@@ -1,4 +1,4 @@
-"""The workers' part of status pages."""
+"""Celery tasks of status pages."""
 
 from __future__ import annotations
 

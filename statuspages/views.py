@@ -26,9 +26,9 @@ from statuspages.serializers import (
 )
 
 MAX_PAGE_BYTES = 1024 * 1024
-"""A thousand monitors with long names are more than any other body."""
+"""The largest body: a thousand monitors with long names."""
 MAX_LOGO_BYTES = MAX_ENCODED + 1_024
-"""A picture in Base64, and the JSON around it."""
+"""A picture in Base64, in JSON."""
 
 
 class StatusPageViewSet(ServiceViewSet):

@@ -1,4 +1,4 @@
-"""Credentials of the API: owners and times of use, never the secrets."""
+"""API credentials in the admin: owners and times of use, never the secrets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Credentials of the API. Only a lookup key and a keyed digest are stored; the plaintext is shown once."""
+"""API credentials. Only a lookup key and a keyed digest are stored; the plaintext is shown once."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Session(Credential):
 
 
 class ProjectToken(Credential):
-    """Reads and writes one project's resources, on behalf of its creator."""
+    """A token that reads and writes one project's resources, on behalf of its creator."""
 
     public_id = models.CharField(max_length=40, unique=True, default=ids.token_id, editable=False)
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="tokens")

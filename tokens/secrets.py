@@ -1,4 +1,4 @@
-"""The format of tokens and what is stored of them: `svc_<lookup><secret>`, with 256 random bits in the secret."""
+"""The format of tokens and of their stored parts: `svc_<lookup><secret>`, with 256 random bits in the secret."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SECRET_LENGTH = 52  # 256 bits in base32
 
 @dataclass(frozen=True, slots=True)
 class Issued:
-    """A new token; `plaintext` is given to the caller once and never stored."""
+    """A new token; `plaintext` is returned to the caller once and never stored."""
 
     plaintext: str
     lookup: str

@@ -37,7 +37,7 @@ from tokens.models import Credential, ProjectToken, Session
 SESSION_PREFIX = "ses_"
 TOKEN_PREFIX = "svc_"  # noqa: S105  (a prefix, not a password)
 SESSION_LIFETIME = timedelta(days=14)
-DOOR = "api"  # in the audit log, beside "web"
+DOOR = "api"  # the value in the audit log; sign-ins by pages have "web"
 USE_NOTED_EVERY = timedelta(minutes=1)
 
 C = TypeVar("C", bound=Credential)
@@ -47,7 +47,7 @@ def sign_in(*, email: str, password: str, now: datetime, code: str | None = None
     """Return a new session and its plaintext.
 
     Raises InvalidCredentials, without revealing whether the account exists. With the right password, raises
-    EmailUnverified or MfaRequired if something else is missing.
+    EmailUnverified or MfaRequired if another condition is not met.
     """
     email = email.strip().lower()
     user = authenticate(email=email, password=password)
@@ -149,8 +149,10 @@ def delete_expired_sessions(now: datetime) -> int:
 
 
 def delete_account(caller: Caller, *, password: str) -> None:
-    """Delete the account. Raises ValidationFailed for a wrong password, ProjectsShared if projects have other
-    members."""
+    """Delete the account.
+
+    Raises ValidationFailed for a wrong password, and ProjectsShared if its projects have other members.
+    """
     caller.require_session()
     if not caller.user.check_password(password):
         raise ValidationFailed("is not the password of this account.", field="password")
@@ -223,15 +225,17 @@ def revoke_tokens_by_key(ids: Collection[int]) -> BulkResult[ProjectToken]:
 
 
 def _delete(credentials: QuerySet[C], ids: Collection[int]) -> list[C]:
-    """Lock and delete rows, so that each is deleted and recorded once."""
+    """Lock and delete rows. Concurrent calls delete and record each row once."""
     held = list(credentials.select_for_update(of=["self"]).filter(pk__in=ids).order_by("pk"))
     credentials.model._default_manager.filter(pk__in=[row.pk for row in held]).delete()
     return held
 
 
 def caller_for(plaintext: str, *, now: datetime) -> Caller | None:
-    """Return the caller of a Bearer token, or None if it is malformed, unknown, revoked or expired or its user
-    inactive."""
+    """Return the caller of a Bearer token.
+
+    None if it is malformed, unknown, revoked or expired, or if its user is inactive.
+    """
     session = _find(Session.objects.select_related("user__plan"), plaintext, prefix=SESSION_PREFIX, now=now)
     if session is not None:
         unchanged = compare_digest(session.password_hash, session.user.get_session_auth_hash())
@@ -239,7 +243,7 @@ def caller_for(plaintext: str, *, now: datetime) -> Caller | None:
             return None
         return Caller(session.user, signed_in_at=session.created_at)
     token = _find(
-        # Removing a member deletes their tokens; one that is left grants nothing.
+        # Removing a member deletes their tokens; if one remains, it grants nothing.
         ProjectToken.objects.filter(project__memberships__user=F("created_by")).select_related(
             "created_by__plan", "project"
         ),
@@ -264,7 +268,7 @@ def _find(credentials: QuerySet[C], plaintext: str, *, prefix: str, now: datetim
 
 
 def _note_use(model: type[C], credential: C, *, now: datetime) -> None:
-    """Store the time of use at most once a minute; the database decides between concurrent requests."""
+    """Store the time of use at most once a minute. The WHERE clause decides between concurrent requests."""
     noted = credential.last_used_at
     if noted is not None and noted > now - USE_NOTED_EVERY:
         return

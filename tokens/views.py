@@ -74,7 +74,7 @@ class SessionViewSet(ServiceViewSet):
 
 
 class AccountViewSet(ServiceViewSet):
-    """Here, not in accounts: callers are known from this floor upwards."""
+    """The caller's account. Not in `accounts`, because callers are defined in this higher layer."""
 
     noun = "account"
     is_singleton = True

@@ -1,4 +1,4 @@
-"""What allauth asks of us: its flows are its own, what they do to accounts goes through the services of the API."""
+"""Adapters of allauth: it controls the flows, and changes of accounts use the same services as the API."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from projects.members import INVITED, accept_invitations, is_invited
 
 logger = logging.getLogger(__name__)
 
-# What a stranger can have sent to an address, by typing it. At most so much of it as THROTTLES says.
+# Mails that anyone can trigger by typing an address. THROTTLES limits their number.
 UNASKED = (
     "account/email/email_confirmation",
     "account/email/email_confirmation_signup",
@@ -45,12 +45,12 @@ UNASKED = (
 )
 AWAITED = (*UNASKED, "accounts/email/code")
 
-DOOR = "web"  # as the audit log has it, beside "api"
+DOOR = "web"  # the value in the audit log; the API has "api"
 
 
 class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
     def is_open_for_signup(self, request: HttpRequest) -> bool:
-        """Whether `SIGN_UP` lets everybody in, or the request came by the link of an open invitation."""
+        """Return whether `SIGN_UP` lets everyone sign up, or the request came by the link of an open invitation."""
         invited = request.session.get("account_verified_email") or request.session.get(INVITED)
         return settings.SIGN_UP or (invited is not None and is_invited(invited, now=utc_now()))
 
@@ -58,7 +58,7 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
         return ["allauth.account.stages.EmailVerificationStage", "allauth.mfa.stages.AuthenticateStage"]
 
     def login(self, request: HttpRequest, user: User) -> None:
-        """The last step of every way in: the address is confirmed by now, and the second factor given."""
+        """Sign in. All flows end here, after the address was confirmed and the second factor verified."""
         super().login(request, user)
         ways = [str(way["method"]) for way in get_authentication_records(request, user)]
         details = {"door": DOOR, "ways": list(dict.fromkeys(ways))}
@@ -73,7 +73,7 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
         return [{"id": "mail", "description": "Get a code by mail", "url": url}]
 
     def authentication_failed(self, request: HttpRequest, **credentials: Any) -> None:
-        """A wrong password: of the page of signing in, or of one that asks for it again."""
+        """Record a wrong password, entered to sign in or to reauthenticate."""
         tried = User.objects.filter(email=str(credentials.get("email", "")).strip().lower()).first()
         audit.services.record_failure(Action.SIGN_IN_FAILED, subject=tried, details={"door": DOOR})
 
@@ -90,7 +90,7 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
                     record_address(AddressChange(user, before, clicked=True))
                 return confirmed
         except IntegrityError:
-            # Somebody signed up with the address since the change was asked for.
+            # Another account got the address after the change was requested.
             failed = "account/messages/email_confirmation_failed.txt"
             self.add_message(request, messages.ERROR, failed, {"email": email_address.email})
             return False
@@ -122,11 +122,14 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
             return
         links = {"account_url": address_of("account"), "reset_url": address_of("account_reset_password")}
         message = self.render_mail(template_prefix, email, {**links, **context, "email": email})
-        # After the commit: a mail cannot be taken back, and no row stays locked while a mail server is slow.
+        # Send after the commit: a mail cannot be rolled back, and no row stays locked while a mail server is slow.
         transaction.on_commit(partial(self._send, message, template_prefix))
 
     def _send(self, message: EmailMessage, template_prefix: str) -> None:
-        """Try once. A person who waits for the mail learns that it was not sent, and can ask for another."""
+        """Send a mail, without retries.
+
+        If a user waits for the mail, show the failure, so that they can request another.
+        """
         if error := send_once(message):
             logger.warning("a mail of %s could not be sent: %s", template_prefix, error)
             if template_prefix in AWAITED:
@@ -136,10 +139,10 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
 
 
 class EncryptingAdapter(DefaultMFAAdapter):  # type: ignore[misc]
-    """Encrypt the secrets of the app and of the recovery codes like all others."""
+    """Encrypt authenticator secrets and recovery codes, like all other secrets."""
 
     def build_totp_svg(self, url: str) -> str:
-        """On white: phones read no QR code on the dark pages."""
+        """Return the QR code on white: phones cannot read it on dark pages."""
         image = BytesIO()
         qrcode.make(url, image_factory=SvgPathFillImage).save(image)
         return image.getvalue().decode()

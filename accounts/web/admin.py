@@ -24,7 +24,7 @@ admin.site.unregister((Association, Authenticator, EmailAddress, Nonce, UserSess
 
 @admin.register(EmailAddress)
 class EmailAddressAdmin(ReadOnlyAdmin[EmailAddress]):
-    """Whether an account's address is confirmed. To set another, change the account."""
+    """Addresses, and whether they are confirmed. To set another one, change the account."""
 
     list_display = ("email", "user", "primary", "verified")
     list_filter = ("verified", ("user", AutocompleteFilter))
@@ -35,7 +35,7 @@ class EmailAddressAdmin(ReadOnlyAdmin[EmailAddress]):
 
 @admin.register(Authenticator)
 class AuthenticatorAdmin(ReadOnlyAdmin[Authenticator]):
-    """Staff can delete a lost second factor; that of staff only superusers."""
+    """Second factors. Staff can delete a lost one, but only superusers that of staff."""
 
     list_display = ("user", "type", "created_at", "last_used_at")
     list_filter = ("type", ("user", AutocompleteFilter))
@@ -44,12 +44,12 @@ class AuthenticatorAdmin(ReadOnlyAdmin[Authenticator]):
     fields = list_display
 
     def has_delete_permission(self, request: HttpRequest, obj: Authenticator | None = None) -> bool:
-        if obj is None:  # one by one, so that each is looked at
+        if obj is None:  # no bulk deletion, so that each is reviewed
             return False
         return self.has_revoke_permission(request) and (request.user.is_superuser or not obj.user.is_staff)
 
     def delete_model(self, request: HttpRequest, obj: Authenticator) -> None:
-        """In the transaction that the admin opens for it."""
+        """Record and delete the second factor, in the transaction that the admin opens."""
         audit.services.record(
             Action.SECOND_FACTOR_DISABLED,
             actor=obj.user,

@@ -14,7 +14,7 @@ from core.throttles import ExportThrottle
 
 
 def download(user: User) -> StreamingHttpResponse:
-    """Return the file, sent while the rows are read."""
+    """Return the file as a stream, sent while the rows are read."""
     now = utc_now()
     pieces = (piece.encode() for piece in export(user, now=now))
     response = StreamingHttpResponse(pieces, content_type="application/json")

@@ -1,4 +1,4 @@
-"""allauth's forms, where they do something to an account."""
+"""allauth's forms, adapted where they change accounts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from projects.members import is_invited
 
 
 class _Plain:
-    """Fields with labels of ours, and nothing that says the same once more inside them."""
+    """Our labels, and no placeholders that repeat them."""
 
     fields: dict[str, forms.Field]
     labels: ClassVar[dict[str, str]] = {}
@@ -84,7 +84,7 @@ class SignupForm(_Plain, account_forms.SignupForm):  # type: ignore[misc]
         try:
             user = signing_up.complete(email, self.cleaned_data["password1"])
         except AddressTaken:
-            # Signed up in another tab. The address is proven, so this discloses nothing.
+            # The account was created in another tab. The address is proven, so this discloses nothing.
             messages.info(request, "You have an account already. Sign in.")
             return None, redirect("account_login")
         get_adapter().unstash_verified_email(request)
@@ -96,7 +96,7 @@ class AddEmailForm(_Plain, account_forms.AddEmailForm):  # type: ignore[misc]
 
 
 class ChangePasswordForm(_Plain, account_forms.ChangePasswordForm):  # type: ignore[misc]
-    """Ask for the new password once: a mistyped one can be reset."""
+    """Ask for the new password only once: a mistyped one can be reset."""
 
     labels: ClassVar = {"oldpassword": "Current password", "password1": "New password"}
 
@@ -109,10 +109,10 @@ class ChangePasswordForm(_Plain, account_forms.ChangePasswordForm):  # type: ign
         try:
             changed = tokens.services.change_password(Caller(self.user), current=current, new=new)
         except ValidationFailed as error:
-            # Another change came first, since the form was checked.
+            # A concurrent change came after the form was validated.
             self.add_error(None, sentence(error.reason or ""))
             raise ImmediateHttpResponse(redirect("account_change_password")) from None
-        self.user.password = changed.password  # by which this browser stays signed in
+        self.user.password = changed.password  # keeps this browser signed in
 
 
 class SetPasswordForm(_Plain, account_forms.SetPasswordForm):  # type: ignore[misc]
@@ -125,7 +125,7 @@ class ResetPasswordForm(_Plain, account_forms.ResetPasswordForm):  # type: ignor
     labels: ClassVar = {"email": "E-mail address"}
 
     def clean_email(self) -> str:
-        """For the account's own address only, not for one that it is about to change to: that may be a stranger's."""
+        """Return the address. Only current addresses match: a pending new one may belong to someone else."""
         email: str = self.cleaned_data["email"].lower()
         self.users = list(User.objects.filter(email=email, is_active=True))
         return email

@@ -1,6 +1,6 @@
-"""Throttles of pages that people reach before they are signed in, and of those that ask for a secret again.
+"""Throttles of pages for signed-out users, and of those that ask for a secret again.
 
-They are those of the API, so that passwords tried by both doors share one budget.
+Pages and the API share them, so that password attempts on both count together.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def by_person(request: HttpRequest) -> str | None:
 
 
 def by_field(name: str) -> Identity:
-    """The e-mail address that is typed, as the API's throttle spells it."""
+    """Identify requests by the e-mail address in this field, normalized as in the API's throttle."""
 
     def identity(request: HttpRequest) -> str | None:
         return request.POST.get(name, "").strip().lower() or None
@@ -39,7 +39,7 @@ def by_field(name: str) -> Identity:
 
 
 def limited(view: View, **scopes: Identity) -> View:
-    """`view`, whose forms are counted in scopes of `settings.THROTTLES` (with _ for -), each by its identity."""
+    """Count the forms of `view` in scopes of `settings.THROTTLES` (with _ for -), each by its identity."""
 
     @wraps(view)
     def counted(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:

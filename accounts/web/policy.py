@@ -1,4 +1,4 @@
-"""Where the forms of a page may lead."""
+"""The content security policy of pages whose forms redirect to providers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ View = Callable[..., HttpResponse]
 
 
 def leads_to_providers(view: View) -> View:
-    """Lets the page's forms end at GitHub or Google: browsers hold redirects of a form against `form-action` too."""
+    """Allow the page's forms to redirect to GitHub or Google: browsers apply `form-action` to redirects too."""
 
     @wraps(view)
     def widened(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:

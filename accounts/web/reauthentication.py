@@ -1,6 +1,6 @@
 """Reauthentication before sensitive actions, in case the session was stolen.
 
-allauth asks for the password or a code of the second factor, but lets accounts with neither pass. These confirm with a
+allauth asks for the password or a code of the second factor, but accepts accounts with neither. These confirm with a
 mailed code, or by signing in again with a linked provider.
 """
 
@@ -31,13 +31,13 @@ View = Callable[..., Any]
 
 CODE_LIFETIME_SEC = 600
 MOST_TRIES = 5
-_PENDING = "reauthentication_code"  # session key: digest, time and tries of the mailed code
+_PENDING = "reauthentication_code"  # session key: digest, time and attempts of the mailed code
 
 
 def reauthenticated(view: View, *, keep_form: bool = True, when_read: bool = True) -> View:
     """Require recent authentication for the view.
 
-    `keep_form`: repeat a submitted form afterwards. It is stored in the session until then, so not for passwords.
+    `keep_form`: submit the form again afterwards. It is stored in the session until then, so not for passwords.
     `when_read`: also require it for GET.
     """
 
@@ -61,7 +61,7 @@ def is_recent(request: HttpRequest) -> bool:
 
 
 def send_code(request: HttpRequest, user: User) -> None:
-    """Mail a code to the account's address and void earlier ones."""
+    """Mail a code to the account's address and invalidate earlier ones."""
     code = get_random_string(8, "0123456789")
     request.session[_PENDING] = {"digest": _digest(user, code), "at": time.time(), "tries": 0}
     get_adapter().send_mail("accounts/email/code", user.email, {"code": f"{code[:4]} {code[4:]}"})
@@ -82,7 +82,7 @@ def use_code(request: HttpRequest, user: User, code: str) -> bool:
 
 
 def _digest(user: User, code: str) -> str:
-    """Include the address: a code sent to one proves nothing about another."""
+    """Return a digest of the code and the address: a code sent to one address proves nothing about another."""
     text = f"{user.pk} {user.email} {code}"
     return salted_hmac("pulsekeeper.reauthentication", text, algorithm="sha256").hexdigest()
 
@@ -107,7 +107,7 @@ class CodeForm(forms.Form):
 
 
 class MailedCodeView(BaseReauthenticateView):  # type: ignore[misc]
-    """allauth's view then resumes the suspended request."""
+    """The form for the mailed code. allauth's view then resumes the suspended request."""
 
     form_class = CodeForm
     template_name = "accounts/reauthenticate.html"

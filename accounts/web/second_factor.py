@@ -1,4 +1,4 @@
-"""allauth's pages of the second factor that change something, each with its entry in the audit log."""
+"""allauth's pages that change the second factor, with entries in the audit log."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from audit.actions import Action
 
 
 class _Recorded:
-    """Mails and messages of allauth's follow the commit; so nothing is said of what did not come about."""
+    """Record the change in its transaction. allauth's mails and messages follow the commit."""
 
     action: Action
     request: HttpRequest

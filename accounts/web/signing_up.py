@@ -1,6 +1,6 @@
-"""Signing up: mail the address a link, and ask for the password on the page that it opens.
+"""Sign-up: mail the address a link, and ask for the password on the page that it opens.
 
-Nothing is stored before that. So typing a stranger's address creates no account and no password, blocks no other
+Nothing is stored before that. So typing another person's address creates no account and no password, blocks no other
 sign-up, and reveals nothing: an address with an account gets a different mail, with the same work.
 """
 
@@ -44,7 +44,7 @@ def read_link(key: str) -> str | None:
 
 
 def has_account(email: str) -> bool:
-    """Return whether the address has an account that confirmed it."""
+    """Return whether an account has confirmed this address."""
     return bool(EmailAddress.objects.filter(email=email, verified=True).exists())
 
 

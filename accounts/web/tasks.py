@@ -11,7 +11,7 @@ from django.db.models import Exists, OuterRef
 import tokens.services
 from core.clock import utc_now
 
-FLOW_LIFETIME = timedelta(hours=1)  # of a sign-in at a provider; social-auth accepts half of it
+FLOW_LIFETIME = timedelta(hours=1)  # the time for a sign-in at a provider; social-auth accepts half of it
 
 
 @shared_task(name="accounts.web.tasks.sweep")

@@ -1,4 +1,4 @@
-"""What of allauth's is wanted, with our throttles, and what is ours."""
+"""URLs of allauth's views that we use, with our throttles, and of our own views."""
 
 from allauth.account import views as account
 from allauth.mfa.base import views as mfa

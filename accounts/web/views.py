@@ -49,7 +49,7 @@ def account(request: PageRequest) -> HttpResponse:
         "has_password": user.has_usable_password(),
         "second_factor": factors.get(Authenticator.Type.TOTP),
         "codes_left": 0 if codes is None else len(codes.wrap().get_unused_codes()),
-        # Also one whose keys the operator took away: it can be unlinked.
+        # Include providers that are no longer configured: they can be unlinked.
         "providers": [
             {"name": name, "title": backend.title, "linked": name in linked}
             for name, backend in BACKENDS.items()
@@ -61,7 +61,7 @@ def account(request: PageRequest) -> HttpResponse:
 
 @require_GET
 def sign_up_link(request: HttpRequest, key: str) -> HttpResponse:
-    """Open the link of a sign-up. It changes nothing yet, because mail scanners open links."""
+    """Open the link of a sign-up. This changes nothing yet, because mail scanners open links."""
     email = signing_up.read_link(key)
     if email is None:
         context = {
@@ -76,7 +76,7 @@ def confirm_email(request: HttpRequest, key: str) -> HttpResponseBase:
     """Confirm a change of address.
 
     Links of earlier versions confirm the address of a sign-up. They lead to choosing a password, because the stored one
-    may be a stranger's.
+    may be another person's.
     """
     confirmation = get_emailconfirmation_model().from_key(key)
     address = None if confirmation is None else confirmation.email_address
@@ -123,7 +123,7 @@ def session(request: PageRequest) -> HttpResponse:
 @require_POST
 @page
 def end_session(request: PageRequest, session_id: str) -> HttpResponse:
-    """A session of the API (`sin_…`), or a browser's."""
+    """End a session of the API (`sin_…`) or of a browser."""
     if session_id.startswith("sin_"):
         tokens.services.end_session(request.caller, session_id)
     elif (
@@ -155,7 +155,7 @@ def security_log(request: PageRequest) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @page
 def export(request: PageRequest) -> HttpResponseBase:
-    """A page that says what comes, and the file at the push of its button."""
+    """Show what the export contains; a POST downloads the file."""
     if request.method == "POST":
         return download(request.caller.user)
     context = {"section": "account", "not_included": NOT_INCLUDED.values()}

@@ -1,4 +1,4 @@
-"""Web sessions of an account: allauth's row has the browser, Django's session says whether it is still valid."""
+"""Web sessions of an account: allauth's row has the browser, Django's session shows whether it is still valid."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def end_web_sessions_by_key(ids: Collection[int]) -> BulkResult[UserSession]:
 
 
 def _end(rows: QuerySet[UserSession]) -> list[UserSession]:
-    """Delete the rows with their Django sessions, which are what signs in."""
+    """Delete the rows and their Django sessions, which are what keeps browsers signed in."""
     ended = list(rows.select_for_update(of=["self"]).order_by("pk"))
     Session.objects.filter(session_key__in=[row.session_key for row in ended]).delete()
     UserSession.objects.filter(pk__in=[row.pk for row in ended]).delete()

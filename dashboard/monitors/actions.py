@@ -1,4 +1,4 @@
-"""What is done to one monitor or to many at once."""
+"""Actions on one or many monitors."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from monitors.services import update_monitor
 from projects.access import Caller, accessible
 
 PATIENCE_SEC = 25.0
-"""Proxies and people give up soon after."""
+"""Time limit of a request; proxies time out soon after."""
 AT_ONCE = 500
-"""Monitors whose results wait meanwhile: their states are held."""
+"""Batch size. The monitors' states are locked during a batch, which delays their results."""
 MUTES = {30: "30 minutes", 60: "1 hour", 480: "8 hours", 1_440: "24 hours", 10_080: "7 days"}
 
 Tried = tuple[int, Mapping[str, int]]
-"""How many it was done to, and why others were left, with their numbers."""
+"""The number of changed monitors, and the number of others by reason."""
 Run = Callable[[Caller, Sequence[str], datetime], Tried]
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """`past` begins the message about it, and `rest` ends it: `Muted` 3 monitors ` for 1 hour`.
+    """An action. Its message is `past`, the count and `rest`: `Muted` 3 monitors ` for 1 hour`.
 
     `run` takes at most `at_once` monitors.
     """
@@ -45,7 +45,7 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How many it was done to, what it could not be done to, by the reason, and how many time was too short for."""
+    """The result: how many monitors were changed, refused (by reason), or not processed within the time limit."""
 
     action: Action
     done: int
@@ -65,7 +65,10 @@ class Outcome:
 
 
 def named(text: str) -> Action:
-    """The action that a button is for: `pause`, `mute:30`, `move:prj_…`, `move:` out of every project."""
+    """Return the action of a button, like `pause`, `mute:30` or `move:prj_…`. Raises ValidationFailed.
+
+    `move:` without an id moves out of the project.
+    """
     name, _, argument = text.partition(":")
     if name in _PLAIN:
         return _PLAIN[name]
@@ -87,9 +90,9 @@ def apply(
     now: datetime,
     patience_sec: float = PATIENCE_SEC,
 ) -> Outcome:
-    """One that cannot be changed keeps none of the others from it.
+    """Apply an action to monitors. One that is refused does not affect the others.
 
-    After `patience_sec` no further batch starts; the result counts the monitors that are left.
+    After `patience_sec` no further batch starts; the result counts the remaining monitors.
     """
     done, refused = 0, Counter[str]()
     end = time.monotonic() + patience_sec
@@ -103,7 +106,7 @@ def apply(
 
 
 def _in_bulk(operation: Callable[..., bulk_actions.BulkResult[Monitor]]) -> Run:
-    """An operation of `monitors.operations`, on those that are the caller's."""
+    """Return a `Run` that applies an operation of `monitors.operations` to the caller's monitors."""
 
     def run(caller: Caller, public_ids: Sequence[str], now: datetime) -> Tried:
         among = accessible(caller, Monitor.objects.all())

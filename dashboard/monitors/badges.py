@@ -1,4 +1,4 @@
-"""The page on which a monitor is given badges, copied from and taken away."""
+"""The page to create, copy and delete a monitor's badges."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Picture:
 
     @property
     def path(self) -> str:
-        """The same on whatever host this page is looked at."""
+        """Return the path without the host, so that it works on every host of the deployment."""
         return self.url.removeprefix(settings.BASE_URL)
 
     @property

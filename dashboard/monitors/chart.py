@@ -1,4 +1,4 @@
-"""The latencies of a monitor as the chart of its page draws them: bounded points, and the outages of that time."""
+"""Data for a monitor's latency chart: a limited number of points, and the outages in the range."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAX_OUTAGES = 200
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """`exact`: made of the results themselves, which are kept long enough for it and tell percentiles."""
+    """A time range. `exact`: computed from results, which have percentiles, instead of roll-ups."""
 
     title: str
     length: timedelta
@@ -43,7 +43,7 @@ ROLLED_LINES = ("mean", "least", "most")
 
 
 def latencies(caller: Caller, monitor: Monitor, name: str, *, now: datetime) -> dict[str, Any]:
-    """For JSON: `x` in epoch seconds, `lines` in ms by name with nulls where a line is interrupted."""
+    """Return data for JSON: `x` in epoch seconds, `lines` in ms by name. Nulls interrupt a line."""
     span = RANGES[name]
     since = _floor(now - span.length, span.step)
     series = (exact_series if span.exact else rolled_series)(monitor.pk, since=since, step=span.step)
@@ -66,7 +66,7 @@ def _floor(moment: datetime, step: timedelta) -> datetime:
 
 
 def _longest_pause(span: Range, monitor: Monitor) -> timedelta:
-    """Between two points that a line joins: longer, and a check has been missed."""
+    """Return the longest distance of two points that a line connects. A longer one means a missed check."""
     return max(span.step, timedelta(seconds=min(monitor.interval_sec, 10**8))) * 2.1
 
 
@@ -80,7 +80,7 @@ def _interrupted(points: Sequence[Point], *, most: timedelta) -> Iterator[Point]
 
 
 def _outages(caller: Caller, monitor: Monitor, *, since: datetime) -> list[dict[str, Any]]:
-    """The newest first; `until` null is one that goes on."""
+    """Return the outages, newest first. `until` is null for an open one."""
     found = (
         list_incidents(caller, monitor_id=monitor.public_id)
         .filter(Q(resolved_at=None) | Q(resolved_at__gt=since))

@@ -1,4 +1,4 @@
-"""The page of one monitor, the parts of it that change while somebody looks, and the data of its chart."""
+"""The page of a monitor, its live updates, and the data of its chart."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ DAYS = 90
 CHECKS = 20
 INCIDENTS = 5
 QUEUED = timedelta(seconds=20)
-"""How long a page waits for a worker to begin a check."""
+"""How long a page waits for a worker to start a check."""
 SOON = timedelta(days=14)
-"""A certificate or domain that expires within it is worth a colour."""
+"""Certificates and domains that expire within this time are highlighted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """`reason` in plain words; `evidence` as it is stored, None of a check that passed."""
+    """A check. `reason` is text for people; `evidence` is as stored, and None if the check passed."""
 
     result: CheckResult
     evidence: dict[str, Any] | None
@@ -65,7 +65,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Awaited:
-    """A check that was requested on this page, as the URL of its poll names it."""
+    """A check that was requested on this page. Its text form is part of the URL that polls for it."""
 
     claim: int
     asked_at: datetime
@@ -79,7 +79,7 @@ class Awaited:
         return f"{self.claim}-{to_ms(self.asked_at)}"
 
     def is_over(self, monitor: Monitor, *, now: datetime) -> bool:
-        """Whether its result is there, or will not come soon."""
+        """Return whether the result exists, or is not expected any more."""
         patience = timedelta(milliseconds=monitor.timeout_ms) + QUEUED
         return (
             monitor.state.applied_claim >= self.claim or not monitor.enabled or now - self.asked_at > patience
@@ -88,7 +88,7 @@ class Awaited:
 
 @dataclass(frozen=True, slots=True)
 class Day:
-    """A day of the bar. `share` of the observed time that was down, in 20ths, at least 6 of them to be seen."""
+    """A day of the bar. `share`: downtime of the observed time in 20ths, at least 6, to be visible."""
 
     date: date
     uptime: float | None
@@ -139,9 +139,9 @@ def show(request: PageRequest, monitor_id: str) -> HttpResponse:
 @require_GET
 @page
 def live(request: PageRequest, monitor_id: str) -> HttpResponse:
-    """Return the current state, checks and incidents, or 204 if `seen` names them.
+    """Return the current state, checks and incidents, or 204 if `seen` is their current version.
 
-    `checking` names a check that the page waits for. The answer has its result, or says why there is none.
+    `checking` names a check that the page waits for. The answer has its result, or the reason why none is expected.
     """
     caller, now = request.caller, utc_now()
     monitor = get_monitor(caller, monitor_id)
@@ -158,7 +158,7 @@ def live(request: PageRequest, monitor_id: str) -> HttpResponse:
 @require_POST
 @page
 def check(request: PageRequest, monitor_id: str) -> HttpResponse:
-    """Start a check. The page asks for its result; without scripts a message says to reload it."""
+    """Start a check. The page polls for its result; without scripts, a message says to reload."""
     caller, now = request.caller, utc_now()
     monitor = get_monitor(caller, monitor_id)
     try:
@@ -225,7 +225,10 @@ def _moving(caller: Caller, monitor: Monitor, *, now: datetime) -> dict[str, Any
 
 
 def _seen(monitor: Monitor, *, now: datetime) -> str:
-    """Changes with whatever `_moving` shows, as time alone goes by at most every hour."""
+    """Return a version that changes with everything that `_moving` shows.
+
+    Elapsed time alone changes it once an hour.
+    """
     state = monitor.state
     muted = monitor.muted_until is not None and monitor.muted_until > now
     shown = (
@@ -260,14 +263,14 @@ def _checks(monitor: Monitor, *, now: datetime) -> list[Check]:
 
 
 def _why(row: Row, checks: Sequence[Check]) -> str:
-    """Return what the last failed check says, while the monitor is down or its checks fail; else an empty string."""
+    """Return the message of the last failed check while the monitor is down or failing, else an empty string."""
     if row.standing != "down" and (row.monitor.kind.waits or not row.failing_since):
         return ""
     return next((check.result.detail or check.reason for check in checks if check.result.reason_code), "")
 
 
 def _next_at(monitor: Monitor) -> datetime | None:
-    """When it is checked next, or, of a heartbeat, until when a ping is waited for; None where nothing is."""
+    """Return the time of the next check, or the deadline of a heartbeat's ping. None if paused or not scheduled."""
     if not monitor.enabled:
         return None
     if monitor.kind.waits:
@@ -290,11 +293,11 @@ def _expiries(monitor: Monitor, *, now: datetime) -> list[Expiry]:
 
 
 def _heard_by(caller: Caller, monitor: Monitor) -> dict[str, Any]:
-    """Return the channels that alert about it: those that the caller may see, and how many others there are."""
+    """Return the channels that alert about the monitor: those that the caller may see, and the number of others."""
     routes = routes_of([monitor.pk]).get(monitor.pk, {})
     channels: list[AlertChannel] = []
     if routes:
-        # The chosen monitors of each are of no interest here.
+        # Do not load the selected monitors of each channel.
         visible = list_channels(caller).prefetch_related(None).filter(pk__in=list(routes))
         channels = list(visible.order_by("name", "pk"))
     return {"channels": channels, "other_channels": len(routes) - len(channels)}

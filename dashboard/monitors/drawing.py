@@ -1,4 +1,4 @@
-"""Bars and sparklines as paths of SVG: one path for all cells of a colour, since a list shows thousands. Pure."""
+"""Bars and sparklines as SVG. All cells of a colour are one path, since a list shows thousands of them. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MARGIN = 2
 
 
 class Cell(StrEnum):
-    """How an hour or a day was at its worst; the value is the class of its colour, as in `fill-up`."""
+    """The worst status of an hour or a day. The value is part of its CSS class, like `fill-up`."""
 
     DOWN = "down"
     SLOW = "slow"
@@ -23,7 +23,7 @@ class Cell(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """`paths` are (class, d). `width` is that of the view box; the height is HEIGHT."""
+    """A bar. `paths` are pairs (class, d). `width` is that of the view box; the height is HEIGHT."""
 
     paths: Sequence[tuple[str, str]]
     width: int
@@ -31,7 +31,7 @@ class Bar:
 
 
 def bar(cells: Sequence[Cell], *, unit: str) -> Bar:
-    """Cells side by side. `unit` names one in the sentence: hour."""
+    """Return the cells side by side. `unit` is the word for one cell: hour."""
     paths = {
         kind: "".join(
             f"M{index * (CELL + GAP)} 0h{CELL}v{HEIGHT}h-{CELL}z"
@@ -48,7 +48,7 @@ def bar(cells: Sequence[Cell], *, unit: str) -> Bar:
 
 
 def sentence(cells: Sequence[Cell], *, unit: str) -> str:
-    """What a bar says to somebody who does not see it: `Last 24 hours: 1 with an outage, 23 up.`"""
+    """Return the text for screen readers: `Last 24 hours: 1 with an outage, 23 up.`"""
     counts = Counter(cells)
     told = {
         Cell.DOWN: "with an outage",
@@ -61,12 +61,12 @@ def sentence(cells: Sequence[Cell], *, unit: str) -> str:
 
 
 def spark(values: Sequence[float | None]) -> str:
-    """A line through the values, interrupted where there is none; empty with fewer than two of them."""
+    """Return a line through the values, interrupted at None. Empty for fewer than two values."""
     known = [value for value in values if value is not None]
     if len(known) < 2:
         return ""
     low, high = min(known), max(known)
-    # A line that wavers by a few percent looks calm: the scale is never finer than a quarter of the highest.
+    # The scale covers at least a quarter of the highest value, so that small variations look small.
     spread = max(high - low, high / 4, 1)
     middle = (low + high) / 2
     step = SPARK_WIDTH / (len(values) - 1)

@@ -16,7 +16,7 @@ _SHOWN_ABOVE = ("name", "url")
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """`text` says the value in words; a `template` shows a value that has several parts."""
+    """A setting. `text` is its value in words; a `template` renders a value that has several parts."""
 
     label: str
     text: str
@@ -25,7 +25,7 @@ class Fact:
 
 
 def facts_of(monitor: Monitor) -> list[Fact]:
-    """Return a fact for each setting that the monitor's type asks for and that has a value."""
+    """Return a fact for each setting that has a value and that the monitor's type uses."""
     config = monitor.public_config
     return [
         Fact(

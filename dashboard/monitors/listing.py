@@ -1,4 +1,4 @@
-"""What the address of the overview asks for, and what that comes to: which monitors, how many of each state."""
+"""The query of the overview: its filters, the matching monitors, and their number by state."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ from projects.access import Caller
 PAGE = 50
 MAX_SEARCH = 200
 NO_PROJECT = "none"
-# Each monitor has exactly one standing. The order is by urgency.
+# Each monitor has exactly one standing. They are sorted by urgency.
 STANDINGS = {"down": "Down", "slow": "Slow", "pending": "Waiting", "up": "Up", "paused": "Paused"}
-# Shown beside the standing. Failing: not down, because of a mute or `fail_threshold`.
+# Shown in addition to the standing. Failing: not down yet, because of a mute or `fail_threshold`.
 MARKS = {"failing": "Failing", "muted": "Muted", "maintenance": "Maintenance"}
 STATES = {**STANDINGS, **MARKS}
 SORTS = {"state": "State", "name": "Name", "latency": "Latency", "uptime": "Uptime"}
@@ -45,7 +45,7 @@ SORTS = {"state": "State", "name": "Name", "latency": "Latency", "uptime": "Upti
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The overview that an address asks for. What it does not know is as if it were not there."""
+    """The filters in the query string. Invalid values are ignored."""
 
     state: str = ""
     type: str = ""
@@ -70,7 +70,7 @@ class Listing:
 
     @property
     def query(self) -> str:
-        """As the address says it, what is usual left out; with its `?`, or empty."""
+        """Return the query string with `?` and without defaults, or an empty string."""
         usual = Listing()
         asked = {
             field.name: "1" if value is True else value
@@ -84,7 +84,7 @@ class Listing:
         return bool(self.state or self.type or self.project or self.search)
 
     def changed(self, **asked: Any) -> Listing:
-        """Another one, from its first page on."""
+        """Return a copy with these changes, on its first page."""
         return replace(self, **{"page": 1, **asked})
 
 
@@ -102,7 +102,7 @@ class Tally:
 
 
 def matching(caller: Caller, listing: Listing, *, now: datetime) -> QuerySet[Monitor]:
-    """Those that are asked for, each with its `standing`, in order; by uptime they are put elsewhere."""
+    """Return the matching monitors, sorted, each with its `standing`. Sorting by uptime happens elsewhere."""
     monitors = _narrowed(caller, listing)
     if listing.state in MARKS:
         monitors = monitors.filter(_marks(now)[listing.state])
@@ -112,9 +112,9 @@ def matching(caller: Caller, listing: Listing, *, now: datetime) -> QuerySet[Mon
 
 
 def tally(caller: Caller, listing: Listing, *, now: datetime) -> Tally:
-    """Count in one query for all and one for each mark, since conditions of marks cost too much for each row's digest.
+    """Count all states in one query and each mark in another: conditions of marks would slow down the row digests.
 
-    `order` changes with what is in the list and where, `content` with anything that a row shows.
+    `order` changes with the monitors in the list and their positions, `content` with everything that a row shows.
     """
     monitors = _narrowed(caller, listing)
     found = monitors.aggregate(

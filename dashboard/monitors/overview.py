@@ -1,4 +1,4 @@
-"""The overview: the list, its further pages, and the parts of it that change while somebody looks."""
+"""The overview: the list, its further pages, and its live updates."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from monitors.selectors import list_monitors
 from projects.access import accessible_projects
 
 MAX_LIVE = 100
-"""Rows that are refreshed at once: more than a screen holds."""
+"""Number of rows that are refreshed at once: more than a screen shows."""
 
 
 @require_GET
 @page
 def overview(request: PageRequest) -> HttpResponse:
-    """The page; for htmx, the list alone, or the rows of a further page of it."""
+    """Show the overview; for htmx, only the list, or the rows of a further page."""
     listing, now = Listing.read(request.GET.dict()), utc_now()
     shown = read_page(request.caller, listing, now=now)
     partial = request.htmx and not request.htmx.history_restore_request
@@ -63,9 +63,9 @@ def overview(request: PageRequest) -> HttpResponse:
 @require_GET
 @page
 def live(request: PageRequest) -> HttpResponse:
-    """What changed of the rows that somebody sees: `row` is `id:version` of each, `content` of the whole as it was.
+    """Return the rows that changed. `row` is `id:version` of each visible row, `content` the version of the list.
 
-    204 where nothing did, after one query that draws nothing.
+    Return 204 if nothing changed, after one query and without rendering.
     """
     listing, now = Listing.read(request.GET.dict()), utc_now()
     counted = tally(request.caller, listing, now=now)
@@ -86,14 +86,14 @@ def live(request: PageRequest) -> HttpResponse:
 @require_POST
 @page
 def act(request: PageRequest) -> HttpResponse:
-    """Do something to the chosen monitors, or, with `all`, to all that the list names; then back to where one was."""
+    """Apply an action to the selected monitors, or with `all` to all that match, and redirect back."""
     action, now = actions.named(request.POST.get("action", "")), utc_now()
     back = request.POST.get("next", "")
     if request.POST.get("all") == "1":
         listing = Listing.read(request.POST.dict())
         chosen = list(matching(request.caller, listing, now=now).values_list("public_id", flat=True))
     else:
-        # Many of them come in one field, for a form may not have more than a thousand.
+        # One field has several ids, as forms may not have more than a thousand fields.
         given = ",".join(request.POST.getlist("monitor")).split(",")
         chosen = [public_id for public_id in given if is_public_id(public_id)]
     if not chosen:
@@ -108,7 +108,7 @@ def act(request: PageRequest) -> HttpResponse:
 
 
 def _head(listing: Listing, counted: Tally) -> dict[str, Any]:
-    """What stands above the list, and in the title of the page."""
+    """Return the context for the counts above the list and for the page title."""
     facets = [
         {"name": "All", "count": counted.total, "state": "", "query": listing.changed(state="").query},
         *(
@@ -126,7 +126,7 @@ def _head(listing: Listing, counted: Tally) -> dict[str, Any]:
 
 
 def _emptiness(listing: Listing, counted: Tally, shown: Page) -> str:
-    """Why nothing is shown: there is nothing, or nothing that is asked for; empty where something is."""
+    """Return why the list is empty: `filtered` or `nothing`. Empty if it has rows."""
     if shown.rows:
         return ""
     return "filtered" if listing.narrowed or listing.page > 1 or counted.total else "nothing"

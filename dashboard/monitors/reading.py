@@ -1,4 +1,4 @@
-"""What the overview shows of each monitor, read for all of them at once."""
+"""Read the data of the overview's rows, for all monitors at once."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ HOURS = 24
 
 @dataclass(frozen=True)
 class Row:
-    """`standing` is the monitor's, as in STANDINGS; `uptime` in percent of the last 24 hours that were observed.
+    """A row. `standing` is a key of STANDINGS; `uptime` is in percent of the observed part of the last 24 hours.
 
     `since` is when the standing began, and `failing_since` when the checks of a monitor that is not down began to fail.
     """
@@ -52,7 +52,7 @@ class Row:
 
     @property
     def failures(self) -> str:
-        """`2 of 3`: the failures that count toward an outage; empty where none does, as under a mute."""
+        """Return `2 of 3`, the failures that count toward an outage. Empty without failures and while muted."""
         counted = self.monitor.state.failures
         return f"{counted} of {self.monitor.fail_threshold}" if counted and not self.muted else ""
 
@@ -66,7 +66,7 @@ class Row:
 
     @cached_property
     def version(self) -> str:
-        """Changes with whatever the row shows."""
+        """Return a version that changes with everything that the row shows."""
         monitor, state = self.monitor, self.monitor.state
         project = monitor.project and (monitor.project.public_id, monitor.project.name)
         shown = (
@@ -79,14 +79,14 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """`before` is the last monitor of the page before; `more` is True if there is another page."""
+    """A page. `before` is the last monitor of the previous page; `more` is True if there is another page."""
 
     rows: Sequence[Row]
     before: Monitor | None
     more: bool
 
     def groups(self) -> list[Group]:
-        """The rows by project, in their order."""
+        """Group the rows by project, in their order."""
         groups = [
             Group(project_id, rows[0].monitor.project, rows)
             for project_id, members in groupby(self.rows, lambda row: row.monitor.project_id)
@@ -99,7 +99,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Rows of one project, or of none. `goes_on`: its first ones are on the page before, under its heading."""
+    """Rows of one project, or of none. `goes_on`: the previous page has the heading and the group's first rows."""
 
     project_id: int | None
     project: Project | None
@@ -110,7 +110,7 @@ class Group:
 def read_page(caller: Caller, listing: Listing, *, now: datetime) -> Page:
     monitors = matching(caller, listing, now=now)
     start, end = (listing.page - 1) * PAGE, listing.page * PAGE
-    # The monitor before it shows whether the page continues a project, the one after it whether there is more.
+    # Read one more monitor on each side: to see whether the page continues a project, and whether there is more.
     skipped = 1 if start else 0
     if listing.sort == "uptime":
         ids = _by_uptime(monitors, grouped=listing.grouped, now=now)[start - skipped : end + 1]
@@ -123,7 +123,7 @@ def read_page(caller: Caller, listing: Listing, *, now: datetime) -> Page:
 
 
 def rows_of(monitors: Sequence[Monitor], *, now: datetime) -> list[Row]:
-    """Return the rows in five queries, however many they are. Their states and projects must be loaded."""
+    """Return the rows. Takes five queries for any number of monitors. Their states and projects must be loaded."""
     spans = _windows(now)
     ids = [monitor.pk for monitor in monitors]
     hours = hours_of(ids, since=spans[-HOURS].start, now=now)
@@ -157,7 +157,7 @@ def _standing(monitor: Monitor) -> str:
 
 
 def _by_uptime(monitors: QuerySet[Monitor], *, grouped: bool, now: datetime) -> list[int]:
-    """The least first, those without any last; within their projects where these are asked for."""
+    """Return the ids by uptime, lowest first, unknown last; within projects if grouped."""
     all_of_them = list(
         monitors.select_related(None).select_related("state").only("enabled", "project", "state__status")
     )
@@ -174,7 +174,7 @@ def _by_uptime(monitors: QuerySet[Monitor], *, grouped: bool, now: datetime) -> 
 
 
 def _windows(now: datetime) -> list[Span]:
-    """The last 24 hours to the moment: the rest of an hour, and 24 hours of the clock, the last one until now."""
+    """Return the spans of the last 24 hours: the part of an hour first, then each hour of the clock, until now."""
     last = start_of_hour(now)
     starts = [last - HOUR * back for back in range(HOURS - 1, -1, -1)]
     return [Span(now - DAY, starts[0]), *(Span(start, min(start + HOUR, now)) for start in starts)]
@@ -186,7 +186,7 @@ def _tallies(
     """Return two tallies of each monitor: by its status, as `uptime_24h` counts, and by its outages."""
     start = spans[0].start
     transitions, gaps = transitions_since(start, [monitor.pk for monitor in monitors]), gaps_since(start)
-    still: dict[StatusInterval, Sequence[Tally]] = {}  # most have no transition in a day, and stand alike
+    still: dict[StatusInterval, Sequence[Tally]] = {}  # most have no transition in a day: shared tallies
     found: dict[int, tuple[Sequence[Tally], Sequence[Tally]]] = {}
     for monitor in monitors:
         standing = status_interval_of(monitor)

@@ -43,7 +43,7 @@ def ping_snippets(url: str, *, interval_sec: int) -> list[Snippet]:
 
 
 def _cron(interval_sec: int) -> str:
-    """The nearest schedule of cron that is not more seldom than the interval, where there is one."""
+    """Return the closest cron schedule whose interval is not longer than the heartbeat's, if possible."""
     minutes = max(1, interval_sec // 60)
     if minutes < 60:
         return f"*/{minutes} * * * *" if minutes > 1 else "* * * * *"

@@ -1,7 +1,7 @@
 """Create imported monitors as the API does, in one transaction, and skip existing ones.
 
-Existing monitors are recognized by type, name and URL in the same project. So a file can be imported again. Duplicates
-in a file are separate monitors, and so are monitors that were renamed since.
+An existing monitor has the same type, name and URL in the same project, so a file can be imported again. Duplicates in
+a file are separate monitors. A monitor that was renamed since is imported again.
 """
 
 from __future__ import annotations
@@ -120,5 +120,8 @@ def _validated(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _key(kind: str, name: str, url: str) -> _Key:
-    """Return what identifies a monitor. A monitor may change between the polled types."""
+    """Return the key that identifies a monitor.
+
+    All polled types have the same key, as a monitor may change between them.
+    """
     return (types.get(kind).family, name, url)

@@ -1,6 +1,6 @@
 """The configuration of Gatus: YAML with `endpoints` and their conditions, and `external-endpoints`, which are pushed.
 
-Variables of the environment (`${NAME}`) are unknown here and must be replaced before.
+The values of environment variables (`${NAME}`) are unknown here and must be filled in before.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def _headers_and_body(builder: MonitorBuilder) -> None:
     if not isinstance(headers, Mapping):
         raise UnsupportedError("headers", "is not an object of headers")
     for name, value in headers.items():
-        if isinstance(value, Mapping | list):  # aliases may make it infinite
+        if isinstance(value, Mapping | list):  # aliases may make it a cycle
             raise UnsupportedError("headers", "has an invalid header")
         builder.header("headers", str(name), _without_variables("headers", str(value)))
     text = _filled(builder, "body")
@@ -211,7 +211,7 @@ def _apply_to(builder: MonitorBuilder, condition: str, left: str, operator: str,
     if left == "[RESPONSE_TIME]":
         return _response_time(builder, condition, operator, right)
     if left == "[CONNECTED]":
-        return (operator, right) == ("==", "true")  # always checked
+        return (operator, right) == ("==", "true")  # this is always checked
     if left in ("[CERTIFICATE_EXPIRATION]", "[DOMAIN_EXPIRATION]"):
         builder.body["check_ssl" if left.startswith("[CERT") else "check_domain"] = True
         builder.note("conditions", f"{condition[:200]}: {_EXPIRY_NOTE}")

@@ -93,7 +93,7 @@ def longest_gap(schedule: str) -> int:
         _days(
             _numbers(days, 31, 1),
             _numbers(months, 12, 1),
-            {number % 7 for number in _numbers(weekdays, 8)},  # 7 is Sunday too
+            {number % 7 for number in _numbers(weekdays, 8)},  # 7 is Sunday, like 0
             either=not days.startswith("*") and not weekdays.startswith("*"),
         )
     )
@@ -115,7 +115,10 @@ def _numbers(field: str, count: int, first: int = 0) -> set[int]:
 
 
 def _days(days: set[int], months: set[int], weekdays: set[int], *, either: bool) -> Iterator[int]:
-    """Yield the days on which it runs. If both kinds of days are restricted, either is enough, as in cron."""
+    """Yield the days on which it runs.
+
+    If both kinds of days are restricted, a day that matches either is included, as in cron.
+    """
     for number in range(_DAYS):
         day = _FROM + timedelta(days=number)
         fits = (day.day in days, day.isoweekday() % 7 in weekdays)

@@ -1,7 +1,7 @@
-"""Build the input of the API for a monitor, with notes about what could not be mapped. Pure.
+"""Build the API input for a monitor, with notes about fields that could not be mapped. Pure.
 
-For any file, a mapper returns or raises UnreadableFileError. Values of headers are secrets: they are only in `body`, in
-no note and no repr.
+For any file, a mapper returns or raises UnreadableFileError. Values of headers are secrets: they are only in `body`,
+never in a note or a repr.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class UnreadableFileError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Something that was changed or skipped. `field` is its name in the source."""
+    """A field that was changed or skipped. `field` is its name in the source."""
 
     field: str
     text: str
@@ -33,7 +33,7 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class MappedMonitor:
-    """One monitor of the source. `body` is the input of the API, or None if it is unsupported; notes say why."""
+    """A monitor of the source. `body` is the API input, or None if it is unsupported; notes have the reason."""
 
     name: str
     body: Mapping[str, Any] | None = field(repr=False)
@@ -136,7 +136,7 @@ class MonitorBuilder:
             self.header(field, str(name), content)
 
     def url(self, field: str, text: str) -> None:
-        """Set the URL. User name and password in it become a header, as the prober does not send them."""
+        """Set the URL. Its user name and password become a header, because the prober does not send them."""
         if len(text) > MAX_URL:
             raise UnsupportedError(field, f"is longer than {MAX_URL} characters")
         try:
@@ -207,7 +207,7 @@ def map_items(
     *,
     name: Callable[[Mapping[str, Any]], object],
 ) -> list[MappedMonitor]:
-    """Map each item. Those for which `mapper` raises UnsupportedError are skipped, with its note."""
+    """Map each item. Items for which `mapper` raises UnsupportedError are skipped, with a note."""
     mapped = []
     for item in items:
         builder = MonitorBuilder(item, name=name(item))

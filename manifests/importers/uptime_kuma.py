@@ -1,6 +1,6 @@
 """A backup of Uptime Kuma version 1: `{"version": …, "monitorList": […]}`.
 
-Version 2 has no export. Tools that save its data write only the list, or an object by id.
+Version 2 has no export. Tools that save its data write only the list, or an object of monitors by id.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ def _as_v3(old: Mapping[str, Any]) -> dict[str, Any]:
     kind = _coded(old, "type", _TYPES)
     new |= {
         "type": kind,
-        # Its defaults.
+        # UptimeRobot's defaults.
         "httpMethodType": _coded(old, "http_method", _METHODS) or ("GET" if kind == "KEYWORD" else "HEAD"),
         "authType": _coded(old, "http_auth_type", _AUTH)
         or ("HTTP_BASIC" if old.get("http_username") else "NONE"),
@@ -91,7 +91,7 @@ def _as_v3(old: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _coded(old: Mapping[str, Any], field: str, names: Mapping[int, str]) -> str | None:
-    """Return the name of a number, which may be text, or the number itself if it has no name."""
+    """Return the name of a code, which is a number or its text. A code without name is returned unchanged."""
     value = old.get(field)
     if value in (None, "", 0, "0"):
         return None

@@ -1,4 +1,4 @@
-"""The resources that a manifest describes, besides projects: one module each."""
+"""The resources that a manifest describes, except projects: one module each."""
 
 from __future__ import annotations
 

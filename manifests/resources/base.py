@@ -1,4 +1,4 @@
-"""What a resource has to define: reading, resolving, exporting, and for most also creating, updating and deleting."""
+"""The interface of a resource: read, resolve, export, and for most also create, update and delete."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from projects.access import Caller
 
 
 class EntryError(Exception):
-    """An entry is invalid: where and why."""
+    """An entry is invalid, with its path and the reason."""
 
     def __init__(self, path: Path, message: str) -> None:
         self.path, self.message = path, message
@@ -49,7 +49,7 @@ class ExportContext:
 
 @dataclass(frozen=True, slots=True)
 class WriteContext:
-    """What creating and updating needs: the caller, the time, and the ids of monitors created in this run."""
+    """The context of writes: the caller, the time, and the ids of monitors created in this run."""
 
     account: Account
     monitor_ids: Mapping[str, str]
@@ -77,7 +77,7 @@ class Resource(ABC):
 
     @abstractmethod
     def read(self, account: Account, *, now: datetime) -> list[Existing]:
-        """Return all that the account has."""
+        """Return all existing objects of the account."""
 
     @abstractmethod
     def desired(self, item: Item, entry: Entry, names: Resolver) -> Values:
@@ -174,7 +174,7 @@ def resolve_scope(value: Any, project_ref: ProjectRef | None, path: Path, names:
     for index, reference in enumerate(value):
         try:
             found.append(names.monitor(reference, project_ref, (*path, index)))
-        except InvalidReferenceError as error:  # raised last: an EntryError of another is more useful
+        except InvalidReferenceError as error:  # raised last: other errors are more useful
             invalid = error
     if invalid is not None:
         raise invalid

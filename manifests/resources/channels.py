@@ -105,7 +105,7 @@ class Channels(ServiceResource):
             elif not setting.secret:
                 values[name] = setting.default() if setting.default else None
             elif values[name] is None and given["kind"] == stored.get("kind"):
-                values[name] = stored[name]  # omitted: keep the stored value, also of a generated secret
+                values[name] = stored[name]  # omitted: keep the stored value, which may be a generated secret
         return values
 
     def write(self, existing: Existing, context: ExportContext) -> dict[str, Any]:
@@ -141,7 +141,7 @@ class Channels(ServiceResource):
 
 
 def _normalize(setting: Setting, value: str, path: Path) -> str:
-    """Return the value as stored, so that another spelling in the file is no change."""
+    """Return the value as stored, so that a different spelling in the file counts as unchanged."""
     try:
         return setting.check(value)
     except ValueError as error:

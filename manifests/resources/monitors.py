@@ -26,7 +26,7 @@ class Monitors(Resource):
     section, noun = "monitors", "monitor"
 
     def __init__(self, user: User) -> None:
-        """What is in no project is the user's own."""
+        """Set the user who owns all monitors without a project."""
         self.user = user
 
     def read(self, account: Account, *, now: datetime) -> list[Existing]:
@@ -73,7 +73,7 @@ class Monitors(Resource):
         return self.user.pk if project_ref is None else project_ref.owner
 
     def _stored_headers(self, item: Item, entry: Entry) -> dict[str, Header]:
-        """Return the stored headers by their names in lower case, as the rules of a PATCH leave them."""
+        """Return the stored headers by their names in lower case, merged by the same rules as a PATCH."""
         if entry.existing is None:
             return {}
         stored = configuration.keepable(entry.existing.config, item.given)
@@ -101,7 +101,7 @@ class Monitors(Resource):
 
 
 def _needed(config: MonitorConfig) -> list[str]:
-    """Return the settings that a file has to name: those that would be different without it."""
+    """Return the settings that an export must contain: those that differ from what would be applied without them."""
     usual = configuration.build({"type": config.type})
     return [
         name
@@ -111,7 +111,7 @@ def _needed(config: MonitorConfig) -> list[str]:
 
 
 def _is_implied(config: MonitorConfig, name: str, usual: Any) -> bool:
-    """Return whether the other settings turn the default into the value, as content rules do with the method."""
+    """Return whether the other settings imply the value, as content rules imply a method."""
     try:
         own = configuration.merge(config, {name: usual}).own.settle(types.get(config.type))
     except ValidationFailed:
@@ -120,13 +120,13 @@ def _is_implied(config: MonitorConfig, name: str, usual: Any) -> bool:
 
 
 def values_of(config: MonitorConfig, *, project_ref: ProjectRef | None, enabled: bool) -> Values:
-    """Return the values of a settled configuration."""
+    """Return the values of a complete configuration."""
     settings = {name: _plain(config[name]) for name in types.settings()}
     return {**settings, "project": project_ref, "enabled": enabled, "type": config.type}
 
 
 def _plain(value: Any) -> Any:
-    """Return a setting as a file has it, secrets hidden."""
+    """Return a setting in the format of a file. Secrets are wrapped."""
     if isinstance(value, Header):
         hint = {"type": value.type} if value.type else {}
         return {"name": value.name, **hint, "value": Secret(value.value)}

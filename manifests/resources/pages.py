@@ -51,7 +51,7 @@ class HashedPassword:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """`monitors`: each with its name on the page."""
+    """A group of monitors. `monitors` are the monitors with their names on the page."""
 
     name: str
     monitors: tuple[tuple[MonitorRef, str], ...]
@@ -179,7 +179,7 @@ class Pages(ServiceResource):
 
 
 def _normalize(value: str | None, check: Callable[[str], str]) -> str | None:
-    """Return the value as the service stores it, or unchanged if the service will refuse it."""
+    """Return the value as the service stores it, or unchanged if the service will reject it."""
     try:
         return None if value is None else check(value)
     except ValueError:

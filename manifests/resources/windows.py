@@ -76,7 +76,7 @@ class Windows(ServiceResource):
             found["project"] = context.project_ref(existing.project_ref)
         try:
             zone = ZoneInfo(values["time_zone"])
-        except ZoneInfoNotFoundError:  # removed from the time zone database since it was stored
+        except ZoneInfoNotFoundError:  # removed from the time zone database since
             zone = ZoneInfo("UTC")
         for name in ("starts_at", "ends_at"):
             found[name] = values[name].astimezone(zone).isoformat()

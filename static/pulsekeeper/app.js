@@ -98,10 +98,10 @@ function confirmed(question, yesText) {
 const cleared = new WeakSet(); // forms that may be sent
 const waiting = new WeakSet(); // forms that are being confirmed or whose session is being checked
 
-// A form with data-confirm asks first. Without a session or a server that answers, a form is not sent, as the user would
+// A form with data-confirm asks first. Forms are not sent while the session or the server is gone, because the user would
 // lose the input.
 function needsSession(form) {
-  // A field may be named "method" too.
+  // Not form.method, which may be a field with that name.
   return form.getAttribute("method") === "post" && "session" in document.body.dataset;
 }
 

@@ -10,7 +10,7 @@ const ANNOUNCED_MS = 5_000;
 let state = "fresh";
 let updated = new Date();
 let sameAccount = true;
-let leaving = false; // a browser aborts requests when it starts to load another page
+let leaving = false; // browsers abort requests when they leave the page
 const loops = [];
 
 let clearing;
@@ -157,7 +157,7 @@ document.addEventListener("poll", refreshNow); // by an answer's HX-Trigger head
 addEventListener("online", refreshNow);
 addEventListener("beforeunload", () => {
   leaving = true;
-  setTimeout(() => (leaving = false), WAIT_MS); // in case it was a download
+  setTimeout(() => (leaving = false), WAIT_MS); // a download does not leave the page
 });
 addEventListener("offline", () => report("lost"));
 

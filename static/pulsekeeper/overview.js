@@ -38,7 +38,7 @@ let last;
 document.addEventListener("click", (event) => {
   const box = event.target.closest("tbody input[name=monitor]");
   if (box) {
-    // With Shift: the whole range.
+    // Shift-click selects a range.
     const all = boxes();
     const [from, to] = [all.indexOf(last), all.indexOf(box)].sort((a, b) => a - b);
     if (event.shiftKey && from >= 0) for (const each of all.slice(from, to + 1)) each.checked = box.checked;
@@ -141,7 +141,7 @@ async function refresh() {
   replaceSummary(fresh.getElementById("summary"));
 }
 
-// Content from htmx
+// Rows loaded by htmx
 
 document.addEventListener("htmx:afterSettle", (event) => {
   const form = list();

@@ -37,7 +37,7 @@ function showTip(event) {
     hideTip();
     tip = document.createElement("span");
     tip.className = "tip";
-    tip.setAttribute("aria-hidden", "true"); // the list below is accessible
+    tip.setAttribute("aria-hidden", "true"); // the list below has the same data as text
     bars.append(tip);
   }
   tip.textContent = found.text;

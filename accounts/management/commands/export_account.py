@@ -39,10 +39,10 @@ exit codes:
                 self.stdout.write(piece, ending="")
             return
         taken = CommandError(f"{output} exists; --overwrite replaces it")
-        if output.exists() and not overwrite:  # check before reading everything
+        if output.exists() and not overwrite:  # check before reading all data
             raise taken
         try:
-            # Readable by its owner only: the file has personal data.
+            # Only its owner can read it: the file has personal data.
             with replaced(output, mode=0o600, overwrite=overwrite) as file:
                 file.writelines(export(user, now=utc_now()))
         except FileExistsError:

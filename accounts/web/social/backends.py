@@ -1,4 +1,4 @@
-"""GitHub and Google for signing in: the person's id and verified e-mail address. No token is stored."""
+"""Sign-in with GitHub and Google: the user's id and verified e-mail address. No token is stored."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ATTEMPTS = 3
 
 class Strategy(PipelineStrategy):
     def authenticate(self, backend: Any, **context: Any) -> Any:
-        """Run the pipeline in one transaction, and again if a concurrent request created the account or link first."""
+        """Run the pipeline in one transaction. Repeat it if a concurrent request just created the account or link."""
         for _ in range(ATTEMPTS):
             try:
                 with transaction.atomic():

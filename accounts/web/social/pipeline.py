@@ -1,4 +1,4 @@
-"""Which account an identity at GitHub or Google signs in to: our steps of social-auth's pipeline.
+"""Our steps of social-auth's pipeline: find the account for an identity at GitHub or Google.
 
 The context of the pipeline has `user` (signed in already, or None) and `begun` (stored by the view at the start).
 """
@@ -63,7 +63,7 @@ def find_or_create_account(
     now: datetime,
     **_: Any,
 ) -> dict[str, Any] | None:
-    """Find the account to link: the one that is signed in, the one with the address, or a new one."""
+    """Return the account to link: the signed-in one, the one with the address, or a new one."""
     if social is not None:
         return None
     email = details["email"]
@@ -91,7 +91,7 @@ def record_link(backend: SignInBackend, user: User, new_association: bool, is_ne
 
 
 def unlink(user: User, provider: str) -> None:
-    """Raise ValidationFailed if it is the only way to sign in, and NotFound if it is not linked."""
+    """Remove the link. Raises ValidationFailed if it is the only way to sign in, and NotFound if it is not linked."""
     with transaction.atomic():
         user = User.objects.select_for_update(of=["self"]).get(pk=user.pk)
         links = UserSocialAuth.objects.filter(user=user)

@@ -1,4 +1,4 @@
-"""Signing in with GitHub or Google, and linking them."""
+"""Sign in with GitHub or Google, and link them to accounts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from core.forms import sentence
 from core.waiting import waiting_place
 
 BEGUN = "social_begun"
-"""Session key: who started the flow, where it leads, and whether it is a reauthentication."""
+"""Session key: who started the flow, the page to return to, and whether it is a reauthentication."""
 AGAIN = "again"
 
 
@@ -77,7 +77,7 @@ def callback(request: HttpRequest, provider: str) -> HttpResponse:
         messages.success(request, f"You can now sign in with {backend.title}.")
         return redirect("account")
     record_authentication(request, result, "social", provider=backend.name)
-    # The stages of every sign-in follow: a closed account, the second factor.
+    # The stages of every sign-in follow: closed accounts, the second factor.
     response: HttpResponse = perform_login(request, result, redirect_url=begun["next"], email=result.email)
     return response
 

@@ -1,4 +1,4 @@
-"""What the pages of allauth need of us."""
+"""Template tags for allauth's pages."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ register = template.Library()
 
 @register.inclusion_tag("accounts/social_buttons.html", takes_context=True)
 def social_buttons(context: template.Context, verb: str) -> dict[str, Any]:
-    """A button for each provider that is configured: `Sign in with GitHub`."""
+    """Return a button for each configured provider: `Sign in with GitHub`."""
     return {
         "verb": verb,
-        # Not the classes themselves, which a template would call.
+        # Not the classes, because a template would call them.
         "providers": [(backend.name, backend.title) for backend in configured()],
         "next": context.get("redirect_field_value"),
         "csrf_token": context.get("csrf_token"),
@@ -26,7 +26,7 @@ def social_buttons(context: template.Context, verb: str) -> dict[str, Any]:
 
 @register.inclusion_tag("accounts/social_buttons.html", takes_context=True)
 def linked_buttons(context: template.Context) -> dict[str, Any]:
-    """A button to reauthenticate with each linked provider."""
+    """Return a button to reauthenticate with each linked provider."""
     linked = linked_providers(context["request"].user)
     return {
         "verb": "Sign in again",

@@ -1,4 +1,4 @@
-// Beside the page and not in it: its Content-Security-Policy runs no inline script.
+// A separate file, because the page's Content-Security-Policy blocks inline scripts.
 window.addEventListener("load", () => {
   SwaggerUIBundle({
     url: document.getElementById("docs").dataset.schema,

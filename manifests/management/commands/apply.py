@@ -109,7 +109,7 @@ exit codes:
 
 
 def _read_file(file: str) -> bytes:
-    """Read at most one byte more than allowed, so that `read` refuses a larger file."""
+    """Read at most one byte more than the limit, so that `read` rejects a larger file."""
     if file == "-":
         return sys.stdin.buffer.read(MAX_BYTES + 1)
     try:

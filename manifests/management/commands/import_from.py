@@ -81,7 +81,7 @@ class Command(OurCommand):
             )
         except UnreadableFileError as error:
             raise CommandError(f"{options['file']}: {error}", returncode=EXIT_USAGE) from None
-        except ValidationFailed:  # unknown project; errors of one monitor are notes
+        except ValidationFailed:  # unknown project; errors of single monitors are notes
             raise CommandError(
                 f"{options['account']} has no project {options['project']}", returncode=EXIT_USAGE
             ) from None
