@@ -64,7 +64,7 @@ TAGS = {
     "alert-channels": ("Alert channels", "Where alerts go, and what went there."),
     "incidents": ("Incidents", "What went wrong, and what happened about it."),
     "maintenance-windows": ("Maintenance windows", "When alerts are held back."),
-    "status-pages": ("Status pages", "What the public may see, and what is told there."),
+    "status-pages": ("Status pages", "Public status pages, their notes and subscribers."),
     "connectors": ("Connectors", "Accounts at other providers, whose projects become monitors."),
     "projects": ("Projects", "Groups of monitors, and the people who share them."),
     "tokens": ("Tokens", "Access tokens, each for one project."),
