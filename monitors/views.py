@@ -55,7 +55,7 @@ class MonitorViewSet(ServiceViewSet):
     def create_once(self, create: Callable[[], Any], serialize: Any) -> Any:
         """Create the monitor and wait for its first check. A repetition reads the monitor again."""
         is_checked = not types.get(self.data.get("type", types.DEFAULT)).waits
-        # Before the monitor is stored: a request without a free place must leave nothing behind.
+        # Taken before the monitor is stored: a request that gets no place must not create anything.
         with waiting_place(self.caller.account) if is_checked else nullcontext():
             created = create_once(
                 self.request, self.caller, lambda: Created(create().public_id), now=self.now
