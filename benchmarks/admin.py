@@ -5,7 +5,7 @@
 Private servers, filled by `manage.py seed_history` with 200 checks for each of 5,000 monitors, and with rows of
 every other table that the admin shows (`benchmarks/admin_rows.py`): 5,000 accounts, 100,000 messages, 20,000
 incidents, 50,000 entries of each log. A separate process requests the pages as a superuser
-(`benchmarks/admin_pages.py`). Times are medians in ms, queries those of one request.
+(`benchmarks/admin_pages.py`). Times are medians in ms; queries are counted in one request.
 
 The last line is one JSON object. Exits 1 if a page fails, takes over 20 queries, or over a second in the median.
 """

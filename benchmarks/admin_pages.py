@@ -26,7 +26,7 @@ from accounts.models import User  # noqa: E402
 from checks.results.models import CheckResult  # noqa: E402
 from tests.admin.addresses import pages_of  # noqa: E402
 
-_LAST_PAGE = 1_000  # rows from which a list has its last page
+_LAST_PAGE = 1_000  # with more rows than this, the last page of a list is requested too
 
 
 def addresses() -> list[str]:

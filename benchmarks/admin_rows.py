@@ -1,6 +1,6 @@
-"""Rows of everything that the admin shows, for benchmarks/admin.py, created with one statement for each table.
+"""Create rows in every table that the admin shows, for benchmarks/admin.py, with one statement per table.
 
-Encrypted columns are empty. No mail waits and nothing is due, so nothing is sent.
+Encrypted columns are empty. No mail is pending and nothing is due, so nothing is sent.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ SOME = {
 
 
 def run(statement: str, count: int = 1) -> None:
-    """`<n>` stands for the numbers up to `count`, `<some_account>` and its like for one after the other of those there
-    are.
+    """Run a statement for the numbers 1 to `count`, which replace `<n>`.
+
+    `<some_account>` and the other names in SOME are replaced by the existing ids in turn.
     """
     numbers = f"generate_series(1, {count}) AS n"
     for name, table in SOME.items():

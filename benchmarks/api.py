@@ -1,4 +1,4 @@
-"""Measure API response times: the list of 1,000 monitors, creating one, a heartbeat's ping, the list of projects.
+"""Measure API response times: list 1,000 monitors, create one, ping a heartbeat, list projects.
 
     python benchmarks/api.py [--requests N]
 
@@ -27,10 +27,10 @@ from benchmarks.serving import serving
 MONITORS = 1_000
 PROJECTS = 20
 CHECKS = 24 * 60  # of each monitor: a day at the pro plan's shortest interval
-LIST_GOAL_MS = 1_000  # median; not part of the contract, but people wait for this page
+LIST_GOAL_MS = 1_000  # median; not part of the contract, but users wait for this page
 EMAIL, PASSWORD = "bench@example.com", "a fine long password"
 
-# Run in a process with Django's settings: a tenant of 1,000 monitors with a day of changes and checks.
+# Runs in a process with Django's settings. Creates a tenant of 1,000 monitors with a day of changes and checks.
 FILL = """
 import django; django.setup()
 from datetime import timedelta

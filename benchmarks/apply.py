@@ -33,7 +33,7 @@ from devserver.data_folder import load_or_create_secrets
 from devserver.session import embedded_servers, server_pids
 
 ROOT = Path(__file__).resolve().parent.parent
-GOAL_SEC = 30.0  # for one step, on a machine with other load
+GOAL_SEC = 30.0  # per step, on a machine with other load
 EMAIL = "bench@example.com"
 
 ACCOUNT = f"""
@@ -148,7 +148,7 @@ def main() -> int:
         run("change_all", created=0, changed=count, deleted=0)
         file.write_text(file_of(half, slow_ms=2000))
         run("prune_half", "--prune", created=0, changed=0, deleted=count - half)
-    # Of the largest child process, which includes migrations and the creation of the account.
+    # The largest child process; this includes the migrations and the creation of the account.
     found["max_mib"] = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024
     good = max(value for key, value in found.items() if key.endswith("_sec")) <= GOAL_SEC
     print(json.dumps(found | {"goal_met": good}))

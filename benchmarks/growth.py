@@ -35,7 +35,7 @@ STEPS = ("claim_us", "load_us", "record_us", "list_ms")
 INTERVAL_SEC = 60
 LISTED = 100
 ROUNDS = 5
-WORST_GROWTH = 2.0  # at the larger size not everything fits into the cache
+WORST_GROWTH = 2.0  # the larger size does not fit into the cache completely
 
 
 def store(total: int) -> None:
@@ -92,7 +92,7 @@ def each(action: Callable[[Any], Any], parts: Sequence[Any]) -> Callable[[], lis
 
 
 def measure(total: int, caller: Any) -> dict[str, float]:
-    """Return medians of several rounds. Each takes the monitors of one second through all steps."""
+    """Return medians of several rounds. Each round runs all steps with the monitors of one second."""
     from django.db.models import F
 
     from checks.spec import CheckOutcome, Verdict

@@ -3,7 +3,7 @@
     python benchmarks/history.py [--monitors 200] [--days 30] [--requests 100]
 
 Two sets of private servers, each with granian as in the Procfile, filled by `manage.py seed_history`: one with a
-day, one with the given days, which are kept (RESULTS_KEPT_DAYS). Requests go to both in turn over loopback http, so
+day, one with the given days, which RESULTS_KEPT_DAYS retains. Requests go to both in turn over loopback http, so
 that other load of the machine affects both. 200 monitors at 60 s for 30 days are 8.6 million results: about 1 GB,
 and a minute or two.
 

@@ -4,9 +4,9 @@
 
 Private servers with granian as in the Procfile, filled by `manage.py seed_history`: 1,000 monitors with a check every
 five minutes for 30 days are 8.6 million results, about 0.8 GB and a minute or two; `--interval 60` is five times that.
-Times are medians in ms: `_median_ms` of whole requests over loopback http, one after the other; `_drawn_ms` of the same
-in a separate process without any cache, and `_cpu_ms` the CPU time of that process. Queries are counted there. `_bytes`
-is the page in gzip as sent, `_weight_bytes` includes all static files that it loads.
+Times are medians in ms: `_median_ms` of sequential requests over loopback http; `_drawn_ms` of rendering in a separate
+process without any cache, and `_cpu_ms` of that process's CPU time. Queries are counted there too. `_bytes` is the
+size of the page as sent, in gzip; `_weight_bytes` includes all static files that it loads.
 
 The last line is one JSON object. Exits 1 if a response is wrong, or a page misses a goal: 200 ms, 20 queries,
 150,000 bytes.
@@ -31,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks.serving import Serving, serving
 
 MOST_MS, MOST_QUERIES, MOST_BYTES = 200, 20, 150_000
-# A text on each page that error pages lack.
+# A text that each page contains and error pages do not.
 SIGNS = {"overview": 'name="monitor"', "monitor": 'id="checks"', "status": "Shop", "chart": '"p95"'}
 EMAIL, PASSWORD = "bench@example.com", "a fine long password"
 
@@ -42,7 +42,8 @@ from accounts.services import create_account
 Plan.objects.update(monitor_limit=1_000_000)
 create_account(email={EMAIL!r}, password={PASSWORD!r}, plan="pro")
 """
-# Names, projects, an open outage, a status page of all, and a session; prints the cookie and a monitor's id.
+# Create names, projects, an open outage, a status page of all monitors, and a session. Print the cookie and a
+# monitor's id.
 FURNISH = f"""
 import django; django.setup()
 from django.test import Client
@@ -66,7 +67,7 @@ client = Client()
 client.force_login(user, backend="django.contrib.auth.backends.ModelBackend")
 print(client.cookies["sessionid"].value, monitors[0].public_id)
 """
-# Queries of each page, and the time of an uncached status page.
+# Print the queries of each page, and the time of an uncached status page.
 INSIDE = """
 import config.rsgi  # what the web server loads and runs first
 import json, statistics, sys, time

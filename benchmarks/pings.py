@@ -4,9 +4,9 @@
 
 Over loopback http with the web server of the Procfile, on private servers whose PostgreSQL is durable. MONITORS
 (5,000) heartbeats that are up are pinged at random for SECONDS_TO_RUN (10) over N connections, which are kept alive,
-or with --fresh opened for each ping. Throttles count, with a limit that is never reached. Then PostgreSQL is killed
-(-9), and every acknowledged ping is looked up. The last line is one JSON object; CPU is that of web, PostgreSQL and
-Valkey. Exits 1 if a ping was lost or refused, or the goal is missed.
+or with --fresh opened for each ping. Throttles are active, with a limit that is never reached. Then PostgreSQL is
+killed (-9), and every acknowledged ping is looked up. The last line is one JSON object; CPU is that of web, PostgreSQL
+and Valkey. Exits 1 if a ping was lost or refused, or the goal is missed.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def drive(
 
 
 def lost(served: Serving, acknowledged: Counter[str]) -> int:
-    """Return acknowledged pings that are missing, or later than the stored state, after PostgreSQL was killed."""
+    """Kill PostgreSQL. Return the number of acknowledged pings that are missing or later than the stored state."""
     before = served.server_pid("postgres")
     os.kill(before, signal.SIGKILL)
     deadline = time.monotonic() + RECOVERY_SEC

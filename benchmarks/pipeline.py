@@ -52,7 +52,7 @@ SECONDS_TO_RUN = float(os.environ.get("SECONDS_TO_RUN") or 60)
 CALM_MONITORS = 60_000
 START_SECONDS, SETTLE_SECONDS = 60, 20
 MOST_LAG_S = 5.0
-LEAST_DONE = 0.97  # the edges of a period cut off a few
+LEAST_DONE = 0.97  # a period does not contain the complete checks at its edges
 GROWTH, SHRINKING, MOST_STEPS = 0.1, 0.2, 12
 SERVERS = ("postgres", "valkey")
 GOALS = {
@@ -116,7 +116,7 @@ class Machine:
         return found | {name: [pid] for name, pid in pids.items() if isinstance(pid, int)}
 
     def run(self, seconds: float) -> tuple[datetime, datetime, dict[str, float]]:
-        """Let it run. Return start, end and CPU seconds by kind."""
+        """Run for `seconds`. Return start, end and CPU seconds by kind."""
         from core.clock import utc_now
 
         roots = self.roots()
@@ -165,7 +165,7 @@ def measured(machine: Machine, fleet: Fleet, *, seconds: float) -> tuple[Stretch
 
 
 def most(machine: Machine, fleet: Fleet, first: Stretch) -> Stretch | None:
-    """Find the highest rate that stays in time, by adding or removing monitors step by step."""
+    """Find the highest rate at which checks are on time, by adding or removing monitors step by step."""
     growing = in_time(first)
     best = first if growing else None
     for _ in range(MOST_STEPS):
@@ -251,7 +251,7 @@ def run(folder: Path) -> tuple[dict[str, Any], list[str]]:
 
 
 def missed_goals(found: Mapping[str, Any]) -> list[str]:
-    """Return the goals of the project. A busy machine may miss them, so they are only reported."""
+    """Return the missed goals of the project. A busy machine may miss them, so they are only reported."""
     missed = []
     for name, (goal, side) in GOALS.items():
         reached = found[name] or 0
@@ -265,7 +265,7 @@ def percentile(values: list[float], percent: int) -> float:
 
 
 def main() -> int:
-    # On SIGTERM leave through all `with` blocks, so that everything is stopped.
+    # On SIGTERM, exit through all `with` blocks, so that everything is stopped.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     with tempfile.TemporaryDirectory(prefix="pulsekeeper-bench-") as folder:
         found, wrong = run(Path(folder))

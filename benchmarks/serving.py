@@ -72,8 +72,10 @@ def _cpu_seconds(process: psutil.Process) -> float:
 def serving(
     variables: Mapping[str, str] | None = None, *, command: str | None = None, setup: str = ""
 ) -> Iterator[Serving]:
-    """Everything is gone when the block is left. `setup` is Python that runs, migrated, before the web server starts;
-    `command` is another one than the Procfile's.
+    """Start the servers and the web server, and remove everything at the end of the block.
+
+    `setup` is Python code that runs after the migrations and before the web server starts. `command` replaces the web
+    command of the Procfile.
     """
     with (
         tempfile.TemporaryDirectory(prefix="pulsekeeper-bench-") as folder,

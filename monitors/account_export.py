@@ -29,7 +29,7 @@ def sections(user: User, *, now: datetime) -> Sections:
 
 
 def _status_changes(owned: QuerySet[Monitor]) -> Iterator[dict[str, Any]]:
-    """Read one monitor after another, by the index of its history. One query for all would sort them all."""
+    """Read the changes of each monitor separately, by its history index. One query for all would sort every row."""
     for monitor in chain.from_iterable(chunks(owned)):
         for change in chain.from_iterable(chunks(StatusChange.objects.filter(monitor=monitor))):
             yield {

@@ -39,7 +39,7 @@ class MuteForm(forms.Form):
 
 
 def _of_state(column: str) -> Any:
-    """A column of the state, as a field of its monitor's page."""
+    """Return an admin field that shows a column of the monitor's state."""
 
     @admin.display(description=column.replace("_", " "))
     def shown(page: admin.ModelAdmin[Monitor], monitor: Monitor) -> Any:
@@ -50,7 +50,7 @@ def _of_state(column: str) -> Any:
 
 @admin.register(Monitor)
 class MonitorAdmin(ReadOnlyAdmin[Monitor]):
-    """A heartbeat's id is the secret of its ping address, so it is not shown, and nobody finds it bit by bit."""
+    """The id of a heartbeat is the secret of its ping URL, so it is neither shown nor found by a prefix search."""
 
     list_display = ("shown_id", "name", "type", "url", "owner", "project", "status", "enabled", "muted_until")
     list_filter = (
@@ -105,7 +105,7 @@ class MonitorAdmin(ReadOnlyAdmin[Monitor]):
 
     @admin.display(description="settings of the type")
     def own_settings(self, monitor: Monitor) -> str:
-        """Without long texts, which may have personal data."""
+        """Return the settings of the type without long texts, which may contain personal data."""
         asked = monitor.kind.asked
         shown = {
             name: value
@@ -195,7 +195,7 @@ class DomainRegistrationAdmin(ReadOnlyAdmin[DomainRegistration]):
 
 @admin.register(SchedulerGap)
 class SchedulerGapAdmin(ReadOnlyAdmin[SchedulerGap]):
-    """Times in which Pulsekeeper itself was stopped."""
+    """Periods in which Pulsekeeper itself was stopped."""
 
     list_display = ("started_at", "ended_at")
     fields = list_display

@@ -1,7 +1,7 @@
-"""Many monitors at once, by the rules of `monitors.services`: as many statements for a thousand as for one.
+"""Create and update many monitors by the rules of `monitors.services`, with a constant number of statements.
 
-All of it inside the caller's transaction, in the order of locks that every other way of changing monitors keeps:
-states, then projects, then owners, then registrations. The caller holds the projects.
+Everything runs inside the caller's transaction and takes locks in the order that all changes of monitors use: states,
+projects, owners, registrations. The caller has locked the projects.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _PLACE = ("id", "enabled", "config_version", "registration_id", "project_id", "o
 
 @dataclass(frozen=True, slots=True)
 class New:
-    """A monitor to be made. The config was settled by `monitors.configuration` with the owner's floor."""
+    """A monitor to create. `monitors.configuration` has settled the config with the owner's minimum interval."""
 
     owner: User
     project: Project | None
@@ -42,7 +42,7 @@ class New:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a monitor is to become, all of it: where it is and whether it is paused too."""
+    """The complete target state of a monitor, including its project, its owner and whether it is paused."""
 
     monitor_id: int
     owner: User
@@ -52,10 +52,10 @@ class Change:
 
 
 def create_monitors(news: Sequence[New], *, now: datetime) -> list[Monitor]:
-    """In the order given. Raises MonitorLimit, and then none is made.
+    """Create monitors and return them in the given order. Raises MonitorLimit without creating any.
 
-    Their first checks are due at once, for the scheduler's next tick: nobody waits for a thousand of them, and the
-    queue of those for whom somebody waits is not the place for so many.
+    The first checks are due at once and claimed by the scheduler's next tick. No caller waits for them, so they must
+    not fill the queue of checks whose callers wait.
     """
     held = _lock_owners_with_quota(news)
     news = [
@@ -93,9 +93,9 @@ def create_monitors(news: Sequence[New], *, now: datetime) -> list[Monitor]:
 
 
 def update_monitors(changes: Sequence[Change], *, now: datetime) -> None:
-    """Monitors that are gone by now are left out. Raises MonitorLimit for an owner who gets too many.
+    """Apply the changes and skip deleted monitors. Raises MonitorLimit if an owner would exceed the quota.
 
-    What each was is read under the lock, as in `update_monitor`: what somebody else changed a moment ago counts.
+    The previous values are read under the lock, as in `update_monitor`, so concurrent changes are included.
     """
     there = lock_monitors([change.monitor_id for change in changes])
     pairs = [(there[change.monitor_id], change) for change in changes if change.monitor_id in there]
@@ -127,14 +127,14 @@ def update_monitors(changes: Sequence[Change], *, now: datetime) -> None:
 
 
 def lock_monitors(monitor_ids: Collection[int]) -> dict[int, Monitor]:
-    """Those that are there, by their keys, read under the lock of their states, which is held in one order."""
+    """Lock the states in key order, then read the monitors. Return the existing ones by key."""
     states = MonitorState.objects.select_for_update().filter(pk__in=monitor_ids)
     keys = list(states.order_by("pk").values_list("pk", flat=True))
     return Monitor.objects.select_related("state", "registration", "project", "owner__plan").in_bulk(keys)
 
 
 def _lock_owners_with_quota(wanted: Sequence[New | Change]) -> dict[int, User]:
-    """The owners of what arrives, held in one order, by their keys; raises MonitorLimit."""
+    """Lock the new owners in key order and return them by key. Raises MonitorLimit."""
     counts = Counter(one.owner.pk for one in wanted)
     owners = {one.owner.pk: one.owner for one in wanted}
     held = {}
@@ -145,7 +145,7 @@ def _lock_owners_with_quota(wanted: Sequence[New | Change]) -> dict[int, User]:
 
 
 def _floored(config: MonitorConfig, owner: User) -> MonitorConfig:
-    """By the plan as it is under the lock: it may be another than when the config was settled."""
+    """Raise the interval to the minimum of the locked owner's plan, which may have changed since validation."""
     interval_sec = max(config.interval_sec, owner.plan.min_interval_sec)
     return msgspec.structs.replace(config, interval_sec=interval_sec)
 

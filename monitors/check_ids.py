@@ -18,16 +18,16 @@ _TAG = bytes(4)
 
 
 class CheckIds:
-    """The ids of one monitor's results, made of what names a result: its claim, and when it was checked.
+    """The public ids of one monitor's results, derived from the claim and the time of the check.
 
-    Rows are numbered across all tenants, so their number would tell anybody how many checks the service makes.
-    An id is one block, enciphered under a key made of the monitor's own id, which nobody else knows: it needs no
-    column, cannot be guessed, and stays when the server's keys change. The time tells the database where to look.
+    Row numbers count the checks of all tenants and would reveal how many the service makes. An id is one block,
+    encrypted with a key derived from the monitor's own id, which other tenants do not know: it needs no column, cannot
+    be guessed, and does not depend on the server's keys. The time in it narrows the database lookup.
     """
 
     def __init__(self, monitor_public_id: str) -> None:
         key = blake2b(monitor_public_id.encode(), digest_size=16, person=b"check ids").digest()
-        # One block, never two under the same key that hold the same: what ECB is otherwise wrong for.
+        # ECB is safe here: an id is a single block, and no two blocks with the same key are equal.
         self._cipher = Cipher(algorithms.AES(key), modes.ECB())  # noqa: S305
 
     def encode(self, claim: int, at: datetime) -> str:
@@ -37,7 +37,7 @@ class CheckIds:
         return _PREFIX + base64.b32encode(enciphered).decode().rstrip("=").lower()
 
     def decode(self, public_id: str) -> tuple[int, datetime] | None:
-        """The claim, and the millisecond it was checked in; None for what is no id of this monitor's."""
+        """Return the claim and the time of the check in milliseconds, or None if it is not an id of this monitor."""
         text = public_id.removeprefix(_PREFIX)
         if len(text) != _TEXT_CHARS or len(public_id) != len(_PREFIX) + _TEXT_CHARS:
             return None
@@ -51,5 +51,5 @@ class CheckIds:
         if block[12:] != _TAG or at_ms > MAX_MS:
             return None
         at = EPOCH + at_ms * _MILLISECOND
-        # Base32 spells some bytes in several ways; an id is one spelling.
+        # Several base32 texts decode to the same bytes. Accept only the one that `encode` returns.
         return (claim, at) if self.encode(claim, at) == public_id else None

@@ -1,7 +1,7 @@
-"""From what is given to a monitor's configuration, and between the configuration and its stored form. Pure.
+"""Build a monitor's configuration from submitted fields, and convert it to and from its stored form. Pure.
 
-Create makes a configuration from the body and the defaults, PATCH from the stored one and the body. Both are
-validated as the merged monitor that they would leave.
+Create merges the body with the defaults, PATCH merges it with the stored configuration. Both validate the merged
+result.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from monitors.types.settings import MonitorConfig, Setting, Settings, settings_o
 
 
 def build(given: Mapping[str, Any]) -> MonitorConfig:
-    """Return a configuration of these fields and the defaults of its type, not validated."""
+    """Return an unvalidated configuration from these fields and the defaults of the type."""
     kind = types.get(given.get("type", types.DEFAULT))
     bare = MonitorConfig(
         type=kind.name, interval_sec=0, own=kind.settings(), unused=tuple(group() for group in _others(kind))
@@ -30,7 +30,7 @@ def build(given: Mapping[str, Any]) -> MonitorConfig:
 
 
 def merge(config: MonitorConfig, given: Mapping[str, Any]) -> MonitorConfig:
-    """Return the configuration with the given fields of the API changed, not validated."""
+    """Return the configuration with the given API fields applied, unvalidated."""
     kind = types.get(given.get("type", config.type))
     own, unused = (_changed(one, given) for one in ([config.own], config.unused))
     common = {
@@ -44,7 +44,7 @@ def complete(
 ) -> MonitorConfig:
     """Return a new monitor's configuration from the given fields; raises ValidationFailed.
 
-    `floor_sec` and `default_sec` are the plan's shortest interval and the one that it uses where none is given.
+    `floor_sec` is the plan's minimum interval. `default_sec` is the interval for a monitor without one.
     """
     config = build({"interval_sec": default_sec or floor_sec, **given})
     return settle(config, floor_sec=floor_sec, permits_host=permits_host)
@@ -74,22 +74,22 @@ def settle(config: MonitorConfig, *, floor_sec: int, permits_host: Permits) -> M
 
 
 def check_type(before: str, after: str) -> None:
-    """Raise ValidationFailed where a monitor cannot become one of the other type."""
+    """Raise ValidationFailed if a monitor cannot change from the first type to the second."""
     if before != after and after not in types.family(types.get(before)):
         raise ValidationFailed(f"a {before} monitor cannot become {after}.", field="type")
 
 
 def keepable(stored: MonitorConfig, given: Mapping[str, Any]) -> MonitorConfig:
-    """Return what a change may keep of a configuration: no secrets if the request would go to another server.
+    """Return the stored configuration, without secrets if the change sends the request to another server.
 
-    They are write-only: a member who changes the URL must not learn them from a server of their own.
+    Secrets are write-only: a member must not obtain them by changing the URL to a server of their own.
     """
     kind, merged = types.get(stored.type), merge(stored, given)
     return stored if kind.destination(merged) == kind.destination(stored) else without_secrets(stored)
 
 
 def without_secrets(config: MonitorConfig, *, moved: bool = False) -> MonitorConfig:
-    """Return what another server may get of a configuration, or, where the monitor is `moved`, another owner."""
+    """Return the configuration without the secrets that another server, or if `moved` another owner, must not get."""
     return msgspec.structs.replace(
         config,
         own=config.own.without_secrets(moved=moved),
@@ -98,13 +98,13 @@ def without_secrets(config: MonitorConfig, *, moved: bool = False) -> MonitorCon
 
 
 def watched_domain(config: MonitorConfig) -> str | None:
-    """Return the registrable domain whose expiry is monitored, if it is and there is one."""
+    """Return the registrable domain whose expiry is monitored, or None."""
     origin = types.get(config.type).origin(config) if config.check_domain else None
     return None if origin is None else registrable_domain(origin[1])
 
 
 def differs(before: MonitorConfig, after: MonitorConfig) -> bool:
-    """Return whether a result that was under way is one of an older configuration."""
+    """Return whether the change makes the results of running checks outdated."""
     return before.type != after.type or any(
         before[name] != after[name] for name, setting in types.settings().items() if setting.probed
     )
@@ -129,7 +129,7 @@ def _changed(groups: Sequence[Settings], given: Mapping[str, Any]) -> list[Setti
 
 
 def _value(setting: Setting, given: Any, stored: Any) -> Any:
-    """Return a field of the API as it is in the struct."""
+    """Convert the API value of a setting to the type of its struct field."""
     if setting.item is Header:
         kept = {header.name.lower(): header for header in stored}
         return tuple(_header(each, kept) for each in given)
@@ -139,7 +139,7 @@ def _value(setting: Setting, given: Any, stored: Any) -> Any:
 
 
 def _header(given: Mapping[str, Any] | Header, kept: Mapping[str, Header]) -> Header:
-    """A header without a value keeps the value that is stored under its name."""
+    """Return the header to store. Without a value it keeps the stored value of the same name."""
     if isinstance(given, Header):
         return given
     stored = kept.get(given["name"].lower())
@@ -148,8 +148,8 @@ def _header(given: Mapping[str, Any] | Header, kept: Mapping[str, Header]) -> He
     return msgspec.structs.replace(stored, name=given["name"], type=given.get("type"))
 
 
-# The stored form: the common settings are columns; the column `config` has those of the type, and those of other types
-# that are not the default. Values of headers are apart, because they are encrypted.
+# The stored form: common settings are columns. The column `config` has the settings of the type, and the settings of
+# other types that differ from their defaults. Header values are stored separately because they are encrypted.
 
 
 def columns(config: MonitorConfig) -> tuple[dict[str, Any], list[str]]:
@@ -168,7 +168,7 @@ def load(
 ) -> MonitorConfig:
     """Return a stored configuration. `common` are the values of MonitorConfig.columns, `stored` those of `config`.
 
-    Without `whole`, settings of other types are left out: a worker has no use for them.
+    Without `whole`, settings of other types are left out: workers do not need them.
     """
     kind = types.get(common[0])
     groups = [kind.settings, *(_others(kind) if whole else ())]

@@ -1,6 +1,6 @@
-"""What turns a monitor from one thing into another: paused, resumed, muted, due, waited for at another time.
+"""Changes of a monitor's schedule and mode: pause, resume, mute, reschedule, make due.
 
-On rows in memory, under the lock of the monitor's state. Whoever calls has taken the lock, and writes both rows.
+They change rows in memory. The caller has locked the monitor's state and writes both rows.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ MAX_MUTE_MINUTES = 10_080
 def switch(
     monitor: Monitor, state: MonitorState, *, enabled: bool, interval_sec: int, now: datetime
 ) -> StatusChange:
-    """Pause or resume; the change to be stored. Pausing keeps the status; after resuming the next result sets it, as
-    a first check does. Results in flight are of an older configuration.
+    """Pause or resume a monitor and return the change to store.
+
+    Pausing keeps the status; after resuming, the next result sets it as a first check does. Results in flight then
+    belong to an older configuration.
     """
     monitor.enabled = enabled
     monitor.config_version += 1
@@ -43,10 +45,10 @@ def switch(
 
 
 def mute(monitor: Monitor, state: MonitorState, *, minutes: int, now: datetime) -> None:
-    """For so long, MAX_MUTE_MINUTES at most; 0 ends a mute."""
+    """Mute for `minutes`, at most MAX_MUTE_MINUTES; 0 ends a mute."""
     if minutes == 0:
         if monitor.muted_until is not None and monitor.muted_until > now:
-            state.armed_at = now  # a deadline that passed under the mute is not down since before its end
+            state.armed_at = now  # a deadline that passed during the mute counts from its end
         monitor.muted_until = None
     else:
         monitor.muted_until = now + timedelta(minutes=min(minutes, MAX_MUTE_MINUTES))
@@ -56,12 +58,12 @@ def mute(monitor: Monitor, state: MonitorState, *, minutes: int, now: datetime) 
 def reschedule(
     state: MonitorState, before: MonitorConfig, after: MonitorConfig, *, probed_anew: bool, now: datetime
 ) -> None:
-    """What an edit means for the next check: of what is probed, at once; of a shorter interval, sooner."""
+    """Update the schedule after an edit: due at once if a probed setting changed, sooner if the interval is shorter."""
     kind = types.get(after.type)
     if kind.waits:
         if (before.interval_sec, before["grace_sec"]) != (after.interval_sec, after["grace_sec"]):
             state.armed_at = now
-    elif probed_anew and not kind.fires:  # whose check is an action at the target
+    elif probed_anew and not kind.fires:  # an edit must not fire a trigger
         make_due(state, now)
     elif after.interval_sec < before.interval_sec and state.claimed_at is None:
         soonest = now + timedelta(seconds=after.interval_sec)
@@ -74,7 +76,7 @@ def watch(monitor: Monitor, state: MonitorState) -> None:
         return
     due_at = deadline_of(monitor, state).due_at
     if state.fresh:
-        # Never pinged, or resumed: to be looked at at once, or when the mute ends that this may have shortened.
+        # Never pinged, or resumed: judge it at once, or at the end of the mute, which may be earlier now.
         if state.next_due_at is not None and due_at is not None:
             state.next_due_at = min(state.next_due_at, due_at)
     elif state.status != Verdict.DOWN or state.passes > 0:
@@ -82,5 +84,5 @@ def watch(monitor: Monitor, state: MonitorState) -> None:
 
 
 def make_due(state: MonitorState, now: datetime) -> None:
-    """Due at once; a check that is under way no longer holds the claim."""
+    """Make the monitor due at once. A running check loses its claim."""
     state.next_due_at, state.claimed_at = now, None

@@ -1,4 +1,4 @@
-"""What is counted of checks and pings. docs/operate/metrics.md is the table of this; a test compares the two."""
+"""Metrics of checks and pings. docs/operate/metrics.md lists them; a test compares the two."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ HEARTBEATS_MISSED = Counter("pulsekeeper_heartbeats_missed_total", "Deadlines of
 
 
 def count_group(outcomes: Sequence[CheckOutcome], *, seconds: float) -> None:
-    """These were recorded in one transaction."""
+    """Count results that were recorded in one transaction."""
     RECORD_SECONDS.observe((seconds,))
     RECORD_RESULTS.observe((len(outcomes),))
     for (verdict, reason), count in Count((found.verdict, found.reason_code) for found in outcomes).items():

@@ -1,5 +1,5 @@
-"""What is checked (Monitor), when and with which result (MonitorState), each transition (StatusChange), each day's
-uptime (DailyUptime) and what it leaves out (MaintenanceSpan), and what expires (DomainRegistration, ExpiryWarning).
+"""Monitors: configuration (Monitor), status and schedule (MonitorState), transitions (StatusChange), uptime by day
+(DailyUptime) without maintenance (MaintenanceSpan), and expiries (DomainRegistration, ExpiryWarning).
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ REASON_CHOICES = [(r.value, r.value) for r in ReasonCode]
 
 
 class DomainRegistration(models.Model):
-    """A registrable domain and when it expires, looked up once for all monitors of all tenants that watch it.
+    """A registrable domain and its expiry, looked up once for all monitors of all tenants that watch it.
 
-    `next_lookup_at` is when it is due, or the end of the lease of the worker that looks it up. `error` is what
-    the last lookup failed with; what was known before a failure stays.
+    `next_lookup_at` is the next due time, or the end of a worker's lease. `error` is the error of the last lookup;
+    a failure keeps the known expiry.
     """
 
     name = models.CharField(max_length=253, unique=True, help_text="ASCII, in lower case.")
     expires_at = models.DateTimeField(null=True)
-    looked_up_at = models.DateTimeField(null=True, help_text="The last lookup that told an expiry.")
+    looked_up_at = models.DateTimeField(null=True, help_text="The last successful lookup.")
     next_lookup_at = models.DateTimeField(db_index=True)
     failures = models.IntegerField(default=0, help_text="Lookups that failed since then.")
     error = models.TextField(null=True)
@@ -43,7 +43,7 @@ class DomainRegistration(models.Model):
 
 
 class Monitor(models.Model):
-    """The configuration of one monitor. `owner` is the account it counts against: its project's owner, if any."""
+    """The configuration of a monitor. `owner` is the account whose quota it uses: its project's owner, if any."""
 
     public_id = models.CharField(max_length=40, unique=True, default=ids.monitor_id, editable=False)
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="monitors")
@@ -81,7 +81,7 @@ class Monitor(models.Model):
 
     @property
     def options(self) -> dict[str, Any]:
-        """The settings that types own, as the API shows them."""
+        """Return the settings that types own, as the API shows them."""
         return {**types.option_defaults(), **self.config}
 
     @property
@@ -95,7 +95,7 @@ class Monitor(models.Model):
 
     @property
     def public_config(self) -> MonitorConfig:
-        """The configuration without secrets."""
+        """Return the configuration without secrets."""
         return self._config(())
 
     def _config(self, secrets: Sequence[str]) -> MonitorConfig:
@@ -109,19 +109,19 @@ def config_columns(config: MonitorConfig) -> dict[str, Any]:
     return found | {"header_values": secrets or None}
 
 
-# A claim's lease is the check's own timeout and this much for waiting in the queue and being recorded.
+# The lease of a claim is the check's timeout plus this margin for queueing and recording.
 LEASE_MARGIN = timedelta(seconds=30)
 
 
 class MonitorState(models.Model):
-    """The hot row of a monitor: its status, its last result, and when it is due.
+    """The frequently updated row of a monitor: its status, last result and schedule.
 
-    `claim` counts up with each check that is handed out; (monitor, claim) names a result. Between claim and
-    result `next_due_at` is the end of the lease and `claimed_at` is set: a result that never comes frees
-    the monitor then. `slot_at` is the due time that the open claim is for. Paused: `next_due_at` is null.
+    `claim` increases with each claimed check; (monitor, claim) identifies a result. While a claim is open,
+    `claimed_at` is set and `next_due_at` is the end of the lease: without a result the monitor is due again then.
+    `slot_at` is the due time of the open claim. While paused, `next_due_at` is null.
 
-    A scheduler's slot fires at most once: `started_slot` is committed before its request goes out. A heartbeat
-    is due at its deadline, or later at `armed_at`, before which it is never declared down.
+    A scheduler's slot fires at most once: `started_slot` is committed before the request is sent. A heartbeat is due
+    at its deadline, or at `armed_at` if that is later; it is never down before `armed_at`.
     """
 
     monitor = models.OneToOneField(
@@ -172,9 +172,9 @@ def deadline_of(monitor: Monitor, state: MonitorState) -> HeartbeatDeadline:
 
 
 class StatusChange(models.Model):
-    """A transition of a monitor. The row is the outbox too: incidents consume those without `processed_at`.
+    """A transition of a monitor. The row is also the outbox: incidents consume rows without `processed_at`.
 
-    Pausing and resuming keep the status; they are kept here because observed time is counted by them.
+    Pausing and resuming keep the status; they are stored because observed time depends on them.
     """
 
     class Kind(models.TextChoices):
@@ -204,16 +204,16 @@ class StatusChange(models.Model):
 
 
 class ExpiryWarning(models.Model):
-    """A monitor's certificate or domain comes near its end. The row is the outbox too, as of StatusChange.
+    """A warning that a monitor's certificate or domain expires soon. The row is also the outbox, as in StatusChange.
 
-    Once for each threshold and end: another `expires_at` is another certificate, or a renewed registration.
+    One row per threshold and expiry: another `expires_at` means a new certificate or a renewed registration.
     """
 
     class Subject(models.TextChoices):
         CERTIFICATE = "certificate"
         DOMAIN = "domain"
 
-    monitor = models.ForeignKey(  # the index of the constraint begins with it
+    monitor = models.ForeignKey(  # the constraint's index starts with it
         Monitor, on_delete=models.CASCADE, related_name="expiry_warnings", db_index=False
     )
     subject = models.CharField(max_length=11, choices=Subject.choices)
@@ -237,7 +237,7 @@ class ExpiryWarning(models.Model):
 
 
 class SchedulerTick(models.Model):
-    """One row: when the scheduler last ran. A long step between two ticks is a time of our own stop."""
+    """One row: the last run of the scheduler. A long time between two ticks means that Pulsekeeper was stopped."""
 
     id = models.SmallIntegerField(primary_key=True, default=1)
     at = models.DateTimeField()
@@ -247,7 +247,7 @@ class SchedulerTick(models.Model):
 
 
 class SchedulerGap(models.Model):
-    """A time in which Pulsekeeper itself was stopped: nothing was observed."""
+    """A period in which Pulsekeeper itself was stopped and observed nothing."""
 
     started_at = models.DateTimeField()
     ended_at = models.DateTimeField(db_index=True)
@@ -257,7 +257,7 @@ class SchedulerGap(models.Model):
 
 
 class DailyUptime(models.Model):
-    """How much of a day of UTC was observed, and how much of that the monitor was down (`monitors.uptime.daily`)."""
+    """Observed time and downtime of a monitor on one UTC day (`monitors.uptime.daily`)."""
 
     pk = models.CompositePrimaryKey("monitor_id", "day")
     monitor = models.ForeignKey(Monitor, on_delete=models.CASCADE, related_name="+", db_index=False)
@@ -274,12 +274,12 @@ class DailyUptime(models.Model):
 
 
 class MaintenanceSpan(models.Model):
-    """A period of maintenance of one monitor, which daily uptime leaves out. `ended_at` may be in the future.
+    """A maintenance period of one monitor, excluded from daily uptime. `ended_at` may be in the future.
 
     `incidents.windows` writes the rows. Editing or deleting a window later does not change them.
     """
 
-    # No constraint in the database: during an upgrade old code deletes monitors and does not know this table.
+    # No database constraint: during an upgrade, old code deletes monitors and does not know this table.
     monitor = models.ForeignKey(
         Monitor, on_delete=models.CASCADE, related_name="+", db_index=False, db_constraint=False
     )

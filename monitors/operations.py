@@ -1,8 +1,8 @@
-"""What is done to many monitors at once, by their keys: one transaction, the same few statements however many they are.
-The rules are those of `monitors.services`, which acts for a caller on one.
+"""Bulk actions on monitors, given by their keys. Each is one transaction with a constant number of statements. The
+rules are those of `monitors.services`, which changes one monitor for a caller.
 
-`among`: monitors that the caller may change, evaluated after locking. None: all of them, for an operator.
-Doing it again does nothing more; what was left as it is comes back with the reason, but for what is not there.
+`among`: monitors that the caller may change, evaluated after locking. None: all monitors, for an operator.
+The actions are idempotent. The result has the reason of each skipped monitor; missing monitors are ignored.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def resume(
 def mute_for(
     ids: Collection[int], *, minutes: int, now: datetime, among: QuerySet[Monitor] | None = None
 ) -> BulkResult[Monitor]:
-    """From now on; 0 minutes end mutes."""
+    """Mute monitors for `minutes` from now on; 0 ends mutes."""
     if minutes < 0:
         raise ValidationFailed("must be 0 or more.", field="minutes")
 
@@ -57,7 +57,7 @@ def mute_for(
 
 
 def delete(ids: Collection[int], *, among: QuerySet[Monitor] | None = None) -> BulkResult[Monitor]:
-    """They are gone at once, their results soon after."""
+    """Delete monitors at once. Their results are removed soon after."""
     with transaction.atomic():
         outcome = _each(ids, among, lambda *_: None)
         Monitor.objects.filter(pk__in=[monitor.pk for monitor in outcome.done]).delete()
@@ -65,9 +65,9 @@ def delete(ids: Collection[int], *, among: QuerySet[Monitor] | None = None) -> B
 
 
 def raise_intervals(owners: Collection[User], plan: Plan) -> None:
-    """Of all monitors of accounts whose plan this was just made, to its floor. In the transaction that wrote it.
+    """Raise the intervals of accounts that have just moved to `plan` to its minimum. Runs in the same transaction.
 
-    All their states are held, not only those of short intervals: an edit that is under way may shorten one.
+    All states are locked, not only those of short intervals: a concurrent edit may shorten an interval.
     """
     ids = [owner.pk for owner in owners]
     states = MonitorState.objects.select_for_update().filter(monitor__owner__in=ids)
@@ -75,7 +75,7 @@ def raise_intervals(owners: Collection[User], plan: Plan) -> None:
     short = Monitor.objects.filter(owner__in=ids, interval_sec__lt=plan.min_interval_sec)
     heartbeats = list(short.filter(type__in=types.waiting()).select_related("state"))
     short.update(interval_sec=plan.min_interval_sec)
-    for monitor in heartbeats:  # their deadlines move by it; anything else is next due when it was
+    for monitor in heartbeats:  # their deadlines move; other types keep their due time
         monitor.interval_sec = plan.min_interval_sec
         watch(monitor, monitor.state)
     _write_states(heartbeats, ["next_due_at"])
@@ -106,8 +106,9 @@ def _each(
     among: QuerySet[Monitor] | None,
     do: Callable[[Monitor, MonitorState], str | None],
 ) -> BulkResult[Monitor]:
-    """Do it to each monitor, held as everywhere by its state, in the order in which results are recorded. `do` says
-    why it leaves one as it is. The configurations are read after the locks.
+    """Lock the states in the order in which results are recorded, and call `do` for each monitor.
+
+    `do` returns None, or the reason why it skipped the monitor. The configurations are read after locking.
     """
     states = {
         state.pk: state

@@ -1,7 +1,7 @@
-"""A past that never was, made by the database in a few statements: for benchmarks and for trying things out.
+"""Generate an artificial history in a few SQL statements, for benchmarks and for trying things out.
 
-Every monitor is up but for an outage of ten checks every three days, at a time of its own, so that results, roll-ups
-and status changes tell the same story.
+Every monitor is up except for an outage of ten checks every three days, at its own time. Results, roll-ups and status
+changes agree with each other.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from monitors.uptime.daily import write_days
 _OUTAGE_SLOTS = 10
 _OUTAGE_EVERY = timedelta(days=3)
 
-# Slots are counted from the epoch. The monitors' numbers shift their outages, and spread them over the interval.
+# Slots are counted from the epoch. A monitor's number shifts its outages, and its checks within the interval.
 _IN_OUTAGE = "(slot + number * 997) %% %(every)s < %(outage)s"
 _AT = "to_timestamp(slot * %(interval)s + number %% %(interval)s)"
 _MONITORS = "unnest(%(ids)s::bigint[]) WITH ORDINALITY AS monitor (id, number)"
@@ -123,7 +123,7 @@ def _make_monitors(owner: User, count: int, *, interval_sec: int, at: datetime) 
 
 def _make_states(ids: Sequence[int], *, claims: int, now: datetime) -> None:
     with connection.cursor() as cursor:
-        # Of each its last status change: what it leads to.
+        # The last status change of each monitor gives its current status.
         cursor.execute(
             "SELECT DISTINCT ON (monitor_id) monitor_id, after, at FROM monitors_statuschange"
             " WHERE monitor_id = ANY (%s) ORDER BY monitor_id, at DESC",

@@ -1,4 +1,4 @@
-"""Read monitors: for the API, with their statistics, and for workers, as specs."""
+"""Read monitors with their statistics and transitions."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def get_monitor(caller: Caller, public_id: str) -> Monitor:
 
 
 def statistics(monitors: Sequence[Monitor], *, now: datetime) -> dict[int, Statistics]:
-    """Of all the monitors in four queries, however many they are."""
+    """Return the statistics of each monitor by its key, in four queries for any number of monitors."""
     window = Span(now - DAY, now)
     ids = [monitor.pk for monitor in monitors]
     latencies = average_latency(ids, since=window.start)
@@ -78,17 +78,17 @@ def statistics(monitors: Sequence[Monitor], *, now: datetime) -> dict[int, Stati
 
 
 def gaps_since(start: datetime) -> list[Span]:
-    """When Pulsekeeper itself was stopped."""
+    """Return the periods since `start` in which Pulsekeeper itself was stopped."""
     gaps = SchedulerGap.objects.filter(ended_at__gt=start)
     return [Span(gap.started_at, gap.ended_at) for gap in gaps]
 
 
 def transitions_since(start: datetime, monitor_ids: Sequence[int]) -> dict[int, list[Transition]]:
-    """The transitions of each monitor that bear on its uptime.
+    """Return the transitions of each monitor that affect its uptime.
 
-    Those between up and slow do not, and a monitor that wavers has one for every check. There is no end: a
-    worker's clock may be ahead of ours, and a change of the next second tells how it stood until now. Ordered
-    as they were written, under the lock of the monitor's state.
+    Those between up and slow do not, and an unstable monitor has one for every check. There is no upper bound: a
+    worker's clock may be ahead of ours, and a transition in the next second shows the status until now. The order is
+    the order of writing, under the lock of the monitor's state.
     """
     passing = (Verdict.UP, Verdict.SLOW)
     changes = (
@@ -112,7 +112,7 @@ def transitions_since(start: datetime, monitor_ids: Sequence[int]) -> dict[int, 
 
 
 def left_out_since(start: datetime, monitor_ids: Sequence[int]) -> dict[int, list[Span]]:
-    """Return the time under maintenance of each monitor, planned ends included."""
+    """Return the maintenance periods of each monitor since `start`, including planned ends."""
     spans: dict[int, list[Span]] = defaultdict(list)
     found = MaintenanceSpan.objects.filter(monitor__in=monitor_ids, ended_at__gt=start)
     for monitor_id, started_at, ended_at in found.values_list("monitor_id", "started_at", "ended_at"):
@@ -121,7 +121,7 @@ def left_out_since(start: datetime, monitor_ids: Sequence[int]) -> dict[int, lis
 
 
 def began_at(state: MonitorState) -> datetime | None:
-    """Return when the status began. An outage began with its first failed check: its incident says the same."""
+    """Return when the status began. An outage begins with its first failed check, like its incident."""
     return (state.failing_since if state.status == Verdict.DOWN else None) or state.status_since
 
 
@@ -142,7 +142,7 @@ def failing_since(monitor: Monitor, *, now: datetime) -> datetime | None:
 
 
 def failing(now: datetime) -> Q:
-    """Match the monitors of which `failing_since` returns a moment."""
+    """Match the monitors for which `failing_since` returns a time."""
     second = Value(timedelta(seconds=1))
     grace_sec = Cast(KT("config__grace_sec"), IntegerField())
     due_at = Greatest(
@@ -170,5 +170,5 @@ def _verdict(status: str | None) -> Verdict | None:
 
 
 def last_tick() -> datetime | None:
-    """When the scheduler last ran."""
+    """Return when the scheduler last ran, or None."""
     return SchedulerTick.objects.values_list("at", flat=True).first()

@@ -1,4 +1,4 @@
-"""Monitors as the API takes and gives them."""
+"""Monitors in requests and responses of the API."""
 
 from __future__ import annotations
 
@@ -78,11 +78,11 @@ _ITEMS: dict[Any, tuple[type[serializers.Serializer[Any]], type[serializers.Seri
     Rule: (ContentRuleSerializer, ContentRuleSerializer),
     Header: (HeaderInputSerializer, HeaderOutSerializer),
 }
-"""The bodies and the answers of settings that are lists."""
+"""The request and response serializers of settings that are lists."""
 
 
 def input_field(setting: Setting) -> Field:
-    """Return the field of a body that sets it."""
+    """Return the request field of a setting."""
     said: dict[str, Any] = {
         "required": False,
         "allow_null": setting.nullable,
@@ -182,7 +182,7 @@ class MonitorSerializer(serializers.Serializer[Any]):
 
     @extend_schema_field({"type": ["integer", "null"], "format": "int64"})
     def get_muted_until(self, monitor: Monitor) -> int | None:
-        """A mute that is over is none."""
+        """Return the end of the mute, or None if it is over."""
         until = monitor.muted_until
         return to_ms(until) if until is not None and until > self.context["now"] else None
 
@@ -194,7 +194,7 @@ class MonitorSerializer(serializers.Serializer[Any]):
 
 
 def shown(monitors: Sequence[Monitor]) -> list[Any]:
-    """As the API gives them, with their statistics, in as many queries for one as for many."""
+    """Return the monitors as the API shows them, with their statistics, in a constant number of queries."""
     now = utc_now()
     context = {"now": now, "statistics": statistics(monitors, now=now)}
     return list(MonitorSerializer(monitors, many=True, context=context).data)

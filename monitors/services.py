@@ -48,13 +48,16 @@ RECONFIGURED = (
 
 
 def permits_host(host: str) -> bool:
-    """Whether probes may go to this host, where it is a literal address; names are judged at the socket."""
+    """Return whether probes may connect to this host if it is a literal address. Names are checked at the socket."""
     address = literal_address(host)
     return address is None or guard().permits(address)
 
 
 def config_of(caller: Caller, given: Mapping[str, Any]) -> MonitorConfig:
-    """The config that creating from `given` would store, for a test run; a heartbeat has nothing to run."""
+    """Return the config that creating from `given` would store, for a test run.
+
+    Raises ValidationFailed for a heartbeat, which has nothing to test.
+    """
     with transaction.atomic():
         _, owner = placement.place(caller, given)
     return _testable(complete(given, owner.plan))
@@ -74,7 +77,7 @@ def config_of_change(caller: Caller, public_id: str, given: Mapping[str, Any]) -
 
 
 def complete(given: Mapping[str, Any], plan: Plan) -> MonitorConfig:
-    """Return a new monitor's config, by the intervals of the plan that it counts against; raises ValidationFailed."""
+    """Return a new monitor's config with the interval limits of the owner's plan. Raises ValidationFailed."""
     return configuration.complete(
         given,
         floor_sec=plan.min_interval_sec,
@@ -96,10 +99,10 @@ def test_spec(config: MonitorConfig) -> CheckSpec:
 
 
 def create_monitor(caller: Caller, given: Mapping[str, Any], *, now: datetime) -> Monitor:
-    """A new monitor whose first check is claimed already, as FIRST_CLAIM, by whoever asks for it.
+    """Create a monitor whose first check is already claimed as FIRST_CLAIM by the caller.
 
-    If that check never comes, the lease runs out and the monitor is due like any other. A heartbeat has no
-    first check: it waits for its first ping.
+    If that check is never made, the lease expires and the monitor is due like any other. A heartbeat has no first
+    check: it waits for its first ping.
     """
     with transaction.atomic():
         project, owner = placement.place(caller, given)
@@ -126,14 +129,14 @@ def create_monitor(caller: Caller, given: Mapping[str, Any], *, now: datetime) -
 
 
 def release_first_claim(monitor: Monitor, *, now: datetime) -> None:
-    """Nobody made the first check in time: the scheduler is to make it, without waiting for the lease's end."""
+    """Make the first check due after no worker made it in time, so that it need not wait for the lease to expire."""
     MonitorState.objects.filter(
         pk=monitor.pk, claim=FIRST_CLAIM, claimed_at__isnull=False, started_slot=None
     ).update(next_due_at=now)
 
 
 def _patched(monitor: Monitor, given: Mapping[str, Any], *, owner: User) -> MonitorConfig:
-    """Return the config that a PATCH leaves when the monitor is `owner`'s; another owner gets no secrets with it."""
+    """Return the config that a PATCH leaves if `owner` owns the monitor. A new owner does not get the secrets."""
     stored = (
         monitor.full_config
         if owner.pk == monitor.owner_id
@@ -145,13 +148,13 @@ def _patched(monitor: Monitor, given: Mapping[str, Any], *, owner: User) -> Moni
 
 
 def move_of(monitor: Monitor, project: Project | None, owner: User) -> log.Move:
-    """Return a move to another owner for the audit log, without the id of a heartbeat, which opens its ping URL."""
+    """Return a move to another owner for the audit log, without a heartbeat's id, the secret of its ping URL."""
     target_id = "" if monitor.kind.has_secret_id else monitor.public_id
     return log.Move(target_id, monitor.name, monitor.project, monitor.owner, project, owner)
 
 
 def update_monitor(caller: Caller, public_id: str, given: Mapping[str, Any], *, now: datetime) -> Monitor:
-    """Change what is given, judged as the merged monitor that it leaves.
+    """Apply the given fields, validated as the merged monitor.
 
     Raises Forbidden for a move to another owner without the right to give the monitor away. Such a move drops its
     secrets; header values are also dropped when the request goes to another server (`configuration.patch`).
@@ -175,7 +178,7 @@ def update_monitor(caller: Caller, public_id: str, given: Mapping[str, Any], *, 
             now=now,
         )
         monitor.project, monitor.owner = project, owner
-        # A place that was not asked for is not written: its project may be deleted at this moment.
+        # Write the project only if the caller moves the monitor: the present one may be deleted concurrently.
         moved = ["project", "owner"] if "project_id" in given else []
         monitor.save(
             update_fields=["enabled", "config_version", "registration", *moved, *config_columns(config)]
@@ -198,8 +201,8 @@ def reconfigure(
 ) -> StatusChange | None:
     """Apply the config to a locked monitor. Return the status change to store, or None.
 
-    In memory: the caller writes the monitor, the columns RECONFIGURED of its state, and the change. `registration_of` a
-    domain is held until the transaction ends.
+    Changes rows in memory: the caller writes the monitor, the columns RECONFIGURED of its state, and the change.
+    `registration_of` returns a domain's registration, locked until the transaction ends.
     """
     before, change = monitor.full_config, None
     probed_anew = configuration.differs(before, config)
@@ -230,22 +233,22 @@ def mute_monitor(caller: Caller, public_id: str, *, minutes: int, now: datetime)
 
 
 def delete_monitor(caller: Caller, public_id: str) -> None:
-    """The monitor is gone at once, and its results are out of reach; checks.results.erasure removes them soon after."""
+    """Delete a monitor at once. Its results become inaccessible; checks.results.erasure removes them soon after."""
     with transaction.atomic():
         monitor, _ = _lock(caller, public_id)
         monitor.delete()
 
 
 def delete_all_of(user: User) -> None:
-    """Every monitor of an account that goes. Their states are held in the order in which results are recorded."""
+    """Delete all monitors of an account. Their states are locked in the order in which results are recorded."""
     list(MonitorState.objects.select_for_update().filter(monitor__owner=user).order_by("pk").only("pk"))
     Monitor.objects.filter(owner=user).delete()
 
 
 def _lock(caller: Caller, public_id: str) -> tuple[Monitor, MonitorState]:
-    """The monitor, held: its state row is the lock for PATCH, recording and deletion alike.
+    """Lock and return a monitor and its state. The state row is the lock for PATCH, recording and deletion.
 
-    The configuration is read after the lock, or two PATCHes at once would each undo what the other changed.
+    The configuration is read after locking: otherwise concurrent PATCHes would undo each other's changes.
     """
     state = MonitorState.objects.select_for_update().filter(pk=get_monitor(caller, public_id).pk).first()
     if state is None:
@@ -254,17 +257,19 @@ def _lock(caller: Caller, public_id: str) -> tuple[Monitor, MonitorState]:
 
 
 def lock_owner(owner: User) -> User:
-    """The owner's row, held, with the plan that counts: its cap is met by one creation after the other, and its floor
-    holds for whatever comes beside a change of plan.
+    """Lock the owner's row and return it with its current plan.
+
+    Concurrent creations then count against the quota one after the other, and the plan's minimum interval also applies
+    during a change of plan.
     """
     held = User.objects.select_for_update(no_key=True).get(pk=owner.pk)
     if held.plan_id == owner.plan_id:
-        held.plan = owner.plan  # which was read with the owner
+        held.plan = owner.plan  # already loaded with the owner
     return held
 
 
 def enforce_quota(owner: User, *, count: int = 1) -> None:
-    """Raise MonitorLimit if the plan has a limit and less room. The owner's row is held."""
+    """Raise MonitorLimit if `count` more monitors exceed the plan's limit. The caller has locked the owner's row."""
     limit = owner.plan.monitor_limit
     if limit is not None and Monitor.objects.filter(owner=owner).count() + count > limit:
         raise MonitorLimit(limit=limit)
@@ -278,7 +283,7 @@ def _follow_host(
     *,
     registration_of: Callable[[str], DomainRegistration],
 ) -> None:
-    """What is known of the old host's certificate and registration says nothing about the new one's."""
+    """Reset the certificate and registration data if the host has changed, since the old host's data does not apply."""
     if monitor.kind.origin(before) != monitor.kind.origin(after):
         state.cert_expires_at = None
     domain = watched_domain(after)

@@ -10,7 +10,7 @@ from checks.spec import CheckOutcome, Verdict
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The settings of a monitor that its state moves by."""
+    """The settings of a monitor that affect its status."""
 
     fail_threshold: int = 3
     recover_threshold: int = 1
@@ -19,7 +19,7 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """Where a monitor stands. `fresh`: the next outcome sets the status at once, as the first one does."""
+    """The status of a monitor. `fresh`: the next outcome sets the status at once, as the first one does."""
 
     status: Verdict | None = None
     since: datetime | None = None
@@ -27,13 +27,13 @@ class Status:
     failures: int = 0  # consecutive, while not down
     passes: int = 0  # consecutive, while down
     failing_since: datetime | None = None
-    """The first failed check of the outage or, before one, of the run of failures. A muted failure sets it too, but
-    the first failure that counts replaces it."""
+    """The first failed check of the outage or, before an outage, of the consecutive failures. A muted failure sets it
+    too, but the first counted failure replaces it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A transition and its time. From down to down: a monitor is still down after a pause."""
+    """A transition and its time. A change from down to down means that a monitor is still down after a pause."""
 
     before: Verdict | None
     after: Verdict
@@ -42,19 +42,19 @@ class Change:
 
 
 def advance(status: Status, outcome: CheckOutcome, policy: Policy) -> tuple[Status, Change | None]:
-    """The status after `outcome`, and the change that this is, if it is one.
+    """Return the status after `outcome`, and the transition or None.
 
-    Time is the outcome's own: a check made under a mute is muted however late it is recorded.
+    The time is that of the outcome: a check made during a mute is muted, however late it is recorded.
     """
     at = outcome.checked_at
     if not outcome.passed:
         if policy.muted_until is not None and at < policy.muted_until:
-            # Not counted; but a run of passes that it interrupts is no longer consecutive.
+            # Not counted as a failure, but it interrupts consecutive passes.
             return replace(status, passes=0, failing_since=status.failing_since or at), None
         failures = 0 if status.status is Verdict.DOWN else status.failures + 1
         counted = status.failures > 0 or (status.status is Verdict.DOWN and not status.fresh)
         began = (status.failing_since if counted else None) or at
-        # Checks come from several machines: an outage does not begin after it was confirmed.
+        # The clocks of workers may differ: an outage must not begin after it was confirmed.
         failed = replace(status, failures=failures, passes=0, failing_since=min(began, at))
         if status.fresh or failures >= policy.fail_threshold:
             return _enter(failed, Verdict.DOWN, at)
@@ -69,13 +69,13 @@ def advance(status: Status, outcome: CheckOutcome, policy: Policy) -> tuple[Stat
 def _enter(status: Status, after: Verdict, at: datetime) -> tuple[Status, Change | None]:
     settled = replace(status, status=after, fresh=False, failures=0, passes=0)
     if status.status is after:
-        # Still down after a pause, which had closed the incident: alert again.
+        # Still down after a pause, which closed the incident: alert again.
         again = status.fresh and after is Verdict.DOWN
         return settled, Change(after, after, at, status.failing_since) if again else None
     return replace(settled, since=at), Change(status.status, after, at, status.failing_since)
 
 
 def next_slot(slot: datetime, *, interval_sec: int, now: datetime) -> datetime:
-    """The first of `slot + k * interval` after `now`, k >= 1: lateness does not drift, missed slots stay missed."""
+    """Return the first `slot + k * interval` after `now`, k >= 1. Slots do not drift, and missed ones are skipped."""
     interval = timedelta(seconds=interval_sec)
     return slot + interval * max(1, (now - slot) // interval + 1)

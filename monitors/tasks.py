@@ -1,4 +1,4 @@
-"""What workers do. A message carries ids and claims; everything else is read when it is worked on."""
+"""Celery tasks of monitors. A message contains ids and claims; everything else is read when the task runs."""
 
 from __future__ import annotations
 
@@ -41,9 +41,7 @@ logger = logging.getLogger(__name__)
 
 PROBES = "probes"
 BATCH = 200
-MOST_QUEUED = (
-    50  # batches that may wait in the broker: a few seconds' work, beyond which claiming more helps nobody
-)
+MOST_QUEUED = 50  # batches that may wait in the broker: a few seconds of work, and more have no benefit
 CLAIMS_AT_ONCE = 2_000
 MOST_ROUNDS = 10  # bounds a tick that finds more due than workers can do
 LOOKUPS_PER_RUN = 20
@@ -53,10 +51,10 @@ STOP_SEC = 2.5  # for running checks to end when the worker stops
 
 @shared_task(name="monitors.tasks.dispatch_due")
 def dispatch_due() -> None:
-    """One tick of the scheduler: claim what is due, the longest overdue first, and hand it out in batches.
+    """Run one tick of the scheduler: claim due monitors, the most overdue first, and enqueue them in batches.
 
-    No more than workers take: what stays unclaimed waits in the database, where it can be seen and grows no older
-    than it is. In the broker it would outlast its lease, and be checked twice.
+    It claims no more than workers can take. Unclaimed monitors wait in the database, where the backlog is visible and
+    no lease runs. In the broker their leases would expire, and they would be checked twice.
     """
     start = time.monotonic()
     now = utc_now()
@@ -78,7 +76,7 @@ def _dispatch(now: datetime) -> None:
 
 
 def _hand_out(claims: Sequence[scheduling.Claim], now: datetime) -> int:
-    """Send each claim to where it is worked on; how many they were."""
+    """Pass each claim to its handler. Return the number of claims."""
     metrics.count_claims(
         [claim.type for claim in claims],
         again=sum(claim.again and not claim.lost for claim in claims),
@@ -95,11 +93,11 @@ def _hand_out(claims: Sequence[scheduling.Claim], now: datetime) -> int:
         if not types.get(claim.type).waits and not claim.lost
     ]
     for start in range(0, len(probed), BATCH):
-        # A batch that starts later than this could outlast its leases, and be checked a second time meanwhile.
+        # A batch that starts later than this could outlast its leases and be checked twice.
         try:
             probe_batch.apply_async((probed[start : start + BATCH],), expires=now + LEASE_MARGIN)
         except BrokerError:
-            # Else all of them would wait for the end of a lease, though the broker may be back in a second.
+            # Otherwise all would wait for their leases to expire, although the broker may recover in a second.
             scheduling.return_claims(probed[start:], now=now)
             raise
     return len(claims)
@@ -107,15 +105,15 @@ def _hand_out(claims: Sequence[scheduling.Claim], now: datetime) -> int:
 
 @shared_task(name="monitors.tasks.probe_batch")
 def probe_batch(claims: list[tuple[int, int]]) -> None:
-    """Hand a batch to this process's prober, which records the results. Wait while the prober is full."""
+    """Submit a batch to this process's prober, which records the results. Wait while the prober is full."""
     prober().submit(_load(claims))
 
 
 @shared_task(name="monitors.tasks.probe_now")
 def probe_now(claims: list[tuple[int, int]]) -> None:
-    """Check a batch out of turn, as far as it fits beside the checks whose callers wait. The rest is due at once.
+    """Check a batch on demand, as far as there is room beside checks whose callers wait. The rest is due at once.
 
-    Unlike `probe_batch` it must not wait for room: first checks, tests and alerts use the same threads.
+    Unlike `probe_batch`, it must not wait for room: first checks, tests and alerts use the same threads.
     """
     if left := prober().offer(_load(claims)):
         scheduling.return_claims([(each.monitor_id, each.claim) for each in left], now=utc_now())
@@ -123,7 +121,7 @@ def probe_now(claims: list[tuple[int, int]]) -> None:
 
 @shared_task(name="monitors.tasks.first_check")
 def first_check(monitor_id: int, claim: int, reply_to: str) -> None:
-    """The check of a new monitor, which its creator waits for. The answer says only whether it is recorded."""
+    """Check a monitor whose caller waits. The reply says only whether the result was recorded."""
     jobs = _load([(monitor_id, claim)])
 
     def answer(outcome: CheckOutcome | None) -> None:
@@ -137,7 +135,7 @@ def first_check(monitor_id: int, claim: int, reply_to: str) -> None:
 
 @shared_task(name="monitors.tasks.write_days")
 def write_days() -> None:
-    """Each monitor's uptime of the days that are over."""
+    """Write each monitor's uptime of past days, and delete old days."""
     now = utc_now()
     daily.write_days(now)
     daily.forget_old_days(now)
@@ -145,7 +143,7 @@ def write_days() -> None:
 
 @shared_task(name="monitors.tasks.refresh_registrations")
 def refresh_registrations() -> None:
-    """Look up what is due, one after the other. Runs that overlap share the work."""
+    """Look up due registrations, one after the other. Overlapping runs share the work."""
     registrations.remove_unused(utc_now())
     for _ in range(LOOKUPS_PER_RUN):
         lookup = registrations.claim_lookup(utc_now())
@@ -157,13 +155,13 @@ def refresh_registrations() -> None:
 
 @shared_task(name="monitors.tasks.warn_of_expiries")
 def warn_of_expiries() -> None:
-    """Note the certificates and registrations that come near their end."""
+    """Record warnings for certificates and registrations that expire soon."""
     warnings.warn_of_expiries(utc_now())
 
 
 @shared_task(name="monitors.tasks.check_draft")
 def check_draft(encrypted_spec: str, reply_to: str) -> None:
-    """The check of a draft that is stored nowhere."""
+    """Check an unsaved configuration and reply with the result."""
 
     def answer(outcome: CheckOutcome | None) -> None:
         if outcome is None or outcome.reason_code is ReasonCode.WORKER_LOST:
@@ -182,7 +180,7 @@ def leave(**_: object) -> None:
 
 
 def _load(claims: Sequence[tuple[int, int]]) -> list[CheckJob]:
-    """What is to be checked of the claims; waits for a database that is away, but not longer than they last."""
+    """Return the jobs of the claims. Wait while the database is away, but not longer than the leases last."""
     for _ in range(LOAD_TRIES):
         try:
             return _startable(load_jobs(claims))
@@ -205,7 +203,7 @@ def _lost(claim: scheduling.Claim, now: datetime) -> CheckRecord:
 
 
 def _startable(jobs: list[CheckJob]) -> list[CheckJob]:
-    """All but the triggers whose slot has been fired already."""
+    """Return the jobs without the triggers whose slot was already fired."""
     runs = {scheduling.Claim(job.monitor_id, job.claim): job for job in jobs if job.kind.fires}
     if not runs:
         return jobs
@@ -215,7 +213,7 @@ def _startable(jobs: list[CheckJob]) -> list[CheckJob]:
 
 
 def _look_up(lookup: Lookup) -> None:
-    # Here: what these import is of no use to the other workers, and takes memory in each.
+    # Imported here, because other workers do not need these modules and each would use memory for them.
     from checks.domains import top_level
     from checks.rdap import LookupFailed, NoRegistry, RegistryBusy
 

@@ -61,7 +61,7 @@ class MonitorViewSet(ServiceViewSet):
             new.append(create())
             return Created(new[-1].public_id)
 
-        # Before the monitor is stored: a request without a free place must leave nothing behind.
+        # Taken before the monitor is stored: a request that gets no place must not create anything.
         with waiting_place(self.caller.account) if is_checked else nullcontext():
             created = create_once(self.request, self.caller, run, now=self.now)
             claim = services.FIRST_CLAIM

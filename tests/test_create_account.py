@@ -49,3 +49,9 @@ def test_a_taken_address() -> None:
     UserFactory(email="me@example.com")
     with pytest.raises(CommandError, match="already"):
         create()
+
+
+def test_createsuperuser_creates_a_staff_account() -> None:
+    call_command("createsuperuser", stdout=io.StringIO(), **GOOD)
+    user = User.objects.get()
+    assert (user.email, user.is_staff, user.is_superuser) == ("me@example.com", True, True)

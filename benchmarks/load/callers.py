@@ -1,4 +1,4 @@
-"""Callers during the measurement: owners of heartbeats, and people who wait for a test run."""
+"""Callers during the measurement: clients that ping heartbeats, and clients that wait for a test run."""
 
 from __future__ import annotations
 

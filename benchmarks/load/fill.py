@@ -1,8 +1,8 @@
-"""The tenant of the benchmark and its monitors. Import it where Django is set up.
+"""The tenant of the benchmark and its monitors. Import it after Django is set up.
 
-Monitors are copies of one that the product's own service has made, in one statement, so that 200,000 of them take
-seconds. They are up already, and due spread over their interval as those are that have been there for a while.
-Table `bench_slot` remembers when each was due first: slots do not drift, so that tells when each of its checks was due.
+One statement copies a monitor that the product's own service has created, so 200,000 copies take seconds. They are
+already up, and their due times are spread over the interval like those of older monitors. Table `bench_slot` stores the
+first due time of each: slots do not drift, so the due times of all its checks follow from it.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Fleet:
         self.monitors += more
 
     def drop_monitors(self, fewer: int) -> None:
-        """Stop checking the newest `count` monitors. Checks in flight are still recorded."""
+        """Stop checking the newest `fewer` monitors. Checks in flight are still recorded."""
         with connection.cursor() as cursor:
             cursor.execute(
                 "UPDATE monitors_monitorstate AS state SET next_due_at = NULL, claimed_at = NULL"
@@ -92,7 +92,7 @@ class Fleet:
     def _model(self, caller: Caller, **given: Any) -> Monitor:
         model = create_monitor(caller, given, now=utc_now())
         type(model).objects.filter(pk=model.pk).update(enabled=True)
-        model.state.delete()  # a model is copied and never checked
+        model.state.delete()  # the model is only copied, never checked
         return model
 
     def _add(self, model: Monitor, more: int, *, wait: int, spread: int, pinged: bool) -> None:

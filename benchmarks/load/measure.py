@@ -9,8 +9,8 @@ from django.db import connection
 
 from benchmarks.load.fill import INTERVAL_SEC
 
-# A check's lag: from its due time, by the monitor's first slot and its interval, to its end. It cannot
-# distinguish a lag of a whole interval from none; `done` can, the share of slots that were checked.
+# The lag of a check is the time from its due time, computed from the monitor's first slot and interval, to its end. A
+# lag of a whole interval looks like none; `done`, the share of slots that were checked, reveals it.
 _LAGS = """
     SELECT count(*),
            percentile_cont(ARRAY[0.5, 0.99])

@@ -1,7 +1,7 @@
-"""As fast a target as there is: nginx where it is installed, else the asyncio one of benchmarks/probing.
+"""The fastest available target: nginx if it is installed, otherwise the asyncio target of benchmarks/probing.
 
-It closes first, so that the connections that wait out their end do so on its side, and nginx answers on several
-addresses of loopback, because those who call one address have 28,000 ports to do it from.
+The target closes connections first, so that those in TIME_WAIT are on its side. nginx listens on several loopback
+addresses, because clients have only 28,000 ports for each address.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 import psutil
 
-Roots = Callable[[], Mapping[str, list[int]]]  # by kind, the pids that are counted with their descendants
+Roots = Callable[[], Mapping[str, list[int]]]  # kind to pids; their descendants are counted too
 
 
 def cpu_seconds(roots: Mapping[str, list[int]]) -> dict[str, float]:
@@ -45,5 +45,5 @@ def _cpu(process: psutil.Process) -> float:
     try:
         times = process.cpu_times()
     except psutil.NoSuchProcess:
-        return 0.0  # it ended; its parent includes it the next time
+        return 0.0  # it has ended; its parent includes it next time
     return float(times.user + times.system + times.children_user + times.children_system)

@@ -75,7 +75,7 @@ def _in_turns(jobs: dict[str, Job], *, warm_up: int, checks: int, rounds: int) -
         for worker in workers.values():
             worker.run(warm_up)
         for number in range(rounds):
-            # The second engine finds the target warm, so the order alternates.
+            # The order alternates, because the first engine warms up the target for the second.
             for name, worker in list(workers.items())[:: -1 if number % 2 else 1]:
                 found[name].append(worker.run(checks))
     return found
@@ -103,7 +103,7 @@ def _steady(scenario: Scenario, effort: Effort, folder: Path) -> Figures:
             jobs["blackbox_exporter"] = Job(
                 "blackbox_exporter", url, scenario.at_once, ca_file, blackbox=blackbox.url, pid=blackbox.pid
             )
-        # A handshake costs both sides ten times as much as all of plain http.
+        # Make fewer checks: a TLS handshake costs both sides ten times as much as a plain http check.
         checks = max(effort.checks // (3 if tls else 1), scenario.at_once * 2)
         rounds = _in_turns(jobs, warm_up=scenario.at_once, checks=checks, rounds=effort.rounds)
     found: Figures = {"blackbox_exporter": None}
@@ -115,7 +115,7 @@ def _steady(scenario: Scenario, effort: Effort, folder: Path) -> Figures:
     met = found["ratio_to_bare"] <= MAX_RATIO_TO_BARE and (tls or found["us_over_bare"] <= MAX_US_OVER_BARE)
     if scenario.beside_requests:
         found["ratio_to_requests"] = round(cpu["ours"] / cpu["requests"], 3)
-        # Both pay for the same OpenSSL, so a fifth of requests is impossible over TLS.
+        # Both use the same OpenSSL, so a fifth of the CPU of requests is impossible over TLS.
         met = met and (tls or found["ratio_to_requests"] <= MAX_RATIO_TO_REQUESTS)
     return found | {"goal_met": met}
 
@@ -132,7 +132,7 @@ def _hanging(scenario: Scenario, effort: Effort) -> Figures:
             way: Job(way, url, scenario.at_once, other_url=other, hang_ms=effort.hang_ms)
             for way, other in others.items()
         }
-        # A batch takes milliseconds, or as long as a hanging check: so more rounds, with one batch each.
+        # A batch takes milliseconds, or as long as a hanging check. Therefore run more rounds of one batch each.
         rounds = _in_turns(jobs, warm_up=scenario.at_once, checks=scenario.at_once, rounds=effort.rounds * 4)
     good = scenario.at_once - scenario.at_once // HANGING_SHARE
     found: Figures = {way: _figures(ran, checks=good) for way, ran in rounds.items()}

@@ -23,7 +23,7 @@ BACKLOG = 4096
 
 
 class Answering(asyncio.Protocol):
-    """Close first, so that the ports in TIME_WAIT are on this side."""
+    """A server that closes connections first, so that those in TIME_WAIT are on its side."""
 
     def __init__(self) -> None:
         self._seen = b""
@@ -40,7 +40,7 @@ class Answering(asyncio.Protocol):
 
 
 class Hanging(asyncio.Protocol):
-    """Accept the request and never answer."""
+    """A server that accepts the request and never responds."""
 
 
 async def serve(kind: str, context: ssl.SSLContext | None) -> None:

@@ -34,7 +34,7 @@ class Job:
     url: str
     at_once: int
     ca_file: str | None = None
-    other_url: str | None = None  # every tenth check goes here, and its response does not count
+    other_url: str | None = None  # for every tenth check, whose response does not count
     hang_ms: int = 10_000
     blackbox: str | None = None
     pid: int | None = None
@@ -42,7 +42,7 @@ class Job:
 
 def ours(job: Job) -> Way:
     engine = ProbeEngine(EgressGuard(parse_networks("127.0.0.0/8")), job.ca_file)
-    spec = HttpSpec(job.url, method="GET", timeout_ms=60_000, slow_ms=60_000)  # however busy the machine is
+    spec = HttpSpec(job.url, method="GET", timeout_ms=60_000, slow_ms=60_000)  # never slow on a busy machine
     other = HttpSpec(job.other_url or job.url, method="GET", timeout_ms=job.hang_ms)
     hangs = job.way == "ours_beside_hanging"
 

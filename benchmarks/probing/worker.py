@@ -23,7 +23,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True)
 class Round:
-    """`seconds` until the last counted response; the largest memory since the start, and since it was ready."""
+    """`seconds` until the last counted response, and the largest memory since the start and since it was ready."""
 
     cpu_seconds: float
     seconds: float

@@ -1,6 +1,7 @@
 """Domain registrations: which monitors use them, which lookup is due, and the result of a lookup.
 
-Locks are taken in one order: states, then registrations. Nobody waits for a state while holding a registration.
+Locks are taken in one order: states, then registrations. No transaction that has locked a registration waits for a
+state.
 """
 
 from __future__ import annotations
@@ -23,17 +24,17 @@ JITTER = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """The right to look one registration up, until its lease ends."""
+    """A claim to look up one registration until its lease ends."""
 
     registration_id: int
     domain: str
 
 
 def lock_registration(domain: str, *, now: datetime) -> DomainRegistration:
-    """The registration of this domain, a new one if need be, held until the transaction ends.
+    """Lock the registration of this domain until the transaction ends, and create it if it is missing.
 
-    Without the lock, an expiry that is recorded at this moment would pass by the monitor that is just being
-    joined to it, or the row be removed as one that nobody uses.
+    Without the lock, the monitor that is being added could miss an expiry recorded at the same time, or the row could
+    be deleted as unused.
     """
     held = DomainRegistration.objects.select_for_update(no_key=True).filter(name=domain)
     while (registration := held.first()) is None:
@@ -43,7 +44,7 @@ def lock_registration(domain: str, *, now: datetime) -> DomainRegistration:
 
 
 def lock_registrations(domains: Iterable[str], *, now: datetime) -> dict[str, DomainRegistration]:
-    """The same of many, by their names, held in the order of these: of two who hold some of the same, one waits."""
+    """Lock the registrations of many domains in name order, to prevent deadlocks. Return them by name."""
     missing = sorted(set(domains))
     held: dict[str, DomainRegistration] = {}
     while missing:
@@ -56,8 +57,8 @@ def lock_registrations(domains: Iterable[str], *, now: datetime) -> dict[str, Do
     return held
 
 
-# Chosen in a WITH, which is run once. A subquery may be run for each row that it is joined to, and then skips the row
-# that this statement has just updated, and chooses another, which nobody would look up before the end of its lease.
+# The row is selected in a WITH, which runs once. A subquery may run again for each joined row: it would then skip the
+# row that this statement has just updated and select another, whose lookup would wait for the end of its lease.
 _CLAIM = """
     WITH due AS (
         SELECT id
@@ -77,9 +78,9 @@ _CLAIM = """
 
 
 def claim_lookup(now: datetime) -> Lookup | None:
-    """Claim the longest due of those that a monitor watches which is not paused; committed when this returns.
+    """Claim the most overdue registration of an active monitor, or return None. Committed when this returns.
 
-    One at a time: a registry that asks for rest puts off what would have come next.
+    Only one at a time: a registry that asks for a pause postpones the lookups that would come next.
     """
     with connection.cursor() as cursor:
         cursor.execute(_CLAIM, {"now": now, "lease_end": now + LEASE})
@@ -88,20 +89,20 @@ def claim_lookup(now: datetime) -> Lookup | None:
 
 
 def record_expiry(lookup: Lookup, expires_at: datetime, *, now: datetime) -> None:
-    """Store the expiry that the registry returned, and show it on every monitor of the domain.
+    """Store the expiry that the registry returned, and copy it to every monitor of the domain.
 
-    Two transactions, because of the order of locks. The lease ends with the second: were we to die between
-    them, the lookup is repeated.
+    Two transactions, because of the lock order. The second one ends the lease, so a crash between them repeats the
+    lookup.
     """
     registration = DomainRegistration.objects.filter(pk=lookup.registration_id)
     registration.update(expires_at=expires_at, looked_up_at=now, failures=0, error=None)
     with transaction.atomic():
-        # Nearly every lookup finds what is known already: then no row is locked, and none is written.
+        # Nearly every lookup returns the known expiry: then no row is locked or written.
         outdated = MonitorState.objects.filter(monitor__registration=lookup.registration_id).exclude(
             domain_expires_at=expires_at
         )
         ids = list(outdated.select_for_update(of=("self",)).order_by("pk").values_list("pk", flat=True))
-        # A query of its own, after the lock: a PATCH that we waited for may have moved a monitor elsewhere.
+        # A separate query after the lock: a PATCH that had the lock may have changed a monitor's domain.
         joined = Monitor.objects.filter(pk__in=ids, registration=lookup.registration_id).values("pk")
         MonitorState.objects.filter(pk__in=joined).update(
             domain_expires_at=Subquery(registration.values("expires_at"))
@@ -110,7 +111,7 @@ def record_expiry(lookup: Lookup, expires_at: datetime, *, now: datetime) -> Non
 
 
 def record_failure(lookup: Lookup, error: str, *, now: datetime) -> None:
-    """The known expiry stays. Asked again after FIRST_RETRY, doubling to INTERVAL."""
+    """Store the error and keep the known expiry. Retry after FIRST_RETRY, doubling up to INTERVAL."""
     with transaction.atomic():
         registration = (
             DomainRegistration.objects.select_for_update(no_key=True)
@@ -126,7 +127,7 @@ def record_failure(lookup: Lookup, error: str, *, now: datetime) -> None:
 
 
 def record_unsupported(lookup: Lookup, error: str, *, now: datetime) -> None:
-    """Nobody can be asked: a registry may come to be, but not every day."""
+    """Store that no registry supports this domain. Retry rarely, since one is seldom added."""
     DomainRegistration.objects.filter(pk=lookup.registration_id).update(
         failures=F("failures") + 1,
         error=error,
@@ -135,9 +136,9 @@ def record_unsupported(lookup: Lookup, error: str, *, now: datetime) -> None:
 
 
 def put_off(top_level: str, delay: timedelta, *, error: str, now: datetime) -> None:
-    """Leave a registry alone for `delay`: whatever of its domains would be looked up before then comes after.
+    """Postpone all lookups at a registry that are due within `delay` until after it.
 
-    Spread over the tenth of the delay that follows, or they would all be asked at once again.
+    They are spread over another tenth of the delay, so that they are not all sent at once.
     """
     with connection.cursor() as cursor:
         cursor.execute(
@@ -165,9 +166,9 @@ def put_off(top_level: str, delay: timedelta, *, error: str, now: datetime) -> N
 
 
 def remove_unused(now: datetime) -> None:
-    """Drop due registrations that no monitor watches any more. Until it is due what is known serves again.
+    """Delete due registrations that no monitor uses. Until it is due, a known registration can be reused.
 
-    Looked at once more after the lock: a monitor may have been joined to one of them meanwhile.
+    Checked again after locking: a monitor may have been added to one of them before the lock.
     """
     used = Exists(Monitor.objects.filter(registration=OuterRef("pk")))
     with transaction.atomic():
@@ -177,11 +178,11 @@ def remove_unused(now: datetime) -> None:
 
 
 def retry_delay(failures: int) -> timedelta:
-    """After that many failures in a row, 1 or more."""
+    """Return the delay after that many consecutive failures, 1 or more."""
     return min(FIRST_RETRY * (1 << min(failures - 1, 10)), INTERVAL)
 
 
 def jittered(delay: timedelta, number: int) -> timedelta:
-    """Up to JITTER shorter or longer, the same for the same row: neighbours are spread far apart."""
-    spread = number * 7919 % 1000 / 1000  # 7919 is prime: a thousand rows in a row take all of the thousand
+    """Return the delay, up to JITTER shorter or longer and constant for a row. Neighbouring rows are far apart."""
+    spread = number * 7919 % 1000 / 1000  # 7919 is prime: 1,000 consecutive rows get 1,000 different values
     return delay * (1 + JITTER * (2 * spread - 1))

@@ -1,4 +1,4 @@
-"""Warnings before a certificate or a registration ends, each once."""
+"""Warnings before a certificate or a registration expires, each recorded once."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from monitors import types
 from monitors.models import ExpiryWarning
 
 THRESHOLDS = (30, 14, 7, 3, 1)
-"""Days. Crossed when no more than that is left; what ends today or has ended has crossed the last."""
+"""Days. A threshold is crossed when at most that many days are left, and stays crossed after the expiry."""
 
-# The tightest crossed threshold, unless there was a warning as tight: a certificate first seen 5 days before its
-# end warns with 7 and not with 14 and 30 too. Hours, for a day of SQL depends on the session's time zone.
+# Insert only the tightest crossed threshold, unless a warning at least as tight exists: a certificate first seen 5 days
+# before its expiry gets the 7-day warning, not those of 14 and 30 days. The interval is in hours because the length of
+# a day in SQL depends on the session's time zone.
 _WARN = """
     INSERT INTO monitors_expirywarning (monitor_id, subject, expires_at, threshold_days, at)
     SELECT monitor.id, %(subject)s, state.{column}, crossed.days, %(now)s
@@ -45,7 +46,7 @@ _STATEMENTS = {
 
 
 def warn_of_expiries(now: datetime) -> None:
-    """Note what has crossed a threshold since it was last looked; paused monitors are not warned about."""
+    """Record a warning for each newly crossed threshold. Paused monitors are skipped."""
     with connection.cursor() as cursor:
         for subject, statement in _STATEMENTS.items():
             cursor.execute(

@@ -1,4 +1,4 @@
-"""When a heartbeat is missed. Pure."""
+"""Deadlines of heartbeats. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from checks.spec import CheckOutcome, ReasonCode, Verdict
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatDeadline:
-    """What the deadline of a heartbeat hangs on. `armed_at`: never down before then, whatever the last ping."""
+    """The inputs of a heartbeat's deadline. `armed_at`: it is never down before then, however old the last ping is."""
 
     last_ping_at: datetime | None
     interval_sec: int
@@ -20,14 +20,14 @@ class HeartbeatDeadline:
 
     @property
     def deadline(self) -> datetime | None:
-        """A ping is due until then; None before the first."""
+        """Return the time until which a ping is due, or None before the first ping."""
         if self.last_ping_at is None:
             return None
         return self.last_ping_at + timedelta(seconds=self.interval_sec) + timedelta(seconds=self.grace_sec)
 
     @property
     def due_at(self) -> datetime | None:
-        """Up until then, and down after it: the deadline, or what holds a late one back for longer."""
+        """Return the time after which it is down: the deadline, or `armed_at` or the end of a mute if later."""
         deadline = self.deadline
         return None if deadline is None else max(filter(None, (deadline, self.armed_at, self.muted_until)))
 
@@ -37,7 +37,7 @@ def arrived(now: datetime) -> CheckOutcome:
 
 
 def missed(watch: HeartbeatDeadline, due_at: datetime) -> CheckOutcome:
-    """The outcome of a watch whose deadline has passed: down since the deadline itself."""
+    """Return the outcome of a missed deadline: down since the deadline itself."""
     return CheckOutcome(
         verdict=Verdict.DOWN,
         checked_at=due_at,

@@ -1,4 +1,4 @@
-"""The public ping of a heartbeat, the most frequent request by far."""
+"""The public ping endpoint of heartbeats, by far the most frequent request."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OK = b'{"ok":true}'
 
 
 class Ping(NamedTuple):
-    """`meta` is that of a request, or a WSGI environ."""
+    """A ping to record. `meta` is the META of a request, or a WSGI environ."""
 
     meta: Mapping[str, Any]
     monitor_id: str
@@ -35,8 +35,8 @@ class Ping(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """The first, cheap try to record a ping: `kept` says that it was enough. Else `wait` is how many seconds too early
-    the ping came, or `error` what went wrong."""
+    """The first, cheap attempt to record a ping. `kept`: it was recorded. Otherwise `wait` is the number of seconds by
+    which it exceeded the throttle, or `error` is the exception."""
 
     at: datetime
     kept: bool = False
@@ -45,7 +45,7 @@ class Attempt:
 
 
 def attempt_all(pings: Sequence[Ping]) -> list[Attempt]:
-    """Count pings, and record the simple ones in one statement. Returns an attempt for each, in their order."""
+    """Throttle pings and record the simple ones in one statement. Return an attempt for each, in the same order."""
     now = utc_now()
     waits = [seconds_to_wait(PINGS, network_of(ping.meta)) for ping in pings]
     metrics.PINGS.add(sum(wait is not None for wait in waits), "throttled")
@@ -58,7 +58,7 @@ def attempt_all(pings: Sequence[Ping]) -> list[Attempt]:
 
 
 def answer(monitor_id: str, tried: Attempt) -> HttpResponse:
-    """Do what is left to do after the attempt. Raises its error."""
+    """Complete the attempt and return the response. Raises the attempt's error."""
     if tried.error is not None:
         raise tried.error
     if tried.wait is not None:
@@ -75,7 +75,9 @@ def ping(request: HttpRequest, monitor_id: str) -> HttpResponse:
 
 
 class HeartbeatPing(APIView):
-    """The place of the ping among the endpoints. `config.middleware` calls `ping` before it comes to this."""
+    """Record a ping of a heartbeat. The id is the secret; the body is not read."""
+
+    # Only for the URL and openapi.json: `config.middleware` answers before DRF.
 
     authentication_classes = ()
     permission_classes = (AllowAny,)

@@ -1,4 +1,4 @@
-"""Heartbeats: pings as they come, and deadlines as they pass, written the way all results are."""
+"""Record pings and missed deadlines of heartbeats, stored like all other results."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from monitors.heartbeats.deadlines import arrived, missed
 from monitors.models import Monitor
 from monitors.recording.batch import CheckRecord, Settings, State, StateBatch, lock_batch
 
-# All that pings do to heartbeats that are up and stay up, which nearly all of them do. Nothing is waited for: a row
-# that somebody holds is left to `record_under_lock`. So is one that was changed after this statement had begun: it
-# would be judged in its new version, but with the configuration as it was before. `seen` is that old version. Whoever
-# changes what is read here of a Monitor writes its state, too.
+# The complete effect of a ping on a heartbeat that is up and stays up, which is nearly every ping. It never waits for
+# a lock: locked rows are left to `record_under_lock`. So are rows that changed after this statement began, because it
+# would judge the new version of the state with the old configuration; `seen` is the old version. Therefore code that
+# changes a column of Monitor used here must also write the monitor's state.
 _STILL_UP = """
     WITH held AS (
         SELECT state.monitor_id, given.public_id, given.at, monitor.muted_until,
@@ -61,18 +61,18 @@ _STILL_UP = """
 
 
 def record_ping(public_id: str, *, now: datetime) -> bool:
-    """Record a ping, and return whether the heartbeat exists. Durable when this returns."""
+    """Record a ping and return whether the heartbeat exists. Durable when this returns."""
     return keep_up([(public_id, now)])[0] or record_under_lock(public_id, now=now)
 
 
 def keep_up(pings: Sequence[tuple[str, datetime]]) -> list[bool]:
-    """Record the pings of heartbeats that are up and stay up; False, and nothing done, for the others.
+    """Record the pings of heartbeats that are up and stay up. Return False for the others, which stay unrecorded.
 
     `pings` are pairs of public id and time. Durable when this returns.
     """
     times: dict[str, datetime] = {}
     for public_id, at in pings:
-        times.setdefault(public_id, at)  # a second ping of one heartbeat at the same moment is not simple
+        times.setdefault(public_id, at)  # a heartbeat's second ping in a batch needs the slow path
     rows = fetch_prepared(
         _STILL_UP, {"public_ids": list(times), "times": list(times.values()), "types": types.waiting()}
     )
@@ -86,7 +86,7 @@ def keep_up(pings: Sequence[tuple[str, datetime]]) -> list[bool]:
 
 
 def record_under_lock(public_id: str, *, now: datetime) -> bool:
-    """Take in any ping: whatever state the heartbeat is in, and whoever is changing it. False where there is none."""
+    """Record any ping, in any state and during concurrent changes. Return False if the heartbeat does not exist."""
     known = _record_under_lock(public_id, now=now)
     metrics.PINGS.add(1, "full" if known else "unknown")
     return known
@@ -105,7 +105,7 @@ def _record_under_lock(public_id: str, *, now: datetime) -> bool:
         state, settings = batch.states.get(monitor_id), batch.settings.get(monitor_id)
         if state is None or settings is None:
             return False
-        # Of two at once the one that read its clock first may come last, also behind a sweep: time only goes on.
+        # A concurrent ping or sweep may have a later time and get the lock first. Never move time backwards.
         now = max(filter(None, (now, state.last_ping_at, state.status_since)))
         state.last_ping_at = now
         if settings.enabled:
@@ -119,9 +119,9 @@ def _record_under_lock(public_id: str, *, now: datetime) -> bool:
 
 
 def sweep(monitor_ids: Collection[int], *, now: datetime) -> None:
-    """Judge claimed heartbeats: those past their deadline are down since then, the others wait for it.
+    """Judge claimed heartbeats: those past their deadline are down since then, the others are next due at it.
 
-    The lock decides between a ping and this: whichever comes second sees what the first one left.
+    The lock orders a sweep and a concurrent ping: the second one sees the changes of the first.
     """
     late = 0
     with transaction.atomic():
@@ -135,7 +135,7 @@ def sweep(monitor_ids: Collection[int], *, now: datetime) -> None:
 
 
 def _judge(batch: StateBatch, state: State, settings: Settings, *, now: datetime) -> bool:
-    """Whether its deadline has passed."""
+    """Judge one heartbeat. Return whether its deadline has passed."""
     watch = state.watch(settings)
     deadline, due_at = watch.deadline, watch.due_at
     state.claimed_at = None
@@ -144,18 +144,18 @@ def _judge(batch: StateBatch, state: State, settings: Settings, *, now: datetime
         state.next_due_at = None
     elif now > due_at:
         _take(batch, state, settings, missed(watch, due_at))
-        state.next_due_at = None  # down: nothing to wait for but a ping
+        state.next_due_at = None  # down: only a ping can change that
         return True
     else:
         if state.fresh and now <= deadline:
-            # Resumed within its deadline: this is the check that follows at once, and it finds it up.
+            # Resumed before its deadline: the first judgement after resuming records it as up.
             _take(batch, state, settings, arrived(now))
         state.next_due_at = due_at
     return False
 
 
 def _take(batch: StateBatch, state: State, settings: Settings, outcome: CheckOutcome) -> None:
-    """Record the outcome as that of the state's present claim, which is done with."""
+    """Record the outcome for the state's current claim, and close the claim."""
     state.claimed_at = None
     record = CheckRecord(state.monitor_id, state.claim, settings.config_version, outcome)
     batch.keep(record)

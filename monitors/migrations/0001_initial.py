@@ -38,7 +38,7 @@ class Migration(migrations.Migration):
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('name', models.CharField(help_text='ASCII, in lower case.', max_length=253, unique=True)),
                 ('expires_at', models.DateTimeField(null=True)),
-                ('looked_up_at', models.DateTimeField(help_text='The last lookup that told an expiry.', null=True)),
+                ('looked_up_at', models.DateTimeField(help_text='The last successful lookup.', null=True)),
                 ('next_lookup_at', models.DateTimeField(db_index=True)),
                 ('failures', models.IntegerField(default=0, help_text='Lookups that failed since then.')),
                 ('error', models.TextField(null=True)),

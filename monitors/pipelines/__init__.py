@@ -1,1 +1,1 @@
-"""What `manage.py run_checks` does for CI pipelines: choose monitors, check them, and report the results."""
+"""The parts of `manage.py run_checks` for CI pipelines: choose monitors, check them, and report the results."""

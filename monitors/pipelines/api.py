@@ -1,7 +1,7 @@
-"""Monitors by the REST API, for pipelines: a token is all they need.
+"""Check monitors through the REST API, for pipelines that have only a token.
 
-The API waits for the worker's check, so one request is one check; several are under way at once. Who was told to wait
-(429) waits. The threads are daemons: nobody waits for them once a pipeline is stopped.
+The API waits for the worker's check, so one request is one check; several run in parallel. A throttled request (429)
+is retried after its delay. The threads are daemons, so that an interrupted pipeline does not wait for them.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from monitors.pipelines.findings import Finding, Standing, Target, UnreachableEr
 AT_ONCE = 8
 CONNECT_SEC = 10.0
 LIST_SEC = 60.0
-PATIENCE_SEC = 15.0  # what the API may take on top of a check's timeout
+PATIENCE_SEC = 15.0  # for the API, in addition to a check's timeout
 
 _Answer = Finding | UsageError | UnreachableError
 
 
 class _SilentError(UnreachableError):
-    """It was reached, and did not answer in time."""
+    """The API was reached but did not answer in time."""
 
 
 class Bearer(requests.auth.AuthBase):
-    """As `auth`, or `requests` would put a `.netrc`'s credentials in its place."""
+    """Bearer authentication. A plain header would not do: `requests` replaces it with credentials from `.netrc`."""
 
     def __init__(self, token: str) -> None:
         self._token = token
@@ -43,7 +43,7 @@ class Bearer(requests.auth.AuthBase):
 
 
 class ApiSource:
-    """Monitors that a token sees at a Pulsekeeper's address. Raises UsageError for what is no such address or token."""
+    """The monitors that a token can see at a Pulsekeeper address. Raises UsageError for an invalid address or token."""
 
     def __init__(self, base_url: str, *, token: str, project: str | None) -> None:
         self._base = checked_address(base_url)
@@ -138,7 +138,7 @@ class ApiSource:
                 auth=self._auth,
                 headers={"User-Agent": f"Pulsekeeper/{product_version()}", "Accept": "application/json"},
                 timeout=(min(CONNECT_SEC, seconds), seconds),
-                allow_redirects=False,  # a token goes where it was meant to go
+                allow_redirects=False,  # never send the token to another address
             )
         except requests.ReadTimeout:
             raise _SilentError(f"{self._base} does not answer in time") from None
@@ -152,12 +152,12 @@ class ApiSource:
         if 300 <= status < 400:
             where = answer.headers.get("Location", "another address")
             return UsageError(f"{self._base} redirects to {where}; give that address")
-        told = f"status {status}" + (f", {code}" if code else "")
-        return UnreachableError(f"{self._base} answers with {told}")
+        text = f"status {status}" + (f", {code}" if code else "")
+        return UnreachableError(f"{self._base} answers with {text}")
 
 
 def checked_address(base_url: str) -> str:
-    """The address without a slash at its end; raises UsageError for what cannot be one."""
+    """Return the address without a trailing slash. Raises UsageError if it is invalid."""
     try:
         parts = urlsplit(base_url)
         fits = parts.scheme in ("http", "https") and bool(parts.hostname)
@@ -192,7 +192,7 @@ def _not_checked(target: Target, why: str) -> Finding:
 
 
 def _error_of(answer: requests.Response) -> str | None:
-    """The code of an Error, where the answer is one."""
+    """Return the code of an error response, or None."""
     try:
         body = answer.json()
     except ValueError:

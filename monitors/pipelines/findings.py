@@ -1,6 +1,6 @@
-"""The results that a pipeline gets, and the exit code that follows from them. Pure.
+"""The results of a pipeline run, and the exit code that follows from them. Pure.
 
-Both ways to monitors, the database (`local`) and the REST API (`api`), end in these values.
+Both sources of monitors, the database (`local`) and the REST API (`api`), return these values.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ class Exit(IntEnum):
 
 
 class UsageError(Exception):
-    """What was asked for cannot be done, and will not by asking again."""
+    """The request is invalid, and a retry would fail again."""
 
 
 class UnreachableError(Exception):
-    """The database, the broker or the API cannot be talked to."""
+    """The database, the broker or the API cannot be reached."""
 
 
 class Standing(StrEnum):
@@ -45,7 +45,7 @@ class Standing(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A monitor, as far as a pipeline looks at it. Times in epoch milliseconds."""
+    """The fields of a monitor that a pipeline needs. Times in epoch milliseconds."""
 
     id: str
     name: str
@@ -60,18 +60,18 @@ class Target:
 
     @property
     def shown_id(self) -> str | None:
-        """None of a heartbeat, whose id is the secret of its ping address: logs of pipelines have many readers."""
+        """Return the id, or None for a heartbeat, whose id is a secret: many people can read CI logs."""
         return None if self.type in types.with_secret_ids() else self.id
 
     @property
     def checkable(self) -> bool:
-        """Whether a check of it is a look at it, and not an action or a ping that somebody else sends."""
+        """Return whether it is enabled and polled. Checks of schedulers are actions, and heartbeats only get pings."""
         return self.enabled and self.type in types.polling()
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of one monitor. `evidence` as the API shows it. `known`: its stored status, no check was made."""
+    """The result of one monitor. `evidence`: as in the API. `known`: the stored status, without a new check."""
 
     target: Target
     standing: Standing
@@ -85,7 +85,7 @@ class Finding:
 
 
 class Source(Protocol):
-    """A way to the monitors. Raises UsageError and UnreachableError."""
+    """Access to monitors. Raises UsageError and UnreachableError."""
 
     def targets(self) -> list[Target]: ...
 
@@ -95,10 +95,9 @@ class Source(Protocol):
 
 
 def choose(targets: Iterable[Target], *, ids: Sequence[str], names: Sequence[str]) -> list[Target]:
-    """Those with one of the ids and a name that fits one of the globs, where any are given.
+    """Return the targets with one of the ids and a name that matches one of the globs. Empty filters match all.
 
-    Raises UsageError for an id that is not there, and where nothing is left: a pipeline that checks nothing must not
-    be a green one.
+    Raises UsageError for an unknown id, or if nothing is left: a pipeline that checks nothing must not pass.
     """
     chosen = list(targets)
     if missing := set(ids) - {target.id for target in chosen}:
@@ -113,7 +112,7 @@ def choose(targets: Iterable[Target], *, ids: Sequence[str], names: Sequence[str
 
 
 def from_check(target: Target, check: Mapping[str, Any]) -> Finding:
-    """Of a check, in the shape in which the API shows one with its evidence."""
+    """Return the finding of a check, given in the API's format with evidence."""
     return Finding(
         target,
         Standing(check["status"]),
@@ -127,16 +126,16 @@ def from_check(target: Target, check: Mapping[str, Any]) -> Finding:
 
 
 def without_check(target: Target) -> Finding:
-    """Of what is not checked here: paused, or a heartbeat or scheduler, whose own status speaks."""
+    """Return the finding of a monitor that is not checked: paused, or a heartbeat or scheduler with its own status."""
     if not target.enabled:
         return Finding(target, Standing.PAUSED)
     if target.status is None:
         return Finding(target, Standing.WAITING, detail=f"This {target.type} has no status yet.", known=True)
-    told = f"This is the {target.type}'s status; nothing was sent."
+    text = f"This is the {target.type}'s status; nothing was sent."
     return Finding(
         target,
         Standing(target.status.value),
-        detail=told,
+        detail=text,
         latency_ms=target.last_latency_ms,
         checked_at=target.last_checked_at,
         known=True,
@@ -144,7 +143,7 @@ def without_check(target: Target) -> Finding:
 
 
 def by_threshold(finding: Finding, *, slow_ms: int | None) -> Finding:
-    """The finding where `slow_ms`, if given, takes the place of the monitor's own threshold."""
+    """Return the finding with `slow_ms`, if given, instead of the monitor's own threshold."""
     if slow_ms is None or finding.known or finding.standing not in (Standing.UP, Standing.SLOW):
         return finding
     if finding.latency_ms is None or finding.latency_ms < slow_ms:
@@ -154,7 +153,7 @@ def by_threshold(finding: Finding, *, slow_ms: int | None) -> Finding:
 
 
 def failing(fail_on: Verdict) -> frozenset[Standing]:
-    """What fails a pipeline: with `slow`, what is down too."""
+    """Return the standings that fail a pipeline. `slow` includes down."""
     return frozenset({Standing.DOWN} if fail_on is Verdict.DOWN else {Standing.DOWN, Standing.SLOW})
 
 
@@ -166,6 +165,6 @@ def exit_code(findings: Iterable[Finding], *, fail_on: Verdict) -> Exit:
 
 
 def counts(findings: Iterable[Finding]) -> dict[Standing, int]:
-    """How many of each standing there is, in the order of their declaration; without those of which there is none."""
+    """Return the number of findings for each standing that occurs, in the order of declaration."""
     standings = [finding.standing for finding in findings]
     return {standing: standings.count(standing) for standing in Standing if standing in standings}

@@ -1,4 +1,4 @@
-"""Findings as a JUnit report: one test case a monitor, which CI servers show and compare from run to run."""
+"""Findings as a JUnit report: one test case per monitor, which CI servers show and compare between runs."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from monitors.pipelines.reports import address, evidence_lines
 SUITE = "Pulsekeeper"
 _DECLARATION = b'<?xml version="1.0" encoding="UTF-8"?>\n'
 
-# What XML 1.0 has no way to say, not even escaped: a parser refuses the whole report for one of them.
+# Characters that XML 1.0 cannot contain, even escaped: a parser rejects the whole report for one of them.
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def report(findings: Sequence[Finding], *, fail_on: Verdict) -> bytes:
-    """The XML, UTF-8. Of one that is down, the reason is the failure's message and the evidence its text."""
+    """Return the report as UTF-8 XML. A failure's message is the reason, and its text has the evidence."""
     suite = TestSuite(SUITE)
     failures = failing(fail_on)
     for finding in findings:
@@ -32,20 +32,20 @@ def report(findings: Sequence[Finding], *, fail_on: Verdict) -> bytes:
 
 def _case(finding: Finding, *, failed: bool) -> TestCase:
     seconds = 0.0 if finding.latency_ms is None else finding.latency_ms / 1000
-    # Names need not be unique; the id is, and keeps a monitor's history together when it is renamed.
+    # Names may repeat. The id is unique, and keeps a monitor's history together after a rename.
     unique = finding.target.shown_id or finding.target.type
     case = TestCase(_text(finding.target.name), f"monitors.{_text(unique)}", seconds)
-    told = _text(finding.detail or "")
+    message = _text(finding.detail or "")
     if failed:
-        failure = Failure(told, finding.reason_code or finding.standing.value)
-        failure.text = _text("\n".join([address(finding), told, *evidence_lines(finding.evidence)]))
+        failure = Failure(message, finding.reason_code or finding.standing.value)
+        failure.text = _text("\n".join([address(finding), message, *evidence_lines(finding.evidence)]))
         case.result = [failure]
     elif finding.standing is Standing.NOT_CHECKED:
-        case.result = [Error(told, "not_checked")]
+        case.result = [Error(message, "not_checked")]
     elif finding.standing in (Standing.PAUSED, Standing.WAITING):
-        case.result = [Skipped(told or "The monitor is paused.")]
-    elif told:
-        case.system_out = told
+        case.result = [Skipped(message or "The monitor is paused.")]
+    elif message:
+        case.system_out = message
     return case
 
 

@@ -1,4 +1,4 @@
-"""Monitors by the database, for who runs Pulsekeeper: claimed at once, handed to workers, and looked for."""
+"""Check monitors through the database, for operators: claim all at once, enqueue them, and poll for the results."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from projects import access
 from projects.access import Caller
 
 LOOK_SEC = 0.2
-PATIENCE_SEC = 10.0  # without any news, on top of the longest timeout: then no worker is there
+PATIENCE_SEC = 10.0  # without a new result, in addition to the longest timeout: then no worker runs
 
 
 class LocalSource:
-    """Monitors of one account, of one project, or of anybody by their ids."""
+    """The monitors of one account or one project, or of any tenant by their ids."""
 
     def __init__(self, *, account: str | None, project: str | None, ids: Sequence[str]) -> None:
         self._account = account

@@ -1,4 +1,4 @@
-"""Findings as text, as a table and as JSON. What users typed is shown without control characters or markup."""
+"""Findings as text, as a table and as JSON. User input is shown without control characters or markup."""
 
 from __future__ import annotations
 
@@ -25,32 +25,32 @@ _NO_SECRETS = Mask(())
 
 
 def address(finding: Finding) -> str:
-    """The URL without the values of its query, which may be secrets."""
+    """Return the URL without the values of its query, which may be secrets."""
     return shown_url(finding.target.url, _NO_SECRETS)
 
 
 def line(finding: Finding) -> str:
-    """One line of a log: `DOWN Shop https://shop.example/health: Answered with status 503 …`."""
+    """Return a line for a log: `DOWN Shop https://shop.example/health: Answered with status 503 …`."""
     name, where = printable(finding.target.name), address(finding)
     took = f" ({finding.latency_ms} ms)" if finding.latency_ms is not None else ""
-    told = f": {printable(finding.detail)}" if finding.detail else ""
-    return f"{finding.standing.upper():11} {name}{f' {where}' if where else ''}{took}{told}"
+    text = f": {printable(finding.detail)}" if finding.detail else ""
+    return f"{finding.standing.upper():11} {name}{f' {where}' if where else ''}{took}{text}"
 
 
 def told(finding: Finding) -> str:
-    """Its line, and where it is down what was seen; each line of that is marked, so that none is a command to CI."""
+    """Return its line, and its evidence if down. Evidence lines have a prefix, so that none is a command to CI."""
     seen = evidence_lines(finding.evidence) if finding.standing is Standing.DOWN else ()
     return "\n".join([line(finding), *(f"  | {printable(fact)}" for fact in seen)])
 
 
 def summary(findings: Sequence[Finding]) -> str:
-    """`3 monitors: 1 up, 2 down`."""
-    told = ", ".join(f"{count} {standing}" for standing, count in counts(findings).items())
-    return f"{len(findings)} monitor{'' if len(findings) == 1 else 's'}: {told}"
+    """Return a summary: `3 monitors: 1 up, 2 down`."""
+    text = ", ".join(f"{count} {standing}" for standing, count in counts(findings).items())
+    return f"{len(findings)} monitor{'' if len(findings) == 1 else 's'}: {text}"
 
 
 def evidence_lines(evidence: Mapping[str, Any] | None) -> Iterator[str]:
-    """What a failed check saw, a fact a line; secrets were masked when it was recorded."""
+    """Yield the evidence of a failed check, one fact per line. Secrets were masked when it was recorded."""
     seen = evidence or {}
     tls = " by ".join(filter(None, [seen.get("tls_version"), seen.get("tls_issuer")]))
     facts = [
@@ -68,7 +68,7 @@ def evidence_lines(evidence: Mapping[str, Any] | None) -> Iterator[str]:
 
 @contextmanager
 def progress(total: int, *, shown: bool) -> Iterator[Callable[[], object]]:
-    """A bar on the terminal meanwhile; calling what it gives is one step."""
+    """Show a progress bar on the terminal. Yield a function that advances it by one."""
     if not shown or not total:
         yield lambda: None
         return
@@ -87,7 +87,7 @@ def print_table(findings: Sequence[Finding]) -> None:
 
 
 def table(findings: Sequence[Finding]) -> Table:
-    """For a terminal, the worst first."""
+    """Return a table for a terminal, most severe first."""
     from rich.table import Table
     from rich.text import Text
 

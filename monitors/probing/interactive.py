@@ -1,6 +1,6 @@
-"""Checks that somebody waits for: handed to a worker over queue `interactive`, the answer over the broker.
+"""Checks whose callers wait: enqueued in `interactive`, with the reply sent through the broker.
 
-They never run in the web process, whose address no customer has allowed.
+They never run in the web process, because customers' firewalls do not allow its address.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from monitors.models import Monitor, MonitorState
 logger = logging.getLogger(__name__)
 
 LOOK_SEC = 0.1
-PATIENCE_SEC = 5.0  # what the queue may take on top of the check's own timeout
+PATIENCE_SEC = 5.0  # for the queue, in addition to the check's timeout
 
 T = TypeVar("T")
 
@@ -51,22 +51,22 @@ def first_check(monitor: Monitor, *, claim: int) -> bool:
 
 
 def check_claimed(monitor: Monitor, *, claim: int) -> bool:
-    """Have a monitor checked under a claim of now, and wait for the result; False where none came in time."""
+    """Check a monitor under a current claim and wait for the result. Return False if none came in time."""
     return bool(_ask("monitors.tasks.first_check", [monitor.pk, claim], bool, timeout_ms=monitor.timeout_ms))
 
 
 def enqueue_first_check(monitor: Monitor, *, claim: int) -> bool:
-    """Ask for a new monitor's check without waiting for it; False where the broker does not take the question.
+    """Enqueue a new monitor's first check without waiting. Return False if the broker does not accept it.
 
-    A page leads on at once and shows the result when it is there. Should no worker take the task, the lease of the
-    claim runs out and the scheduler has the check made.
+    The page continues at once and shows the result when it arrives. If no worker takes the task, the claim's lease
+    expires and the scheduler enqueues the check.
     """
     patience = monitor.timeout_ms / 1000 + PATIENCE_SEC
     return _send("monitors.tasks.first_check", [monitor.pk, claim, replies.new_address()], patience=patience)
 
 
 def await_first_check(monitor: Monitor, *, claim: int) -> None:
-    """Wait for the first check that another request started, as long as that request may wait."""
+    """Wait for the first check that another request started, but not longer than that request may wait."""
     deadline = monitor.created_at + timedelta(milliseconds=monitor.timeout_ms, seconds=PATIENCE_SEC)
     under_way = MonitorState.objects.filter(
         pk=monitor.pk, claim=claim, claimed_at__isnull=False, last_checked_at=None
@@ -77,8 +77,8 @@ def await_first_check(monitor: Monitor, *, claim: int) -> None:
 
 
 def check_draft(spec: CheckSpec) -> CheckResult:
-    """Return the result of a spec that is not stored; raises NoWorker if none came in time."""
-    # Encrypted, because header values are secrets and the broker is no place for them.
+    """Check an unsaved spec and return the result. Raises NoWorker if none came in time."""
+    # Encrypted, because header values are secrets and must not be in the broker as plaintext.
     answer = _ask(
         "monitors.tasks.check_draft", [encrypt(dump_spec(spec))], CheckResult, timeout_ms=spec.timeout_ms
     )
@@ -110,7 +110,7 @@ def _send(task: str, args: list[Any], *, patience: float) -> bool:
 
 
 def dump_spec(spec: CheckSpec) -> str:
-    """Encode a spec of any protocol, under the name of its type."""
+    """Serialize a spec of any protocol, with the name of its type."""
     return msgspec.json.encode((type(spec).__name__, spec)).decode()
 
 

@@ -1,4 +1,4 @@
-"""What a worker is to check: specs of claimed monitors, read in one statement and without the ORM."""
+"""Load the specs of claimed monitors for workers, in one statement and without the ORM."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from monitors.types.settings import MonitorConfig
 
 logger = logging.getLogger(__name__)
 
-# Not paused, the claim still open and not handed out again.
+# Only monitors that are not paused, and whose claim is still open and the latest.
 _LOAD = f"""
     SELECT monitor.id, state.claim, monitor.config_version, monitor.public_id, state.slot_at,
            monitor.header_values, monitor.config::text,
@@ -35,7 +35,7 @@ _LOAD = f"""
 
 @dataclass(frozen=True, slots=True)
 class CheckJob:
-    """One check to be made: the spec, and the numbers that its result will be recorded under."""
+    """A check to make: the spec, and the numbers under which its result is recorded."""
 
     monitor_id: int
     claim: int
@@ -45,7 +45,7 @@ class CheckJob:
 
 
 def load_jobs(claims: Sequence[tuple[int, int]]) -> list[CheckJob]:
-    """What is still to be checked of (monitor, claim)."""
+    """Return the jobs of those (monitor, claim) pairs that still need a check."""
     with connection.cursor() as cursor:
         cursor.execute(_LOAD, [[monitor_id for monitor_id, _ in claims], [claim for _, claim in claims]])
         rows = cursor.fetchall()
@@ -54,7 +54,7 @@ def load_jobs(claims: Sequence[tuple[int, int]]) -> list[CheckJob]:
         try:
             secrets = json.loads(decrypt(encrypted)) if encrypted else ()
         except InvalidToken:
-            # Our own fault, not the target's: no verdict, and the others of the batch go on.
+            # Our own fault, not the target's: record no verdict, and continue with the rest of the batch.
             logger.exception("no key of ENCRYPTION_KEYS decrypts the headers of %s", public_id)
             continue
         config = load(common, stored, secrets, whole=False)
@@ -65,5 +65,5 @@ def load_jobs(claims: Sequence[tuple[int, int]]) -> list[CheckJob]:
 
 
 def run_id_of(public_id: str, slot_at: datetime | None) -> str:
-    """Names a slot of a scheduler to its target, the same however often the slot is tried."""
+    """Return the id that identifies a scheduler's slot to its target. Retries of the slot have the same id."""
     return f"{public_id}-{0 if slot_at is None else to_ms(slot_at)}"

@@ -1,6 +1,6 @@
-"""Checks of monitors that somebody wants now, out of turn: made by workers, recorded and counted like any other.
+"""Checks on demand, outside the schedule: made by workers, recorded and counted like any other.
 
-A scheduler's check is an action at its target, and a heartbeat has none: neither is checked on demand.
+A scheduler's check is an action at its target, and a heartbeat has no check: neither is checked on demand.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from monitors.probing import interactive
 logger = logging.getLogger(__name__)
 
 BATCH = 200
-SKEW = timedelta(minutes=5)  # what a worker's clock, by which results are found, may be behind ours
+SKEW = timedelta(minutes=5)  # how far a worker's clock, which dates the results, may be behind ours
 
 
 class BrokerAway(Exception):
-    """The broker took nothing of what was to be handed to workers."""
+    """The broker did not accept checks to enqueue."""
 
 
 def check_now(monitor: Monitor, *, now: datetime) -> CheckResult:
-    """Have it checked, and wait for the result. Raises ValidationFailed, MonitorPaused, NotFound or NoWorker."""
+    """Check a monitor and return the result. Raises ValidationFailed, MonitorPaused, NotFound or NoWorker."""
     claims = _claim_one(monitor, now=now)
     if not interactive.check_claimed(monitor, claim=claims[monitor.pk]):
         give_back(claims, now=now)
@@ -47,12 +47,12 @@ def check_now(monitor: Monitor, *, now: datetime) -> CheckResult:
 
 
 def start(monitor: Monitor, *, now: datetime) -> int:
-    """Have a monitor checked without waiting for it, and return the claim whose result will show.
+    """Start a check without waiting, and return the claim of its future result.
 
     A running check is not started again. Raises ValidationFailed, MonitorPaused or NotFound.
     """
     with transaction.atomic():
-        # Locked, so that of two at once one starts a check and the other finds it.
+        # Locked, so that of two concurrent requests one starts a check and the other finds it.
         states = MonitorState.objects.select_for_update(of=["self"])
         under_way = states.filter(monitor=monitor, monitor__enabled=True, claimed_at__isnull=False).first()
         if under_way is not None and monitor.kind.polls:
@@ -72,17 +72,17 @@ def _claim_one(monitor: Monitor, *, now: datetime) -> dict[int, int]:
 
 
 def claim(monitors: Iterable[Monitor], *, now: datetime) -> dict[int, int]:
-    """The claims of those that can be checked now, by monitor: not of paused and deleted ones."""
+    """Claim monitors to check now. Return the claims by monitor, without paused and deleted ones."""
     claimed = scheduling.claim_now([monitor.pk for monitor in monitors], now=now)
     return {each.monitor_id: each.number for each in claimed}
 
 
 def hand_out(claims: Mapping[int, int], *, now: datetime) -> None:
-    """To workers, many at a time. Raises BrokerAway; what it did not take is to be given back."""
+    """Enqueue the claims in batches. Raises BrokerAway; the caller must then give the claims back."""
     pairs = list(claims.items())
     for start in range(0, len(pairs), BATCH):
         try:
-            # Not behind the regular ones: somebody waits.
+            # Not queued behind regular checks, because a caller waits.
             current_app.send_task(
                 "monitors.tasks.probe_now",
                 [pairs[start : start + BATCH]],
@@ -94,8 +94,9 @@ def hand_out(claims: Mapping[int, int], *, now: datetime) -> None:
 
 
 def begin(ids: Collection[int], *, now: datetime) -> BulkResult[Monitor]:
-    """Have the monitors of these keys checked, without waiting for it. They are handed out with the commit; what the
-    broker does not take is due at once.
+    """Start checks of the monitors with these keys without waiting. Return which were claimed and why others were not.
+
+    The checks are enqueued on commit. If the broker does not accept them, they are due at once.
     """
     wanted: list[Monitor] = []
     left: Counter[str] = Counter()
@@ -123,13 +124,13 @@ def _hand_out_or_give_back(claims: Mapping[int, int], *, now: datetime) -> None:
 
 
 def results(claims: Mapping[int, int], *, now: datetime) -> dict[int, CheckResult]:
-    """What is there of these claims, which are of `now`, by monitor.
+    """Return the results that these claims, made at `now`, have so far, by monitor.
 
-    A later claim's result will do: where a lease ran out, the scheduler has had the check made again.
+    The result of a later claim counts too: after an expired lease the scheduler repeats the check.
     """
     return results_since(claims, since=now - SKEW)
 
 
 def give_back(claims: Mapping[int, int], *, now: datetime) -> None:
-    """Nobody waits for these any more: they are due at once, for the scheduler to have them made."""
+    """Give back claims whose callers no longer wait. Their monitors are due at once for the scheduler."""
     scheduling.return_claims(list(claims.items()), now=now)

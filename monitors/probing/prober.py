@@ -1,7 +1,7 @@
-"""A worker's one probe loop: checks go in from any task, results are recorded as they come, many at a time.
+"""A worker's single probe loop: any task submits checks, and results are recorded in groups as they arrive.
 
-All batches share it. So a target that hangs costs a slot and no thread, and delays neither its own batch nor the
-next; the tasks that feed it wait when it is full, which is how a worker tells the queue that it has enough.
+All batches share the loop, so a hanging target occupies a slot but no thread, and delays neither its own batch nor
+the next. Tasks block while the loop is full, so the worker takes no more messages from the queue.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from monitors.scheduling import return_claims
 logger = logging.getLogger(__name__)
 
 MAX_IN_FLIGHT = 4_000  # bounds descriptors and memory of a worker
-LINGER_SEC = 0.05  # results that come this close together are recorded together
+LINGER_SEC = 0.05  # results this close together are recorded together
 MOST_AT_ONCE = 500
 _RETRY_SEC = 0.5
 _LAST_WRITE_SEC = 2.0
@@ -47,7 +47,7 @@ Then = Callable[[CheckOutcome | None], object]
 
 @dataclass(frozen=True, slots=True)
 class _Running:
-    """A monitor's check under way. `started_at` is when it was submitted, by the monotonic clock."""
+    """A running check of a monitor. `started_at` is the time of its submission by the monotonic clock."""
 
     job: CheckJob
     then: Then | None
@@ -59,7 +59,7 @@ class _Running:
 
 @dataclass(frozen=True, slots=True)
 class _Draft:
-    """A check of what is stored nowhere."""
+    """A check of an unsaved configuration."""
 
     then: Then
 
@@ -71,13 +71,13 @@ _Done = tuple[_Running, CheckOutcome, float]  # with the seconds it took
 
 
 class Prober:
-    """Runs and records checks in threads of its own. One per process, made when the first check comes."""
+    """Runs and records checks in its own threads. One per process, created for the first check."""
 
     def __init__(self, engine: ProbeEngine) -> None:
         self._room = threading.BoundedSemaphore(MAX_IN_FLIGHT)
         self._done: queue.SimpleQueue[_Done | None] = queue.SimpleQueue()
         self._service = engine.service(self._finish, on_slow=_note_slow)
-        self._open: set[tuple[int, int]] = set()  # (monitor, claim) of what is under way
+        self._open: set[tuple[int, int]] = set()  # (monitor, claim) of running checks
         self._leaving = threading.Event()
         self._lock = threading.Lock()
         self._callers = ThreadPoolExecutor(max_workers=8, thread_name_prefix="probe-answers")
@@ -89,13 +89,14 @@ class Prober:
 
     @property
     def in_flight(self) -> int:
-        """Checks that are claimed for this process and not recorded yet."""
+        """Return the number of checks that this process has claimed and not recorded yet."""
         return len(self._open)
 
     def submit(self, jobs: Iterable[CheckJob], *, then: Then | None = None) -> None:
-        """Check all; waits while the loop is full.
+        """Submit all checks. Block while the loop is full.
 
-        `then`, if given, is called for each in some thread once it is recorded, with None where it is not.
+        `then`, if given, is called for each check in some thread: with the outcome once it is recorded, or with None if
+        it is not recorded.
         """
         for job in jobs:
             self._room.acquire()
@@ -120,12 +121,12 @@ class Prober:
         self._service.submit(_Running(job, then, time.monotonic()), job.spec)
 
     def submit_draft(self, spec: CheckSpec, *, then: Then) -> None:
-        """Check what is stored nowhere; `then` is called in some thread with the outcome."""
+        """Check an unsaved configuration. `then` is called with the outcome in some thread."""
         self._room.acquire()
         self._service.submit(_Draft(then), spec)
 
     def drain(self, *, grace_sec: float) -> int:
-        """Let what is under way end, for so long; return the claims of the rest. How many those were."""
+        """Wait up to `grace_sec` for running checks, and give back the claims of the rest. Return their number."""
         deadline = time.monotonic() + grace_sec
         self._service.close()
         self._prober.join(max(0.0, deadline - time.monotonic()))
@@ -142,9 +143,9 @@ class Prober:
         return len(left)
 
     def _finish(self, check: _Running | _Draft, outcome: CheckOutcome) -> None:
-        """In the loop's thread."""
+        """Pass on the outcome of a check. Runs in the loop's thread."""
         if isinstance(check, _Draft):
-            # Nothing is stored of a draft, and somebody waits for it: not behind the results of others.
+            # A draft is not stored and its caller waits, so it is not queued behind other results.
             self._room.release()
             self._callers.submit(_call, check.then, outcome)
         else:
@@ -159,7 +160,7 @@ class Prober:
             self._room.release(len(group))
 
     def _next_group(self) -> list[_Done] | None:
-        """Return results in their order, as many as are worth a transaction; None at the end."""
+        """Return the next results in order, as many as one transaction should record, or None at the end."""
         first = self._done.get()
         if first is None:
             return None
@@ -181,7 +182,7 @@ class Prober:
         found = [(running.job, outcome) for running, outcome, _ in group]
         for job, outcome in found:
             if outcome.reason_code is ReasonCode.WORKER_LOST:
-                # Our own fault says nothing about the target. The lease runs out, and another worker tries.
+                # Own faults say nothing about the target. The lease expires, and another worker retries.
                 logger.error("a check was not made: %s", outcome.detail, extra=_naming(job, outcome))
         records = [
             CheckRecord(job.monitor_id, job.claim, job.config_version, outcome)
@@ -202,13 +203,13 @@ class Prober:
                 self._callers.submit(_call, running.then, outcome if known else None)
 
     def _store(self, records: Sequence[CheckRecord]) -> set[tuple[int, int]]:
-        """Record all, however long the database is away; returns those that are stored, by monitor and claim."""
+        """Record all results, retrying while the database is away. Return (monitor, claim) of the stored ones."""
         while True:
             start = time.monotonic()
             try:
                 record(records, now=utc_now())
             except (OperationalError, InterfaceError) as error:
-                # Results are kept until they can be stored. The slots stay taken, so no new work comes meanwhile.
+                # Keep the results until they can be stored. Their slots stay occupied, so no new work is accepted.
                 logger.warning("results wait for the database: %s", error)
                 metrics.RECORD_RETRIES.add()
                 connection.close()
@@ -239,7 +240,7 @@ def _note_slow(check: _Running | _Draft, seconds: float) -> None:
 
 
 def _naming(job: CheckJob, outcome: CheckOutcome) -> dict[str, object]:
-    """By what a log line names a check. The public id of a monitor may be a secret."""
+    """Return the fields that identify a check in a log line. The public id of a monitor may be a secret."""
     return {
         "monitor": job.monitor_id,
         "claim": job.claim,
@@ -250,9 +251,10 @@ def _naming(job: CheckJob, outcome: CheckOutcome) -> dict[str, object]:
 
 
 def _lasting(work: Callable[[], None], name: str) -> threading.Thread:
-    """A thread without which the process is of no use: where its work breaks, the process ends.
+    """Return a thread that the process cannot do without: if its work raises, the process exits.
 
-    A worker without its loop or its recorder would take messages and do nothing. Leases bring back what it had.
+    A worker without its loop or its recorder would take messages and do nothing. Its claims become due again when their
+    leases expire.
     """
 
     def run() -> None:
@@ -283,7 +285,7 @@ _prober: Prober | None = None
 
 
 def prober() -> Prober:
-    """This process's, made when it is first asked for."""
+    """Return this process's prober, created on first use."""
     global _prober
     with _making:
         if _prober is None:
@@ -294,7 +296,7 @@ def prober() -> Prober:
 
 
 def drain(*, grace_sec: float) -> int:
-    """Stop this process's prober, if it has one; how many claims were given back."""
+    """Stop this process's prober, if it has one. Return how many claims were given back."""
     global _prober
     with _making:
         leaving, _prober = _prober, None

@@ -1,4 +1,4 @@
-"""The one write path of probes' results: many at once, one transaction, each moving its monitor at most once."""
+"""The only write path of probe results: many per transaction, each applied to its monitor at most once."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from monitors.state import next_slot
 
 
 def record(records: Sequence[CheckRecord], *, now: datetime) -> None:
-    """Store what probes found and move the states by it.
+    """Store probe results and update the states.
 
-    Dropped: records of deleted and paused monitors. Kept for history only: those older
-    than the last applied, and those of an older configuration. Recording a record twice changes nothing.
+    Records of deleted and paused monitors are dropped. Records older than the last applied one, or of an older
+    configuration, are stored as history only. Recording a record twice changes nothing.
     """
     times = Counter(each.monitor_id for each in records)
     with transaction.atomic():
@@ -31,7 +31,7 @@ def record(records: Sequence[CheckRecord], *, now: datetime) -> None:
 
 def _move(records: Sequence[CheckRecord], *, now: datetime) -> None:
     batch = lock_batch({each.monitor_id for each in records})
-    # Stored already: what a lease's end or an edit has overtaken, or what was delivered twice.
+    # Results may already be stored after an expired lease, an edit or a repeated delivery.
     known = stored_claims(
         [
             (each.monitor_id, each.claim, each.outcome)
@@ -51,7 +51,7 @@ def _move(records: Sequence[CheckRecord], *, now: datetime) -> None:
         if each.config_version == settings.config_version and each.claim > state.applied_claim:
             batch.apply(each)
         if state.claim == each.claim and state.claimed_at is not None and state.slot_at is not None:
-            # The claim is done with, also where its configuration is not the present one any more.
+            # Close the claim even if its configuration is outdated.
             state.next_due_at = next_slot(state.slot_at, interval_sec=settings.interval_sec, now=now)
             state.claimed_at = None
             batch.move(state)

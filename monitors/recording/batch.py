@@ -1,4 +1,4 @@
-"""States under lock, and what is to be written of them, in a few statements however many they are."""
+"""Locked states and their pending changes, written with a constant number of statements."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _KEPT_CERTIFICATE = {"cert_expires_at": "coalesce(new.cert_expires_at, old.cert_
 
 @dataclass(slots=True)
 class Settings:
-    """What of a monitor's configuration its state moves by, as it stands under the lock."""
+    """The columns of a monitor's configuration that its state depends on, read under the lock."""
 
     monitor_id: int
     type: str
@@ -72,14 +72,14 @@ class Settings:
 
     @property
     def policy(self) -> Policy:
-        # A missed deadline is not a single failed attempt: it has had its grace.
+        # A missed deadline is down at once, because its grace period has already passed.
         threshold = 1 if types.get(self.type).waits else self.fail_threshold
         return Policy(threshold, self.recover_threshold, self.muted_until)
 
 
 @dataclass(slots=True)
 class State:
-    """The columns of a MonitorState that decisions hang on; changed in place."""
+    """The columns of a MonitorState that decisions depend on; changed in place."""
 
     monitor_id: int
     claim: int
@@ -138,7 +138,7 @@ class CheckRecord:
 
 @dataclass(slots=True)
 class StateBatch:
-    """Locked states with what is to be written of them. Only inside a transaction, from `lock_batch`."""
+    """Locked states and their pending changes. Create it with `lock_batch`, inside a transaction."""
 
     states: dict[int, State]
     settings: dict[int, Settings]
@@ -148,15 +148,15 @@ class StateBatch:
     _changes: list[StatusChange] = field(default_factory=list)
 
     def keep(self, record: CheckRecord) -> None:
-        """Store the result, whatever comes of it."""
+        """Store the result, whether or not it is applied to the state."""
         self.made.append((record.monitor_id, record.claim, record.outcome))
 
     def move(self, state: State) -> None:
-        """Have this state written, as the caller has changed it."""
+        """Mark a state that the caller has changed, to be written."""
         self._moved[state.monitor_id] = state
 
     def apply(self, record: CheckRecord) -> None:
-        """Move the state by the outcome, and note the change that this is, if it is one."""
+        """Apply the outcome to the state, and add the status change, if any."""
         state, settings = self.states[record.monitor_id], self.settings[record.monitor_id]
         state.value, change = advance(state.value, record.outcome, settings.policy)
         state.applied_claim = record.claim
@@ -167,7 +167,7 @@ class StateBatch:
 
     def write(self) -> None:
         store_results(self.made)
-        # Each row is written once: with what was found, where an outcome moved it.
+        # Write each row once: with the columns of the result if an outcome was applied.
         moved, found = [], []
         for monitor_id, state in self._moved.items():
             row = [getattr(state, name) for name in _MOVED]
@@ -191,12 +191,12 @@ class StateBatch:
 
 
 def lock_batch(monitor_ids: Collection[int]) -> StateBatch:
-    """Lock the states, in id order, so that two batches never wait for each other crosswise."""
+    """Lock the states in id order, to prevent deadlocks between batches."""
     with connection.cursor() as cursor:
         cursor.execute(_LOCK, [list(monitor_ids)])
         states = {row[0]: State(*row) for row in cursor.fetchall()}
-        # A query of its own, after the lock: joined to the locked rows it would show the configuration
-        # as it was before we waited for a PATCH that held them.
+        # A separate query after the lock: a join in the locking query would return the configuration from before
+        # a PATCH that had the lock.
         cursor.execute(_SETTINGS, [list(states)])
         settings = {row[0]: Settings(*row) for row in cursor.fetchall()}
     return StateBatch(states, settings)

@@ -1,7 +1,7 @@
-"""Checks that find their monitor as it was, nearly all of them: recorded by the database alone.
+"""Record checks that do not change the status of their monitor, which are nearly all checks, in the database alone.
 
-Nothing of a state is read for them: making Python objects of the rows costs more than all the rest, and there are
-thousands of rows a second.
+Their states are not read: there are thousands of rows per second, and turning them into Python objects would cost more
+than everything else.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _LOCK = """
                FOR UPDATE
            ) AS held
 """
-# Where `state.advance` would leave all as it is: a pass like the one before, of an open claim and the present
-# configuration. `next_due_at` is what `slots.next_slot` says. A test compares both with this.
+# Matches where `state.advance` would change nothing: a pass like the previous one, with an open claim and the current
+# configuration. `next_due_at` equals `state.next_slot`. A test compares both with this statement.
 _CONFIRM = """
     UPDATE monitors_monitorstate AS state
        SET next_due_at = state.slot_at + monitor.interval_sec * interval '1 second'
@@ -55,15 +55,15 @@ _CONFIRM = """
 
 
 def lock_states(monitor_ids: Sequence[int]) -> None:
-    """Lock the states, in id order, so that two batches never wait for each other crosswise."""
+    """Lock the states in id order, to prevent deadlocks between batches."""
     with connection.cursor() as cursor:
         cursor.execute(_LOCK, [array(monitor_ids)])
 
 
 def record_unchanged(records: Sequence[CheckRecord], *, now: datetime) -> list[CheckRecord]:
-    """Store and apply the records of held states that change nothing; returns those that may change something.
+    """Store and apply the records that change nothing, under locked states. Return those that may change something.
 
-    At most one record of a monitor may be given.
+    At most one record per monitor may be given.
     """
     passed = [record for record in records if record.outcome.verdict is not Verdict.DOWN]
     if not passed:

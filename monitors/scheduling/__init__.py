@@ -1,4 +1,4 @@
-"""When a monitor is due, and who gets to check it."""
+"""Claim due monitors, return claims, and detect stops of the scheduler."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ STOPPED_AFTER = timedelta(seconds=30)
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The right to one check of one monitor: the two numbers that name its result.
+    """The right to make one check of one monitor. The monitor's id and the number identify its result.
 
-    `lost`: a scheduler fired the slot under an earlier claim, whose result is unknown. `again`: there was an
-    earlier claim, whose lease ran out.
+    `lost`: a scheduler fired the slot under an earlier claim, whose result is unknown. `again`: the lease of an
+    earlier claim expired.
     """
 
     monitor_id: int
@@ -33,8 +33,8 @@ class Claim:
     again: bool = False
 
 
-# SKIP LOCKED lets any number of beats claim at once, each monitor going to one of them. The slot stays
-# that of the first try when a lease has run out, so that the next slot is counted from it.
+# SKIP LOCKED lets any number of beats claim at once, each monitor going to one of them. After an expired lease the
+# slot stays that of the first attempt, so that the next slot is counted from it.
 _CLAIM = """
     UPDATE monitors_monitorstate AS state
        SET claim = state.claim + 1,
@@ -56,7 +56,7 @@ _CLAIM = """
 """
 
 
-# Out of turn, so that the rhythm stays: the next slot is counted from the last one, as if nobody had asked.
+# A check on demand does not move the schedule: the next slot is counted from the last one, as without this check.
 _CLAIM_NOW = """
     UPDATE monitors_monitorstate AS state
        SET claim = state.claim + 1,
@@ -72,22 +72,21 @@ _CLAIM_NOW = """
 
 
 def claim_due(now: datetime, *, limit: int) -> list[Claim]:
-    """Claim what is due, the longest overdue first, at most `limit`; committed when this returns."""
+    """Claim at most `limit` due monitors, the most overdue first. Committed when this returns."""
     with connection.cursor() as cursor:
         cursor.execute(_CLAIM, {"now": now, "margin_end": now + LEASE_MARGIN, "limit": limit})
         return [Claim(*row) for row in cursor.fetchall()]
 
 
 def claim_now(monitor_ids: Collection[int], *, now: datetime) -> list[Claim]:
-    """Claim these out of turn, because somebody wants to know; committed when this returns.
+    """Claim these monitors for a check on demand. Committed when this returns.
 
-    Left out is what is paused or deleted, and whose check is not a look: heartbeats and schedulers. A check that is
-    under way goes on; its result counts as the older of the two.
+    Paused and deleted monitors, heartbeats and schedulers are left out. A running check continues; its result counts
+    as the older of the two.
     """
     with transaction.atomic():
-        fast_path.lock_states(
-            list(monitor_ids)
-        )  # by a statement of its own: the next one sees what the holders before us did
+        # Lock in a separate statement: the next one then sees the changes of earlier lock holders.
+        fast_path.lock_states(list(monitor_ids))
         with connection.cursor() as cursor:
             cursor.execute(
                 _CLAIM_NOW,
@@ -102,10 +101,10 @@ def claim_now(monitor_ids: Collection[int], *, now: datetime) -> list[Claim]:
 
 
 def start_runs(claims: Collection[Claim]) -> set[Claim]:
-    """Mark the slots of schedulers as fired, before they are; returns those that are still to be fired.
+    """Mark the slots of schedulers as fired before they are. Return the claims that are still to be fired.
 
-    Committed when this returns: whatever happens from here on, no slot is fired a second time, however often
-    its message is delivered. A slot whose result never comes is found lost when its lease runs out.
+    Committed when this returns, so no slot is fired twice, however often its message is delivered. A slot without a
+    result is recorded as lost when its lease expires.
     """
     with connection.cursor() as cursor:
         cursor.execute(
@@ -126,9 +125,9 @@ def start_runs(claims: Collection[Claim]) -> set[Claim]:
 
 
 def return_claims(claims: Collection[tuple[int, int]], *, now: datetime) -> None:
-    """Give back (monitor, claim) that will not be checked here: due at once, for whoever comes.
+    """Give back (monitor, claim) pairs that will not be checked here. Their monitors are due at once.
 
-    A slot of a scheduler that was fired stays claimed, and is found lost when its lease runs out.
+    A scheduler's slot that was fired stays claimed, and is recorded as lost when its lease expires.
     """
     with connection.cursor() as cursor:
         cursor.execute(
@@ -146,7 +145,7 @@ def return_claims(claims: Collection[tuple[int, int]], *, now: datetime) -> None
 
 
 def tick(now: datetime) -> None:
-    """Note that the scheduler runs; a long time since the last note is kept as a gap in what was observed."""
+    """Record a run of the scheduler. A long time since the last run is stored as a gap in the observed time."""
     with transaction.atomic():
         last, created = SchedulerTick.objects.select_for_update().get_or_create(id=1, defaults={"at": now})
         if created or last.at >= now:
@@ -158,8 +157,10 @@ def tick(now: datetime) -> None:
 
 
 def _get_over(start: datetime, end: datetime) -> None:
-    """Handle a time in which Pulsekeeper was stopped: deadlines of heartbeats move by its length, and slots of
-    schedulers are not made up. Polls that were missed are made once, at once, like any that is overdue.
+    """Adjust due times after Pulsekeeper was stopped.
+
+    Deadlines of heartbeats move by the length of the stop, and missed slots of schedulers are skipped. Missed polls are
+    made once, at once, like any overdue check.
     """
     due = MonitorState.objects.filter(next_due_at__gte=start, next_due_at__lte=end, claimed_at=None)
     moved = F("next_due_at") + (end - start)

@@ -1,4 +1,4 @@
-"""How much work waits: in the queues, which the dispatcher asks before it adds to them, and in the database."""
+"""The amount of waiting work: in the queues, which the dispatcher checks before it enqueues, and in the database."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ def _client(url: str) -> redis.Redis:
 
 
 def queued(queue: str) -> int:
-    """Messages that no worker has taken yet. Raises RedisError where the broker is out of reach."""
-    # What kombu makes of a queue without priorities: a list under its name.
+    """Return the number of messages that no worker has taken. Raises RedisError if the broker is unreachable."""
+    # kombu stores a queue without priorities as a list under its name.
     return int(_client(settings.REDIS_URL).llen(queue))
 
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """What is due and not claimed. `oldest_due_at`: None where nothing is; `last_tick_at`: None before the first."""
+    """Due monitors that are not claimed. `oldest_due_at`: None without any. `last_tick_at`: None before the first."""
 
     oldest_due_at: datetime | None
     due: int
     last_tick_at: datetime | None
 
 
-# Both read the beginning of the partial index alone, so they cost what is due and not what there is.
+# Both read only the start of the partial index, so the cost depends on the due rows and not on all rows.
 _BACKLOG = """
     SELECT (SELECT min(next_due_at) FROM monitors_monitorstate WHERE next_due_at <= %(now)s),
            (SELECT count(*) FROM (
@@ -42,7 +42,7 @@ _BACKLOG = """
 
 
 def backlog(database: psycopg.Connection, *, now: datetime, most: int) -> Backlog:
-    """As it stands now; counting ends at `most`. Raises psycopg.Error."""
+    """Return the backlog at `now`. Counting stops at `most`. Raises psycopg.Error."""
     row = database.execute(_BACKLOG, {"now": now, "most": most}).fetchone()
     assert row is not None
     return Backlog(*row)

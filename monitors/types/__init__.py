@@ -81,7 +81,7 @@ def settings() -> Mapping[str, Setting]:
 
 @cache
 def option_defaults() -> Mapping[str, Any]:
-    """Return the settings that the types own, as they are stored, with the values that hold where none is."""
+    """Return the defaults of the settings that types own, in their stored form."""
     return {
         name: [] if setting.item is not None and not setting.default else setting.default
         for name, setting in settings().items()

@@ -1,4 +1,4 @@
-"""What a monitor type is: everything that differs by type is a field or a method here."""
+"""The base class of monitor types: everything that differs by type is a field or a method here."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from core.errors import ValidationFailed
 from monitors.types.settings import MonitorConfig, Setting, Settings, settings_of
 
 Permits = Callable[[str], bool]
-"""Whether a host, where it is a literal address, may be reached; names are checked when the socket opens."""
+"""Whether probes may connect to a host if it is a literal address. Names are checked when the socket opens."""
 
 Origin = tuple[str, str, int]
 """Scheme, host and port."""
@@ -22,16 +22,16 @@ Origin = tuple[str, str, int]
 class Execution(StrEnum):
     """How a monitor gets its results."""
 
-    POLLS = "polls"  # a worker checks the target, as often as anybody likes
-    WAITS = "waits"  # somebody else sends signals, and a deadline passes when none comes
-    FIRES = "fires"  # a worker calls the target, which is an action there: at most once for each slot
+    POLLS = "polls"  # a worker checks the target, and may repeat a check
+    WAITS = "waits"  # an external job sends signals, and a deadline passes without one
+    FIRES = "fires"  # a worker calls the target to trigger an action: at most once per slot
 
 
 class MonitorType:
-    """One type. `settings` are its own, `unasked` the common settings that it has no use for.
+    """A monitor type. `settings` are its own settings, `unasked` the common settings that it does not use.
 
-    Types of one `family` have the same settings, and a monitor may change among them. `has_secret_id`: anybody who
-    knows the id of such a monitor can send its signals, so no log or report shows it.
+    Types of one `family` have the same settings, and a monitor may change between them. `has_secret_id`: the id is
+    enough to send the monitor's signals, so no log or report shows it.
     """
 
     name: ClassVar[str]
@@ -65,7 +65,7 @@ class MonitorType:
 
     @cached_property
     def asked(self) -> Mapping[str, Setting]:
-        """The settings that monitors of this type have a use for, in the order of their positions."""
+        """Return the settings that monitors of this type use, in the order of their positions."""
         common = {name: one for name, one in settings_of(MonitorConfig).items() if name not in self.unasked}
         own = {name: one for name, one in settings_of(self.settings).items() if name not in self.unasked}
         return dict(sorted((common | own).items(), key=lambda item: item[1].position))
@@ -84,18 +84,18 @@ class MonitorType:
             )
 
     def origin(self, config: MonitorConfig) -> Origin | None:
-        """Return scheme, host and port of what is probed; None if nothing is."""
+        """Return scheme, host and port of the probed address, or None."""
         try:
             return parse_target(config.url).origin
-        except BadRequestError:  # stored under older rules than today's
+        except BadRequestError:  # stored under older validation rules
             return None
 
     def destination(self, config: MonitorConfig) -> tuple[object, ...]:
-        """Return what names the server that secrets are sent to."""
+        """Return what identifies the server that secrets are sent to."""
         return (self.origin(config),)
 
     def spec(self, config: MonitorConfig, *, run_id: str) -> CheckSpec:
-        """Return what a probe needs. `run_id` names the slot to the target of a type that fires."""
+        """Return the spec for a probe. `run_id` identifies the slot to the target of a type that fires."""
         raise NotImplementedError
 
     def reproduce(self, config: MonitorConfig) -> str:

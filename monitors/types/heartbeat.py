@@ -23,7 +23,7 @@ class HeartbeatSettings(Settings, frozen=True, kw_only=True):
 
 
 class Heartbeat(MonitorType):
-    """Its id is the secret of its public ping address. A missed deadline is down at once: it has had its grace."""
+    """The id is the secret of the public ping URL. A missed deadline is down at once, because it includes the grace."""
 
     name = "heartbeat"
     label = "Heartbeat"

@@ -1,4 +1,4 @@
-"""Monitors that send an HTTP request: what all of them share, and the plain `http` type."""
+"""Monitors that send an HTTP request: their common part, and the plain `http` type."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HEADER_TYPES = ("bearer", "apikey", "custom")
 MAX_BODY, MAX_RULES, MAX_HEADERS = 8_192, 4, 4
 RUN_ID_HEADER = "Pulsekeeper-Run-Id"
 
-# RFC 9110 5.6.2; what is refused belongs to the connection or the framing, which are the prober's own.
+# RFC 9110 5.6.2. The forbidden headers belong to the connection or the framing, which the prober controls.
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 FORBIDDEN_HEADERS = frozenset(
@@ -54,7 +54,7 @@ class Rule(msgspec.Struct, frozen=True, omit_defaults=True):
 class Header(msgspec.Struct, frozen=True, omit_defaults=True, rename={"dropped": "value_dropped"}):
     """A request header; `value` is plaintext. `type` is a display hint.
 
-    `dropped`: a stored value was deleted, because it was meant for another server or owner.
+    `dropped`: the stored value was deleted, because the server or the owner changed.
     """
 
     name: str
@@ -186,7 +186,7 @@ class HttpSettings(Settings, frozen=True, kw_only=True):
 
 
 class HttpType(MonitorType):
-    """`required_rules`: at least one rule of these types. `only_2xx`: 3xx is no success."""
+    """A type that sends an HTTP request. A monitor needs at least one rule of the types in `required_rules`, if any."""
 
     settings = HttpSettings
     required_rules: ClassVar[frozenset[RuleType]] = frozenset()
@@ -199,7 +199,7 @@ class HttpType(MonitorType):
         return "http" if self.polls else self.name
 
     def destination(self, config: MonitorConfig) -> tuple[object, ...]:
-        """Also the Host header, by which a shared front such as a CDN forwards."""
+        """Return the origin and the Host header, by which a shared front end such as a CDN routes the request."""
         hosts = (header.value for header in _own(config).request_headers if header.name.lower() == "host")
         return self.origin(config), *(host.strip().lower() for host in hosts)
 
@@ -237,7 +237,7 @@ class HttpType(MonitorType):
             arguments += ["--header", f"{header.name}: VALUE"]
         if own.request_body is not None:
             arguments += ["--data-raw", own.request_body]
-        # --globoff: brackets in a URL are no pattern. --url: it is no option, whatever it begins with.
+        # --globoff: brackets in the URL are not a pattern. --url: the URL may start with a hyphen.
         arguments += ["--globoff", "--url", config.url]
         return _lines(arguments)
 

@@ -1,4 +1,4 @@
-"""Settings of monitors: each is one annotated field of a struct, from which everything else derives."""
+"""Settings of monitors: each is one annotated field of a struct, and everything else is derived from it."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ import msgspec
 if TYPE_CHECKING:
     from monitors.types.base import MonitorType
 
-MAX_INTERVAL_SEC = 2_147_483_647  # what the column holds
+MAX_INTERVAL_SEC = 2_147_483_647  # the maximum of the column
 MAX_NAME, MAX_URL = 200, 2_048
 
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """What a field's type and default do not say. `name` to `nullable` are filled in by `settings_of`.
+    """Metadata of a field, in addition to its type and default. `settings_of` fills in `name` to `nullable`.
 
     `description` is for readers of the API, `label` and `help` are for the form. A `clamped` value is moved into its
-    range, others are refused. A change of a `probed` setting makes a running check's result outdated.
+    range, others are rejected. A change of a `probed` setting makes the results of running checks outdated.
     """
 
     description: str = ""
@@ -66,14 +66,14 @@ class Setting:
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings of one or more types, beside the common ones. They are stored in the column `config`."""
+    """The settings of one or more types, in addition to the common ones. They are stored in the column `config`."""
 
     def settle(self, kind: MonitorType) -> Self:
         """Return the settings with forced values applied; raises ValidationFailed. `kind` is the monitor's type."""
         return self
 
     def stored(self) -> tuple[dict[str, Any], list[str]]:
-        """Return the settings as JSON values, and apart from them the secrets, which are encrypted."""
+        """Return the settings as JSON values, and separately the secrets to encrypt."""
         return msgspec.to_builtins(self), []
 
     def with_secrets(self, secrets: Sequence[str]) -> Self:
@@ -81,16 +81,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return self
 
     def without_secrets(self, *, moved: bool) -> Self:
-        """Return what another server may get, or, where the monitor is `moved`, another owner."""
+        """Return the settings without the secrets that another server, or if `moved` another owner, must not get."""
         return self
 
     def dropped_secrets(self) -> list[str]:
-        """Return the names of the secrets that have to be entered again."""
+        """Return the names of the secrets that must be entered again."""
         return []
 
 
 class MonitorConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole configuration of a monitor: the common settings, which are columns, and those of its type, `own`.
+    """The complete configuration of a monitor: the common settings, which are columns, and those of its type, `own`.
 
     `unused` are settings of other types. They are stored, so that a client can send back what it read.
     """

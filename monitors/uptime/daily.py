@@ -1,8 +1,8 @@
-"""Each day's share of uptime, a row per monitor and day, for pages that show many monitors over many days.
+"""Uptime by day, stored as a row per monitor and day for pages that show many monitors over many days.
 
-The rows say what `monitors.uptime.tally` says of the same days: outages from their first failed check on, maintenance
-left out. They are written after midnight UTC, and the last days are written again with each run, since a change may be
-noted for a moment that has passed. Later days are tallied when they are read, so what is shown is current.
+The rows equal `tally` of `monitors.uptime.intervals` for the same days: outages begin with their first failed check,
+and maintenance is excluded. They are written after midnight UTC. Each run rewrites the last days, since a change may
+be recorded with a past time. Later days are computed when they are read, so pages are current.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from monitors.uptime.intervals import Span, StatusInterval, Tally, Transition, b
 
 DAY = timedelta(days=1)
 WRITTEN_ANEW = 2
-"""Days. No change is noted later than that: a result of an old claim is dropped, and a claim lasts minutes."""
+"""Days. No change is recorded later than that: results of old claims are dropped, and a claim lasts minutes."""
 BACKFILL = 90
 MAX_DAYS = 90
 MONITORS_AT_ONCE = 1_000
@@ -33,7 +33,7 @@ LEFT_OUT_LOCK = "maintenance left out"
 
 _MS = timedelta(milliseconds=1)
 
-# The share lock keeps a monitor from being deleted between being read and being referred to.
+# The share lock prevents the deletion of a monitor between the read and the insert that references it.
 _WRITE = """
     INSERT INTO monitors_dailyuptime (monitor_id, day, observed_ms, down_ms, outages)
     SELECT given.*
@@ -60,7 +60,7 @@ _READ = """
 
 @dataclass(frozen=True, slots=True)
 class Day:
-    """A day of UTC. `uptime` in percent, None with nothing observed; `down_sec` of the observed time."""
+    """A UTC day. `uptime` is in percent, or None if nothing was observed; `down_sec` is part of the observed time."""
 
     date: date
     uptime: float | None
@@ -71,30 +71,30 @@ class Day:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """Days of UTC from `start` on, the last of them today: of each, milliseconds observed and, of those, down."""
+    """UTC days from `start` to today: the observed milliseconds of each day, and how many of those were down."""
 
     start: date
     observed_ms: Sequence[int]
     down_ms: Sequence[int]
 
     def percents(self) -> list[float | None]:
-        """Of each day; two decimals, None with nothing observed."""
+        """Return the uptime of each day in percent with two decimals, or None if nothing was observed."""
         return [
             None if observed <= 0 else 100.0 if not down else round(100 * (observed - down) / observed, 2)
             for observed, down in zip(self.observed_ms, self.down_ms, strict=True)
         ]
 
     def percent(self, days: int | None = None) -> float | None:
-        """Return the percentage of the last `days` days together, or of all."""
+        """Return the uptime of the last `days` days together, or of all, in percent; None if nothing was observed."""
         last = slice(None if days is None else -days, None)
         observed, down = sum(self.observed_ms[last]), sum(self.down_ms[last])
         return None if observed <= 0 else round(100 * (observed - down) / observed, 2)
 
 
 def daily_uptimes(monitors: Sequence[Monitor], *, days: int, now: datetime) -> dict[int, History]:
-    """Return the days of each monitor by its key, in five queries or six, however many monitors and days.
+    """Return the history of each monitor by its key, in at most six queries for any number of monitors and days.
 
-    Their states must be loaded.
+    The states of the monitors must be loaded.
     """
     today = _day_of(now)
     start = today - timedelta(days=days - 1)
@@ -108,7 +108,7 @@ def daily_uptimes(monitors: Sequence[Monitor], *, days: int, now: datetime) -> d
         cursor.execute(_READ, {"ids": ids, "start": start, "end": until})
         for monitor_id, *columns in cursor.fetchall():
             known[monitor_id] = (columns[0], columns[1], columns[2])
-    still: dict[StatusInterval, list[Tally]] = {}  # most monitors had no transition today, and stand alike
+    still: dict[StatusInterval, list[Tally]] = {}  # most monitors had no transition today
     found: dict[int, History] = {}
     for monitor in monitors:
         standing = status_interval_of(monitor)
@@ -130,8 +130,9 @@ def daily_uptimes(monitors: Sequence[Monitor], *, days: int, now: datetime) -> d
 
 
 def daily_uptime(monitor: Monitor, *, days: int, now: datetime) -> list[Day]:
-    """Return the last `days` days of UTC, oldest first, in five queries: outages from their first failed check on,
-    maintenance left out.
+    """Return the last `days` UTC days, oldest first, in five queries.
+
+    Outages begin with their first failed check, and maintenance is excluded.
     """
     windows = utc_days(days, now=now)
     start = windows[0].start
@@ -154,9 +155,9 @@ def daily_uptime(monitor: Monitor, *, days: int, now: datetime) -> list[Day]:
 def _outages_since(
     day: date, ids: Sequence[int], *, earliest: date
 ) -> tuple[date, dict[int, list[Transition]]]:
-    """Return the transitions since `day`, or since an earlier day on which one of these outages began, and that day.
+    """Return the first day and the transitions since: `day`, or an earlier day on which one of these outages began.
 
-    What began earlier was confirmed earlier too, and is in the rows that were written since.
+    Outages that began earlier were also confirmed earlier, and are in the stored rows.
     """
     transitions = transitions_since(_start(day), ids)
     began = min((found[0].began or found[0].at for found in transitions.values()), default=_start(day))
@@ -177,9 +178,9 @@ def _spread(offsets: Sequence[int], values: Sequence[int], length: int) -> Seque
 
 
 def write_days(now: datetime) -> int:
-    """Write the past days, and again the last of them. Return how many. Does nothing while another process does it.
+    """Write past days, and rewrite the last of them. Return how many. Does nothing while another process does it.
 
-    A day is over once the scheduler has run after it: its first run notes what was missed while it stood still.
+    A day is over once the scheduler has run after it: the first run records the gap in which it was stopped.
     """
     ticked = last_tick()
     end = _day_of(now if ticked is None else min(now, ticked))
@@ -193,7 +194,7 @@ def write_days(now: datetime) -> int:
         with transaction.atomic():
             if not try_advisory_lock(LOCK):
                 return 0
-            # Before the transitions: a change between the two reads then shows as a transition.
+            # Read before the transitions: a change between the two reads then appears as a transition.
             monitors = list(
                 Monitor.objects.filter(pk__gt=last_id)
                 .select_related("state")
@@ -213,9 +214,9 @@ def write_days(now: datetime) -> int:
 
 
 def leave_out(spans: Mapping[tuple[int, datetime], datetime], *, now: datetime) -> None:
-    """Note the maintenance that is on: by monitor and start, the planned end. Any other that was noted as on is over.
+    """Store the active maintenance: the planned end by monitor and start. Stored periods that are not given end now.
 
-    Only what has changed is written.
+    Only changes are written.
     """
     with transaction.atomic():
         if not try_advisory_lock(LEFT_OUT_LOCK):
@@ -241,7 +242,7 @@ def leave_out(spans: Mapping[tuple[int, datetime], datetime], *, now: datetime) 
 
 
 def forget_old_days(now: datetime) -> int:
-    """Delete days older than the hourly roll-ups that are kept, and what they left out. Return how many days."""
+    """Delete days older than the retained hourly roll-ups, and their maintenance periods. Return how many rows."""
     before = _day_of(now) - timedelta(days=settings.ROLLUPS_KEPT_DAYS)
     MaintenanceSpan.objects.filter(ended_at__lt=_start(before)).delete()
     deleted, _ = DailyUptime.objects.filter(day__lt=before).delete()

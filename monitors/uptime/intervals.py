@@ -1,4 +1,4 @@
-"""The share of observed time that a monitor was not down. Pure."""
+"""Uptime: the share of observed time in which a monitor was not down. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from checks.spec import Verdict
 
 @dataclass(frozen=True, slots=True)
 class StatusInterval:
-    """How a monitor stands during a stretch of time; `status` None is before the first check."""
+    """The status of a monitor during a period. `status` is None before the first check."""
 
     status: Verdict | None
     paused: bool = False
@@ -23,7 +23,7 @@ class StatusInterval:
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """A moment at which the standing changed, and from what to what. `began`: the first failed check of an outage."""
+    """A change from one status to another, and its time. `began`: the first failed check of an outage."""
 
     at: datetime
     before: StatusInterval
@@ -42,7 +42,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """What came of a window: how long was observed, how long of that was down, how often it went down."""
+    """The totals of a window: observed time, observed downtime, and the number of outages that began."""
 
     observed: timedelta = timedelta()
     down: timedelta = timedelta()
@@ -50,7 +50,7 @@ class Tally:
 
     @property
     def percent(self) -> float | None:
-        """Of the observed time, how much was not down; two decimals; None with nothing observed."""
+        """Return the uptime in percent with two decimals, or None if nothing was observed."""
         if self.observed <= timedelta():
             return None
         return round(100 * (self.observed - self.down) / self.observed, 2)
@@ -59,12 +59,12 @@ class Tally:
 def tally(
     windows: Sequence[Span], transitions: Sequence[Transition], now: StatusInterval, gaps: Iterable[Span]
 ) -> list[Tally]:
-    """Of each window, in one walk. The windows follow one another without overlap, oldest first.
+    """Return the tally of each window, in one pass. The windows do not overlap and are ordered, oldest first.
 
-    `transitions` are those from the first window's start on, in the order they were written: moments of different
-    clocks (a worker's, the web's) may run a little backwards, and such a transition counts at the one before it.
-    Transitions after the last window show the status before them. Without any, `now` held throughout.
-    `gaps` are the times in which Pulsekeeper itself was stopped.
+    `transitions` begin with the first window's start, in the order of writing. The clocks of workers and web processes
+    differ a little: a transition earlier than the previous one counts at the time of that one. Transitions after the
+    last window show the status before them; without any, `now` was the status throughout. `gaps` are the periods in
+    which Pulsekeeper itself was stopped.
     """
     gaps = _apart(gaps)
     found = [Tally() for _ in windows]
@@ -89,7 +89,7 @@ def tally(
 
 
 def _apart(spans: Iterable[Span]) -> list[Span]:
-    """The same time in spans that do not overlap, so that none of it is taken off twice."""
+    """Merge overlapping spans, so that no time is subtracted twice."""
     apart: list[Span] = []
     for span in sorted(spans, key=lambda span: span.start):
         if apart and span.start <= apart[-1].end:
@@ -100,7 +100,7 @@ def _apart(spans: Iterable[Span]) -> list[Span]:
 
 
 def by_outage(transitions: Iterable[Transition]) -> list[Transition]:
-    """Return the transitions with each outage from its first failed check on, like its incident.
+    """Return the transitions with the start of each outage moved to its first failed check, like its incident.
 
     The status, and with it `uptime_24h`, goes down later: when the outage is confirmed.
     """
@@ -128,12 +128,12 @@ def _add(so_far: Tally, window: Span, stretch: Span, standing: StatusInterval, g
 def uptime_percent(
     window: Span, transitions: Sequence[Transition], now_standing: StatusInterval, gaps: Iterable[Span]
 ) -> float | None:
-    """Percent of one window, two decimals; None with nothing observed."""
+    """Return the uptime of one window in percent with two decimals, or None if nothing was observed."""
     return tally([window], transitions, now_standing, gaps)[0].percent
 
 
 def utc_days(days: int, *, now: datetime) -> list[Span]:
-    """The last `days` days of UTC, oldest first; today's ends now."""
+    """Return the last `days` UTC days, oldest first. Today ends at `now`."""
     today = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     starts = [today - timedelta(days=back) for back in range(days - 1, -1, -1)]
     return [Span(start, min(start + timedelta(days=1), now)) for start in starts]

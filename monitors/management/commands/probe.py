@@ -102,7 +102,7 @@ def _check_url(url: str, egress: EgressGuard) -> None:
 
 
 def build_spec(url: str, options: dict[str, Any], egress: EgressGuard) -> HttpSpec:
-    """Return the check of the command line. Raises CommandError with return code 3."""
+    """Return the check that the options describe. Raises CommandError with return code 3."""
     _check_url(url, egress)
     rules = tuple(_rule(option, text) for option, text in options["rules"] or ())
     headers = tuple(_header(text) for text in options["header"] or ())
@@ -178,8 +178,8 @@ class Command(BaseCommand):
     requires_system_checks = ()  # they need a database
 
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
-        # Makes bad usage a CommandError, which run_from_argv turns into our exit code: argparse's own is 2, which
-        # means here that the target is down.
+        # Turn bad usage into a CommandError, for which run_from_argv exits with 3. argparse exits with 2, which means
+        # here that the target is down.
         self._called_from_command_line = False
         return super().create_parser(
             prog_name,
@@ -227,7 +227,7 @@ class Command(BaseCommand):
     def run_from_argv(self, argv: list[str]) -> None:
         try:
             super().run_from_argv(argv)
-        except CommandError as error:  # from the parser; those of `handle` are handled above
+        except CommandError as error:  # from the parser; super() handles those of `handle`
             self.stderr.write(f"CommandError: {str(error).removeprefix('Error: ')}")
             sys.exit(EXIT_USAGE)
 

@@ -1,4 +1,4 @@
-"""`manage.py run_checks`: monitors checked now, for pipelines. With `--url` it needs neither database nor broker."""
+"""`manage.py run_checks`: check monitors now, for CI pipelines. `--url` needs neither a database nor a broker."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ exit codes:
 class Command(OurCommand):
     help = "Checks monitors now, waits for the results, and says whether any of them is down."
     epilog = _EPILOG
-    requires_system_checks = ()  # they would ask for a database
+    requires_system_checks = ()  # they need a database
 
     def add_arguments(self, parser: CommandParser) -> None:
         which = parser.add_argument_group("which monitors", "at least one of these, or --url")
@@ -102,8 +102,8 @@ class Command(OurCommand):
         except UnreachableError as error:
             raise CommandError(str(error), returncode=Exit.UNREACHABLE) from None
         except KeyboardInterrupt:
-            told = reports.summary(findings) if findings else "nothing was checked yet"
-            raise CommandError(f"interrupted; {told}", returncode=Exit.INTERRUPTED) from None
+            text = reports.summary(findings) if findings else "nothing was checked yet"
+            raise CommandError(f"interrupted; {text}", returncode=Exit.INTERRUPTED) from None
         if code:
             sys.exit(code)
 
@@ -118,7 +118,7 @@ class Command(OurCommand):
         if not 0 < options["timeout"] <= 86_400:
             raise UsageError("--timeout must be more than 0 and at most 86400 seconds")
         if options["junit"] is not None:
-            _check_place(options["junit"])  # now, and not when all is checked
+            _check_place(options["junit"])  # fail now, not after all checks
 
     def _run(self, source: Source, findings: list[Finding], options: dict[str, Any]) -> Exit:
         chosen = choose(source.targets(), ids=options["monitor"], names=options["name"])
@@ -128,7 +128,7 @@ class Command(OurCommand):
             findings.append(finding)
             if not (on_terminal or options["as_json"]):
                 self.stdout.write(reports.told(finding))
-                self.stdout.flush()  # a pipeline's log is watched
+                self.stdout.flush()  # people follow the log of a running pipeline
 
         to_check = [target for target in chosen if target.checkable]
         for target in chosen:
