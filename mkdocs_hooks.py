@@ -60,8 +60,7 @@ def api_page(document: dict[str, Any]) -> str:
             if operation := operations.get(method):
                 groups[group].append(f"| `{method.upper()}` | `{path}` | {operation.get('summary', '')} |")
     tables = [
-        f"## {group.replace('-', ' ').capitalize()}\n\n| method | path | summary |\n|---|---|---|\n"
-        + "\n".join(rows)
+        f"## {group.replace('-', ' ').capitalize()}\n\n| method | path | summary |\n|---|---|---|\n" + "\n".join(rows)
         for group, rows in sorted(groups.items())
     ]
     start = (

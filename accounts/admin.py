@@ -103,9 +103,7 @@ class AccountAdmin(StaffAdmin[User], UserAdmin[User]):
     def password_set(self, user: User) -> SafeString | str:
         """Return whether a password is set, and nothing of its hash."""
         link = reverse("admin:auth_user_password_change", args=[user.pk])
-        return format_html(
-            '{} (<a href="{}">set another</a>)', "set" if user.has_usable_password() else "none", link
-        )
+        return format_html('{} (<a href="{}">set another</a>)', "set" if user.has_usable_password() else "none", link)
 
     def save_model(self, request: HttpRequest, obj: User, form: Any, change: bool) -> None:  # noqa: FBT001
         """Save the account, in the transaction that the admin opens. An address that staff enter counts as verified."""
@@ -134,9 +132,7 @@ class AccountAdmin(StaffAdmin[User], UserAdmin[User]):
         outcome = act(self, request, queryset, lambda ids: change_plan(ids, plan), done=f"put on plan {plan}")
         over = _over_limit(() if outcome is None else outcome.done)
         if over:
-            text = (
-                f"With more monitors than the {plan.monitor_limit} of plan {plan}, which they keep: {over}."
-            )
+            text = f"With more monitors than the {plan.monitor_limit} of plan {plan}, which they keep: {over}."
             self.message_user(request, text, messages.WARNING)
         return None
 
@@ -144,12 +140,8 @@ class AccountAdmin(StaffAdmin[User], UserAdmin[User]):
         # Uses reverse relations of projects and monitors, which are higher layers.
         members = row.memberships.select_related("project").order_by("-pk")[:MAX_MEMBERSHIPS]
         return (
-            Section(
-                "Usage", ("Monitors", "Limit"), [(row.monitors.count(), row.plan.monitor_limit or "none")]
-            ),
-            Section(
-                "Projects", ("Project", "Role"), [(member.project.name, member.role) for member in members]
-            ),
+            Section("Usage", ("Monitors", "Limit"), [(row.monitors.count(), row.plan.monitor_limit or "none")]),
+            Section("Projects", ("Project", "Role"), [(member.project.name, member.role) for member in members]),
             Section(
                 "Audit log",
                 ("At", "Action", "By", "What"),

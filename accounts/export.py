@@ -51,9 +51,7 @@ def export(user: User, *, now: datetime) -> Iterator[str]:
 
     The last member is `"complete": true`: a file without it was cut off.
     """
-    audit.services.record(
-        Action.ACCOUNT_EXPORTED, actor=user, target_id=user.public_id, target_name=user.email
-    )
+    audit.services.record(Action.ACCOUNT_EXPORTED, actor=user, target_id=user.public_id, target_name=user.email)
     return _in_chunks(_pieces(user, now=now))
 
 
@@ -77,9 +75,7 @@ def rows_of(queryset: QuerySet[Any], serialize: Callable[[Any], Any]) -> Rows:
 def serialized(
     queryset: QuerySet[Any], serializer: type[BaseSerializer[Any]], *, context: dict[str, Any] | None = None
 ) -> Rows:
-    return chain.from_iterable(
-        serializer(rows, many=True, context=context or {}).data for rows in chunks(queryset)
-    )
+    return chain.from_iterable(serializer(rows, many=True, context=context or {}).data for rows in chunks(queryset))
 
 
 def optional_ms(moment: datetime | None) -> int | None:

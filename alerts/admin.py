@@ -48,10 +48,7 @@ class AlertChannelAdmin(ReadOnlyAdmin[AlertChannel]):
             Section(
                 "Latest deliveries",
                 ("Id", "State", "Created", "Attempts", "Last error"),
-                [
-                    (each.public_id, each.state, each.created_at, each.attempts, each.last_error)
-                    for each in latest
-                ],
+                [(each.public_id, each.state, each.created_at, each.attempts, each.last_error) for each in latest],
                 more=list_of(Delivery, channel__id__exact=row.pk),
             )
         ]

@@ -67,9 +67,7 @@ def monitor_payload(
     )
 
 
-def incident_payload(
-    incident: Incident, event_type: EventType, at: datetime, *, by: str | None = None
-) -> Payload:
+def incident_payload(incident: Incident, event_type: EventType, at: datetime, *, by: str | None = None) -> Payload:
     """Return the payload of an incident, whose monitor may be deleted."""
     monitor = incident.monitor
     return Payload(

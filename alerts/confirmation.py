@@ -59,9 +59,7 @@ def own_address(caller: Caller) -> str | None:
     if caller.project is not None:
         return None
     with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT email FROM accounts_user WHERE id = %s AND is_active FOR KEY SHARE", [caller.user.pk]
-        )
+        cursor.execute("SELECT email FROM accounts_user WHERE id = %s AND is_active FOR KEY SHARE", [caller.user.pk])
         row = cursor.fetchone()
     return row[0] if row is not None and is_verified(caller.user) else None
 
@@ -121,9 +119,7 @@ def follow_address(change: AddressChange) -> None:
 
 def _channels_to(address: str, among: Q) -> list[AlertChannel]:
     """Return the locked channels that send to the address. Addresses are encrypted, so filter by hint first."""
-    of_kind = [
-        Q(kind=kind.name, hint=kind.hint({kind.consent: address})) for kind in KINDS.values() if kind.consent
-    ]
+    of_kind = [Q(kind=kind.name, hint=kind.hint({kind.consent: address})) for kind in KINDS.values() if kind.consent]
     found = AlertChannel.objects.filter(among, reduce(or_, of_kind))
     locked = found.select_for_update(of=["self"], no_key=True).order_by("pk")
     return [channel for channel in locked if channel.config[KINDS[channel.kind].consent] == address]

@@ -106,9 +106,7 @@ def _latest(items: Sequence[Payload]) -> list[Payload]:
 
 def _name(payload: Payload) -> str:
     name = _url(payload) if payload.monitor == payload.url else payload.monitor
-    return one_line(name, limit=NAME_CHARS) or (
-        "Pulsekeeper" if payload.event_type is EventType.TEST else "A monitor"
-    )
+    return one_line(name, limit=NAME_CHARS) or ("Pulsekeeper" if payload.event_type is EventType.TEST else "A monitor")
 
 
 def _url(payload: Payload) -> str:
@@ -145,9 +143,7 @@ def _expires(payload: Payload, now: datetime) -> str:
 
 def _sentence(payload: Payload, now: datetime) -> str:
     by = one_line(payload.by or "", limit=NAME_CHARS) or "A member"
-    return WORDS[payload.event_type].sentence.format(
-        name=_name(payload), expires=_expires(payload, now), by=by
-    )
+    return WORDS[payload.event_type].sentence.format(name=_name(payload), expires=_expires(payload, now), by=by)
 
 
 def _when(payload: Payload, now: datetime) -> list[tuple[str, str]]:
@@ -376,9 +372,7 @@ def _indented(text: str) -> str:
     return "\n".join(f"    {line}" for line in text.split("\n"))
 
 
-def _webhook_body(
-    items: Sequence[Payload], *, key: str, subject: str, base_url: str, now: datetime
-) -> dict[str, Any]:
+def _webhook_body(items: Sequence[Payload], *, key: str, subject: str, base_url: str, now: datetime) -> dict[str, Any]:
     head: dict[str, Any] = {"id": key, "version": 1}
     if len(items) == 1:
         return head | _item(items[0], base_url=base_url, now=now)

@@ -49,17 +49,13 @@ class AlertChannel(models.Model):
         CHOSEN = "chosen"
 
     public_id = models.CharField(max_length=40, unique=True, default=ids.channel_id, editable=False)
-    owner = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="alert_channels"
-    )
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="alert_channels")
     project = models.ForeignKey(Project, null=True, on_delete=models.CASCADE, related_name="alert_channels")
     created_at = models.DateTimeField()
     name = models.CharField(max_length=200)
     kind = models.CharField(max_length=20, choices=kind_choices)
     config = EncryptedField()
-    hint = models.CharField(
-        max_length=200, help_text="Distinguishes channels: a…@example.com, a host, a scheme."
-    )
+    hint = models.CharField(max_length=200, help_text="Distinguishes channels: a…@example.com, a host, a scheme.")
     enabled = models.BooleanField(default=True)
     topics = ArrayField(models.CharField(max_length=9, choices=Topic.choices))
     scope = models.CharField(max_length=7, choices=Scope.choices, default=Scope.ALL)
@@ -108,9 +104,7 @@ class DeliveryItem(models.Model):
     delivery = models.ForeignKey(Delivery, on_delete=models.CASCADE, related_name="items")
     channel = models.ForeignKey(AlertChannel, on_delete=models.CASCADE, related_name="+", db_index=False)
     source = models.CharField(max_length=40)
-    incident = models.ForeignKey(
-        Incident, null=True, on_delete=models.SET_NULL, related_name="delivery_items"
-    )
+    incident = models.ForeignKey(Incident, null=True, on_delete=models.SET_NULL, related_name="delivery_items")
     payload: Any = models.JSONField()
     at = models.DateTimeField()
 

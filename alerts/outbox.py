@@ -170,9 +170,7 @@ def put(items: Sequence[OutboxItem], *, now: datetime) -> None:
         if delivery is not None:
             delivery.next_try_at = min(delivery.created_at + MAX_WAIT, now + QUIET)
             groups = [(delivery, own)]
-        elif (
-            recent.get(channel_id, 0) + len(own) > STORM_SIZE and not KINDS[kinds[channel_id]].one_alert_each
-        ):
+        elif recent.get(channel_id, 0) + len(own) > STORM_SIZE and not KINDS[kinds[channel_id]].one_alert_each:
             groups = [(_delivery(channel_id, State.GATHERING, now, after=QUIET), own)]
         else:
             groups = [(_delivery(channel_id, State.WAITING, now), [item]) for item in own]
@@ -204,9 +202,7 @@ def _lock_channels(channel_ids: Collection[int]) -> dict[int, str]:
         return dict(cursor.fetchall())
 
 
-def _delivery(
-    channel_id: int, state: Delivery.State, now: datetime, *, after: timedelta = timedelta()
-) -> Delivery:
+def _delivery(channel_id: int, state: Delivery.State, now: datetime, *, after: timedelta = timedelta()) -> Delivery:
     return Delivery(
         channel_id=channel_id,
         created_at=now,
@@ -292,9 +288,7 @@ def _foreign(items: Sequence[DeliveryItem], owner: Caller) -> set[int]:
     of_incident = {item.pk: item.incident_id for item in items if item.incident_id is not None}
     of_monitor = {item.pk: item.payload["monitor_id"] for item in items if item.incident_id is None}
     incidents = access.accessible(owner, Incident.objects.filter(pk__in=of_incident.values()))
-    monitors = access.accessible(
-        owner, Monitor.objects.filter(public_id__in=filter(None, of_monitor.values()))
-    )
+    monitors = access.accessible(owner, Monitor.objects.filter(public_id__in=filter(None, of_monitor.values())))
     readable = {None, *incidents.values_list("pk", flat=True), *monitors.values_list("public_id", flat=True)}
     return {pk for pk, key in (of_incident | of_monitor).items() if key not in readable}
 

@@ -16,9 +16,7 @@ from projects.access import Caller
 
 def list_channels(caller: Caller) -> QuerySet[AlertChannel]:
     """Return the caller's channels, with those chosen monitors that the caller can still access."""
-    monitors = access.accessible(
-        caller, Monitor.objects.only("public_id", "project_id", "name", "url")
-    ).order_by("pk")
+    monitors = access.accessible(caller, Monitor.objects.only("public_id", "project_id", "name", "url")).order_by("pk")
     channels = AlertChannel.objects.select_related("project", "scope_project", "owner")
     return access.accessible(caller, channels).prefetch_related(Prefetch("monitors", monitors))
 
@@ -32,9 +30,7 @@ def get_channel(caller: Caller, public_id: str) -> AlertChannel:
 
 def count_dead(channels: Iterable[AlertChannel]) -> dict[int, int]:
     """Return the number of dead deliveries by channel id, without channels that have none."""
-    dead = Delivery.objects.filter(
-        channel__in=[channel.pk for channel in channels], state=Delivery.State.DEAD
-    )
+    dead = Delivery.objects.filter(channel__in=[channel.pk for channel in channels], state=Delivery.State.DEAD)
     return dict(dead.values_list("channel").annotate(Count("pk")).order_by())
 
 

@@ -15,9 +15,7 @@ from alerts.transports.base import ChannelKind, Setting
 from core.api.fields import BoolField, ChoiceField, EpochMsField, IntField, StrictSerializer, TextField
 
 MAX_CHOSEN = 1_000
-SCOPE_HELP = (
-    "all: the caller's, or the channel's project's; project: those of scope_project_id; chosen: monitor_ids."
-)
+SCOPE_HELP = "all: the caller's, or the channel's project's; project: those of scope_project_id; chosen: monitor_ids."
 
 
 def _help(setting: Setting) -> str:
@@ -55,9 +53,7 @@ class ChannelInputSerializer(StrictSerializer):
     scope_project_id = TextField(required=False, allow_null=True, max_length=64)
     monitor_ids = serializers.ListField(child=TextField(max_length=64), required=False, max_length=MAX_CHOSEN)
     remind_every_hours = IntField(required=False, min_value=1, max_value=168, help_text="Default: 24.")
-    project_id = TextField(
-        required=False, allow_null=True, max_length=64, help_text="null: the caller's own channel."
-    )
+    project_id = TextField(required=False, allow_null=True, max_length=64, help_text="null: the caller's own channel.")
 
     def get_fields(self) -> dict[str, Any]:
         """Add the settings of all kinds after the name."""
@@ -85,9 +81,7 @@ class ChannelSerializer(serializers.Serializer[Any]):
     hint = serializers.CharField(help_text="Enough to tell it apart: a…@example.com, a host, a service.")
     enabled = serializers.BooleanField()
     topics = serializers.ListField(child=serializers.ChoiceField(choices=Topic.values))
-    monitors = serializers.ChoiceField(
-        source="scope", choices=AlertChannel.Scope.values, help_text=SCOPE_HELP
-    )
+    monitors = serializers.ChoiceField(source="scope", choices=AlertChannel.Scope.values, help_text=SCOPE_HELP)
     scope_project_id = serializers.CharField(source="scope_project.public_id", allow_null=True)
     monitor_ids = serializers.SerializerMethodField()
     remind_every_hours = serializers.IntegerField()
@@ -113,9 +107,7 @@ class ChannelSerializer(serializers.Serializer[Any]):
         return secret
 
 
-READ_ONLY_FIELDS = (
-    frozenset(ChannelSerializer().fields) - frozenset(ChannelInputSerializer().fields) - {"enabled"}
-)
+READ_ONLY_FIELDS = frozenset(ChannelSerializer().fields) - frozenset(ChannelInputSerializer().fields) - {"enabled"}
 
 
 class ChannelPatchSerializer(ChannelInputSerializer):

@@ -33,9 +33,7 @@ MAX_CHANNELS = 50
 Scope = AlertChannel.Scope
 
 
-def create_channel(
-    caller: Caller, given: Mapping[str, Any], *, now: datetime
-) -> tuple[AlertChannel, str | None]:
+def create_channel(caller: Caller, given: Mapping[str, Any], *, now: datetime) -> tuple[AlertChannel, str | None]:
     """Create a channel. Return it with its setting `secret`, which is shown only once."""
     kind = KINDS[given["kind"]]
     config = _merge_config(kind, given, stored={})
@@ -61,9 +59,7 @@ def create_channel(
     return get_channel(caller, channel.public_id), config.get("secret")
 
 
-def update_channel(
-    caller: Caller, public_id: str, given: Mapping[str, Any], *, now: datetime
-) -> AlertChannel:
+def update_channel(caller: Caller, public_id: str, given: Mapping[str, Any], *, now: datetime) -> AlertChannel:
     """Change the given fields. The merged channel is validated."""
     with transaction.atomic():
         own = confirmation.own_address(caller) if _gives_consent_setting(given) else None
@@ -214,9 +210,7 @@ def _set_scope(
     if not monitors:
         raise ValidationFailed('name at least one with monitors "chosen".', field="monitor_ids")
     if channel.project_id is not None and any(m.project_id != channel.project_id for m in monitors):
-        raise ValidationFailed(
-            "a project's channel can only have monitors of its project.", field="monitor_ids"
-        )
+        raise ValidationFailed("a project's channel can only have monitors of its project.", field="monitor_ids")
     return monitors
 
 
@@ -229,9 +223,7 @@ def _topics(topics: Sequence[str]) -> list[str]:
     return [topic.value for topic in Topic if topic in topics]
 
 
-def _merge_config(
-    kind: ChannelKind, given: Mapping[str, Any], *, stored: Mapping[str, str]
-) -> dict[str, str]:
+def _merge_config(kind: ChannelKind, given: Mapping[str, Any], *, stored: Mapping[str, str]) -> dict[str, str]:
     """Merge the given settings into the stored ones, checked by the kind. Null counts as not given."""
     own = {name: given[name] for name in settings_by_name() if given.get(name) is not None}
     names = {setting.name for setting in kind.settings}

@@ -52,9 +52,7 @@ def _ask(channel_id: int) -> ChannelTest | None:
     address = replies.new_address()
     release_connection()
     try:
-        current_app.send_task(
-            "alerts.tasks.send_test", [channel_id, address], queue="alerts", expires=PATIENCE_SEC
-        )
+        current_app.send_task("alerts.tasks.send_test", [channel_id, address], queue="alerts", expires=PATIENCE_SEC)
         return replies.wait(address, ChannelTest, timeout_sec=PATIENCE_SEC)
     except (OperationalError, RedisError) as error:
         logger.warning("the broker does not answer: %s", error)

@@ -27,9 +27,7 @@ def one_line(text: str, *, limit: int) -> str:
 
 def several_lines(text: str, *, limit: int) -> str:
     """Clean like `one_line`, but keep the lines."""
-    lines = (
-        one_line(line, limit=limit) for line in printable(text[: limit * 4], keep_lines=True).split("\n")
-    )
+    lines = (one_line(line, limit=limit) for line in printable(text[: limit * 4], keep_lines=True).split("\n"))
     clean = "\n".join(line for line in lines if line)
     return clean if len(clean) <= limit and len(text) <= limit * 4 else f"{clean[: limit - 1].rstrip()}…"
 

@@ -26,9 +26,7 @@ class Entry(models.Model):
         USER = "user"  # a signed-in person
         TOKEN = "token"  # noqa: S105  (a project token; the actor is who made it)
         STAFF = "staff"  # in the admin
-        OPERATOR = (
-            "operator"  # by a command on the server; the actor is the account that it acted for, if any
-        )
+        OPERATOR = "operator"  # by a command on the server; the actor is the account that it acted for, if any
         ANONYMOUS = "anonymous"
 
     # Without an index: it identifies copies of an entry elsewhere, and is never used for a lookup.
@@ -54,12 +52,8 @@ class Entry(models.Model):
         # Lists are read newest first, so the id ends every index.
         indexes: ClassVar = [
             models.Index(fields=["actor_id", "id"], name="audit_actor", condition=Q(actor_id__isnull=False)),
-            models.Index(
-                fields=["subject_id", "id"], name="audit_subject", condition=Q(subject_id__isnull=False)
-            ),
-            models.Index(
-                fields=["project_id", "id"], name="audit_project", condition=Q(project_id__isnull=False)
-            ),
+            models.Index(fields=["subject_id", "id"], name="audit_subject", condition=Q(subject_id__isnull=False)),
+            models.Index(fields=["project_id", "id"], name="audit_project", condition=Q(project_id__isnull=False)),
             models.Index(fields=["action", "id"], name="audit_action"),
             models.Index(fields=["actor_type", "id"], name="audit_actor_type"),
             models.Index(fields=["address", "id"], name="audit_address"),

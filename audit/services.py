@@ -74,9 +74,7 @@ def record_all(entries: Iterable[Entry]) -> None:
     Entry.objects.bulk_create(entries)
 
 
-def record_failure(
-    action: Action, *, subject: Person | None, details: Mapping[str, Any] | None = None
-) -> None:
+def record_failure(action: Action, *, subject: Person | None, details: Mapping[str, Any] | None = None) -> None:
     """Record a failed sign-in. `subject` is the account that was tried, None if it does not exist.
 
     The input is not stored: it may be another person's address, or a password in the wrong field. The database limits

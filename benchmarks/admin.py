@@ -37,9 +37,7 @@ create_account(email={EMAIL!r}, password="a fine long password", plan="pro", is_
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--monitors", type=int, default=5_000, help=f"each with {CHECKS_EACH} checks")
     parser.add_argument("--requests", type=int, default=5, help="of each page")
     options = parser.parse_args()
@@ -51,9 +49,7 @@ def main() -> int:
         )  # fmt: skip
         server.python("-m", "benchmarks.admin_rows")
         print(f"{seeded.splitlines()[0]}, and all else, in {time.monotonic() - start:.0f} s", flush=True)
-        counts, pages = server.python(
-            "-m", "benchmarks.admin_pages", EMAIL, str(options.requests)
-        ).splitlines()[-2:]
+        counts, pages = server.python("-m", "benchmarks.admin_pages", EMAIL, str(options.requests)).splitlines()[-2:]
     found: dict[str, tuple[float, int]] = json.loads(pages)
     for address, (ms, queries) in sorted(found.items(), key=lambda item: -item[1][0])[:10]:
         print(f"{ms:7.1f} ms {queries:3} queries  {address}")

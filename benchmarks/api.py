@@ -95,9 +95,7 @@ def measure(
 def compare(address: str, *, times: int) -> dict[str, float]:
     session = requests.Session()
     session.trust_env = False
-    signed_in = session.post(
-        f"{address}/v1/sessions", json={"email": EMAIL, "password": PASSWORD}, timeout=30
-    )
+    signed_in = session.post(f"{address}/v1/sessions", json={"email": EMAIL, "password": PASSWORD}, timeout=30)
     signed_in.raise_for_status()
     session.headers["Authorization"] = f"Bearer {signed_in.json()['token']}"
 
@@ -126,9 +124,7 @@ def compare(address: str, *, times: int) -> dict[str, float]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--requests", type=int, default=200, help="of each kind; a tenth as many long lists")
     options = parser.parse_args()
     fill = f"import sys; sys.argv[1:] = {[EMAIL, PASSWORD, *map(str, (MONITORS, PROJECTS, CHECKS))]}{FILL}"

@@ -127,9 +127,7 @@ def step(
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--monitors", type=int, default=1_000)
     count = max(parser.parse_args().monitors, 2)
     half = count // 2

@@ -47,11 +47,7 @@ def store(total: int) -> None:
 
     template = Monitor.objects.order_by("pk").first()
     assert template is not None
-    columns = [
-        str(field.column)
-        for field in Monitor._meta.concrete_fields
-        if field.column not in {"id", "public_id"}
-    ]
+    columns = [str(field.column) for field in Monitor._meta.concrete_fields if field.column not in {"id", "public_id"}]
     assert set(config_columns(build({"interval_sec": 60}))) <= set(columns)
     names = ", ".join(columns)
     with connection.cursor() as cursor:
@@ -127,13 +123,9 @@ def measure(total: int, caller: Any) -> dict[str, float]:
         pairs = [(claim.monitor_id, claim.number) for claim in claims]
         cost, loaded = timed(each(load_jobs, batches(pairs, BATCH)), due)
         found["load_us"].append(cost)
-        outcome = CheckOutcome(
-            Verdict.UP, utc_now(), latency_ms=20, connect_ms=5, ttfb_ms=19, http_status=200
-        )
+        outcome = CheckOutcome(Verdict.UP, utc_now(), latency_ms=20, connect_ms=5, ttfb_ms=19, http_status=200)
         records = [
-            CheckRecord(each.monitor_id, each.claim, each.config_version, outcome)
-            for part in loaded
-            for each in part
+            CheckRecord(each.monitor_id, each.claim, each.config_version, outcome) for part in loaded for each in part
         ]
         cost, _ = timed(each(record_now, batches(records, MOST_AT_ONCE)), len(records))
         found["record_us"].append(cost)
@@ -157,8 +149,7 @@ def run() -> dict[int, dict[str, float]]:
 
     Plan.objects.update(monitor_limit=10_000_000)
     many, few = (
-        create_account(email=f"{name}@example.com", password="a fine long one", plan="pro")
-        for name in ("many", "few")
+        create_account(email=f"{name}@example.com", password="a fine long one", plan="pro") for name in ("many", "few")
     )
     create_monitor(Caller(many), {"url": "https://shop.example/health"}, now=utc_now())
     for _ in range(LISTED):
@@ -177,16 +168,13 @@ def markdown(found: dict[int, dict[str, float]]) -> str:
         "|---|---|---|---|---|",
     ]
     lines += [
-        f"| {total:,} | " + " | ".join(f"{costs[step]:g}" for step in STEPS) + " |"
-        for total, costs in found.items()
+        f"| {total:,} | " + " | ".join(f"{costs[step]:g}" for step in STEPS) + " |" for total, costs in found.items()
     ]
     return "\n".join(lines)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--markdown", action="store_true")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="pulsekeeper-bench-") as name:
@@ -207,11 +195,7 @@ def main() -> int:
         print(markdown(found))
     growth = {step: round(found[SIZES[-1]][step] / found[SIZES[1]][step], 2) for step in STEPS}
     good = all(ratio <= WORST_GROWTH for ratio in growth.values())
-    print(
-        json.dumps(
-            {str(total): costs for total, costs in found.items()} | {"growth": growth, "goal_met": good}
-        )
-    )
+    print(json.dumps({str(total): costs for total, costs in found.items()} | {"growth": growth, "goal_met": good}))
     return 0 if good else 1
 
 

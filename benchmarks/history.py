@@ -70,9 +70,7 @@ class Deployment:
 
 @contextmanager
 def deployed(*, monitors: int, days: int) -> Iterator[Deployment]:
-    with serving(
-        {"THROTTLE_SCALE": "0", "RESULTS_KEPT_DAYS": str(max(days + 1, 14))}, setup=ACCOUNT
-    ) as server:
+    with serving({"THROTTLE_SCALE": "0", "RESULTS_KEPT_DAYS": str(max(days + 1, 14))}, setup=ACCOUNT) as server:
         start = time.monotonic()
         seeded = server.python(
             "manage.py", "seed_history", f"--monitors={monitors}", f"--days={days}", f"--email={EMAIL}",
@@ -132,17 +130,13 @@ def compare(one: Deployment, many: Deployment, *, monitors: int, times: int) -> 
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--monitors", type=int, default=200)
     parser.add_argument("--days", type=int, default=30)
     parser.add_argument("--requests", type=int, default=100, help="of each kind to each")
     options = parser.parse_args()
     with ExitStack() as stack:
-        one, many = (
-            stack.enter_context(deployed(monitors=options.monitors, days=days)) for days in (1, options.days)
-        )
+        one, many = (stack.enter_context(deployed(monitors=options.monitors, days=days)) for days in (1, options.days))
         found = compare(one, many, monitors=options.monitors, times=options.requests)
     found["bytes_per_check"] = round(many.bytes_per_check, 1)
     ratios = {name: value for name, value in found.items() if name.endswith("_ratio")}

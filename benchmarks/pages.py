@@ -132,10 +132,7 @@ class Reader:
             text, size, _ = self.get(path)
             total += size
             if path.endswith(".js"):
-                wanted |= {
-                    f"{path.rsplit('/', 1)[0]}/{name}"
-                    for name in re.findall(r'import .*?"\./([\w.-]+)"', text)
-                }
+                wanted |= {f"{path.rsplit('/', 1)[0]}/{name}" for name in re.findall(r'import .*?"\./([\w.-]+)"', text)}
         return total
 
 
@@ -189,16 +186,12 @@ def run(server: Serving, options: argparse.Namespace) -> dict[str, Any]:
         found |= {f"{name}_{what}": value for what, value in measured.items()}
         print(f"{name}: {found[f'{name}_median_ms']} ms, {found[f'{name}_bytes']} bytes", flush=True)
     found["overview_all_rows_bytes"] = all_rows(reader, options.monitors)
-    found |= json.loads(
-        server.python("-c", INSIDE, cookie, str(options.requests), json.dumps(paths)).splitlines()[-1]
-    )
+    found |= json.loads(server.python("-c", INSIDE, cookie, str(options.requests), json.dumps(paths)).splitlines()[-1])
     return found
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--monitors", type=int, default=1_000)
     parser.add_argument("--days", type=int, default=30)
     parser.add_argument("--interval", type=int, default=300, help="seconds between checks, 60 or more")
@@ -208,9 +201,7 @@ def main() -> int:
     with serving(kept, setup=ACCOUNT) as server:
         found = run(server, options)
     goals = (("_ms", MOST_MS), ("_queries", MOST_QUERIES), ("_weight_bytes", MOST_BYTES))
-    missed = [
-        name for name, value in found.items() for end, most in goals if name.endswith(end) and value > most
-    ]
+    missed = [name for name, value in found.items() for end, most in goals if name.endswith(end) and value > most]
     print(json.dumps(found | {"missed": missed, "goal_met": not missed}))
     return 1 if missed else 0
 

@@ -114,9 +114,7 @@ def _length(head: bytes) -> int:
     return 0
 
 
-def drive(
-    address: str, names: list[str], tally: Tally, *, connections: int, seconds: float, fresh: bool
-) -> None:
+def drive(address: str, names: list[str], tally: Tally, *, connections: int, seconds: float, fresh: bool) -> None:
     """Ping for `seconds`, and until the last ping is answered."""
     parts = urlsplit(address)
     assert parts.hostname is not None
@@ -175,16 +173,12 @@ def lost(served: Serving, acknowledged: Counter[str]) -> int:
 def durability(served: Serving) -> dict[str, str]:
     names = ["fsync", "synchronous_commit", "full_page_writes"]
     with psycopg.connect(served.environment["DATABASE_URL"]) as connection:
-        shown = connection.execute(
-            "SELECT name, setting FROM pg_settings WHERE name = ANY(%s)", [names]
-        ).fetchall()
+        shown = connection.execute("SELECT name, setting FROM pg_settings WHERE name = ANY(%s)", [names]).fetchall()
     return dict(shown)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--connections", type=int, default=32)
     parser.add_argument("--fresh", action="store_true", help="a new connection for each ping")
     parser.add_argument("--web", help="another command than the Procfile's; it finds PORT in its environment")

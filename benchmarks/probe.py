@@ -35,9 +35,7 @@ from benchmarks.probing.scenarios import SCENARIOS, Effort, Figures, measure
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--scenario", action="append", choices=SCENARIOS, help="may be given more than once; default all"
     )
@@ -52,9 +50,7 @@ def main() -> int:
         "--hang-ms", type=int, default=1_000, help="deadline of the checks that hang (default %(default)s)"
     )
     options = parser.parse_args()
-    effort = Effort(
-        checks=max(options.checks, 1), rounds=max(options.rounds, 1), hang_ms=max(options.hang_ms, 100)
-    )
+    effort = Effort(checks=max(options.checks, 1), rounds=max(options.rounds, 1), hang_ms=max(options.hang_ms, 100))
     found: dict[str, Figures] = {}
     for name in options.scenario or SCENARIOS:
         with tempfile.TemporaryDirectory(prefix="pulsekeeper-benchmark-") as folder:

@@ -144,9 +144,7 @@ def go_down(served: Serving) -> str:
 
 
 def rename(served: Serving) -> str:
-    answer = requests.post(
-        f"{served.address}/v1/sessions", json={"email": EMAIL, "password": PASSWORD}, timeout=30
-    )
+    answer = requests.post(f"{served.address}/v1/sessions", json={"email": EMAIL, "password": PASSWORD}, timeout=30)
     headers = {"Authorization": f"Bearer {answer.json()['token']}"}
     pages = requests.get(f"{served.address}/v1/status-pages", headers=headers, timeout=30).json()
     renamed = requests.patch(
@@ -160,9 +158,7 @@ def rename(served: Serving) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--connections", type=int, default=32)
     options = parser.parse_args()
     variables = {

@@ -50,9 +50,7 @@ def failed(failure: Failure, *, now: datetime) -> CheckOutcome:
     return CheckOutcome(Verdict.DOWN, now, reason_code=failure.reason_code, detail=sentence(failure.detail))
 
 
-def judge(
-    spec: CheckSpec, finding: Finding, *, now: datetime, failure: Failure | None = None
-) -> CheckOutcome:
+def judge(spec: CheckSpec, finding: Finding, *, now: datetime, failure: Failure | None = None) -> CheckOutcome:
     """Return the outcome of a check that ended at `now`: a failure comes first, then speed.
 
     `failure` is what the protocol found wrong with a response.

@@ -132,9 +132,7 @@ class Env:
         "Folder of the private servers, their generated keys and beat's schedule.",
         read=Path,
     )
-    debug: bool = variable(
-        default=False, description="Django's debug pages. Never in production.", read=boolean
-    )
+    debug: bool = variable(default=False, description="Django's debug pages. Never in production.", read=boolean)
     allowed_hosts: tuple[str, ...] = variable(
         ("localhost", "127.0.0.1", "[::1]"),
         "Comma-separated host names that the web server accepts.",
@@ -252,9 +250,7 @@ class Env:
         " Sign-in with Google needs it and its secret.",
     )
     google_client_secret: str | None = variable(None, "Client secret of that client.", from_file=True)
-    throttle_scale: float = variable(
-        1.0, "Multiplies every throttle; 0 turns throttling off.", read=decimal(0)
-    )
+    throttle_scale: float = variable(1.0, "Multiplies every throttle; 0 turns throttling off.", read=decimal(0))
     trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = variable(
         (),
         "Comma-separated CIDRs of reverse proxies whose `X-Forwarded-For`, `X-Forwarded-Proto` and "
@@ -263,8 +259,7 @@ class Env:
     )
     hsts_seconds: int = variable(
         2_592_000,
-        "How long browsers must use https (`Strict-Transport-Security`, sent over https only); "
-        "0 turns it off.",
+        "How long browsers must use https (`Strict-Transport-Security`, sent over https only); 0 turns it off.",
         read=whole(0),
     )
     metrics_allowed: tuple[IPv4Network | IPv6Network, ...] = variable(
@@ -339,9 +334,7 @@ class Env:
         read=http_address,
     )
     port: int = variable(8000, "Port of the web server under `make up`.", read=whole(1, 65535))
-    admin_email: str = variable(
-        "admin@example.com", "E-mail address of the first account that `make up` creates."
-    )
+    admin_email: str = variable("admin@example.com", "E-mail address of the first account that `make up` creates.")
     admin_password: str | None = variable(
         None, "Password of that account. Without it one is generated and printed once."
     )

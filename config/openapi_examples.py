@@ -263,10 +263,7 @@ def example_of(schema: dict[str, Any], schemas: dict[str, Any], name: str = "") 
     if "enum" in schema:
         return schema["enum"][0]
     if "properties" in schema:
-        found = {
-            field: example_of(inner, schemas, f"{name}.{field}")
-            for field, inner in schema["properties"].items()
-        }
+        found = {field: example_of(inner, schemas, f"{name}.{field}") for field, inner in schema["properties"].items()}
         return {field: value for field, value in found.items() if value is not ...}
     kind = schema.get("type", "object")
     if isinstance(kind, list):

@@ -89,9 +89,7 @@ def _remove_secrets(event: Event, _hint: Hint) -> Event:
     data: dict[str, Any] = dict(event)
     ids = {name: value for name, value in {**logs.context(), **logs.trace_ids()}.items() if value}
     data["tags"] = {**(data.get("tags") or {}), **ids}
-    data["extra"] = {
-        name: value for name, value in (data.get("extra") or {}).items() if name not in _ATTACHED
-    }
+    data["extra"] = {name: value for name, value in (data.get("extra") or {}).items() if name not in _ATTACHED}
     if entry := data.get("logentry"):  # without its parameters: those of Celery are the arguments of the task
         data["logentry"] = {name: entry.get(name) for name in ("message", "formatted")}
     if request := data.pop("request", None):

@@ -347,9 +347,7 @@ SPECTACULAR_SETTINGS = {
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "filters": {
-        "crashes": {"()": "django.utils.log.CallbackFilter", "callback": lambda record: bool(record.exc_info)}
-    },
+    "filters": {"crashes": {"()": "django.utils.log.CallbackFilter", "callback": lambda record: bool(record.exc_info)}},
     "formatters": {"line": {"()": "core.logs.Formatter", "json": ENV.log_format == "json"}},
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["console"], "level": "WARNING"},

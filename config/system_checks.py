@@ -55,9 +55,7 @@ def check_timezone_is_utc(**_: Any) -> list[CheckMessage]:
 
     if settings.USE_TZ and settings.TIME_ZONE == celeryconfig.timezone == "UTC":
         return []
-    return [
-        Error("USE_TZ must be True, and TIME_ZONE and Celery's timezone must be UTC.", id="pulsekeeper.E002")
-    ]
+    return [Error("USE_TZ must be True, and TIME_ZONE and Celery's timezone must be UTC.", id="pulsekeeper.E002")]
 
 
 @register(TAG)
@@ -136,9 +134,7 @@ def check_public_addresses(**_: Any) -> Iterator[CheckMessage]:
             id="pulsekeeper.W015",
         )
     elif not validate_host(base.hostname or "", settings.ALLOWED_HOSTS):
-        yield Error(
-            f"ALLOWED_HOSTS does not contain {base.hostname}, the host of BASE_URL.", id="pulsekeeper.E016"
-        )
+        yield Error(f"ALLOWED_HOSTS does not contain {base.hostname}, the host of BASE_URL.", id="pulsekeeper.E016")
 
 
 @register(TAG, deploy=True)

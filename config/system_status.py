@@ -224,9 +224,7 @@ def _database_status(now: datetime) -> DatabaseStatus | None:
         return None
     assert counts is not None
     assert size is not None
-    dead_deliveries, dead_mails, waiting_mails, waiting_deliveries, deleted, rolled_until, failing, sent = (
-        counts
-    )
+    dead_deliveries, dead_mails, waiting_mails, waiting_deliveries, deleted, rolled_until, failing, sent = counts
     return DatabaseStatus(
         backlog=waiting,
         alert_since=alert,

@@ -109,9 +109,7 @@ def _masked(span: ReadableSpan) -> ReadableSpan:
         parent=span.parent,
         resource=span.resource,
         attributes=mask_all(span.attributes or {}),
-        events=[
-            Event(event.name, mask_all(event.attributes or {}), event.timestamp) for event in span.events
-        ],
+        events=[Event(event.name, mask_all(event.attributes or {}), event.timestamp) for event in span.events],
         links=span.links,
         kind=span.kind,
         status=Status(status.status_code, mask(status.description) if status.description else None),

@@ -19,9 +19,7 @@ class InvalidEnvironment(ValueError):
     """All invalid variables, each with its name."""
 
 
-def variable(
-    default: Any, description: str, *, read: Callable[[str], Any] = str, from_file: bool = False
-) -> Any:
+def variable(default: Any, description: str, *, read: Callable[[str], Any] = str, from_file: bool = False) -> Any:
     """Define a field. `read` parses the text, or raises ValueError with the reason.
 
     With `from_file` the variable `<NAME>_FILE` may name a file with the text. This keeps a secret out of the

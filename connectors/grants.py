@@ -31,9 +31,7 @@ LEASE = timedelta(seconds=60)  # longer than all requests to a provider together
 POLL_SEC = 0.1
 
 
-def fetch_projects(
-    caller: Caller, word: str, *, now: datetime
-) -> tuple[Connector, dict[str, ProviderProject]]:
+def fetch_projects(caller: Caller, word: str, *, now: datetime) -> tuple[Connector, dict[str, ProviderProject]]:
     """Return all projects of the linked account by reference. Raises NotFound, ReconnectRequired, ProviderError."""
     caller.require_session()
     source = provider(backend_of(word))

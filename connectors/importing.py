@@ -111,9 +111,7 @@ def _import_one(
     given = {"type": "http", "name": project.name[:MAX_NAME], "url": project.url}
     with transaction.atomic():
         monitor = create_monitor(caller, {**place, **given}, now=now)
-        Import.objects.create(
-            user=caller.user, provider=connector.provider, external_ref=ref, monitor=monitor
-        )
+        Import.objects.create(user=caller.user, provider=connector.provider, external_ref=ref, monitor=monitor)
         release_first_claim(monitor, now=now)
     return monitor.pk
 

@@ -68,9 +68,7 @@ class Import(models.Model):
 
     class Meta:
         constraints: ClassVar = [
-            models.UniqueConstraint(
-                fields=["user", "provider", "external_ref"], name="one_monitor_per_external_ref"
-            )
+            models.UniqueConstraint(fields=["user", "provider", "external_ref"], name="one_monitor_per_external_ref")
         ]
 
     def __str__(self) -> str:

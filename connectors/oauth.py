@@ -61,9 +61,7 @@ def finish(
     backend_class = BACKENDS[provider_name]
     found = states.take(query.get("state", ""), provider=provider_name, now=now)
     if found is None:
-        raise OAuthRefused(
-            f"This link of {backend_class.title} was used before, has expired or was not started here."
-        )
+        raise OAuthRefused(f"This link of {backend_class.title} was used before, has expired or was not started here.")
     user, session = found
     if signed_in is not None and signed_in.pk != user.pk:
         raise OAuthRefused(
@@ -116,6 +114,4 @@ def save_connector(
 
 
 def record(user: User, action: Action, connector: Connector) -> None:
-    audit.services.record(
-        action, actor=user, target_name=connector.meta, details={"provider": connector.provider}
-    )
+    audit.services.record(action, actor=user, target_name=connector.meta, details={"provider": connector.provider})

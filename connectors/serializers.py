@@ -64,7 +64,5 @@ class ImportResultSerializer(serializers.Serializer[Any]):
     """The result of an import, each list in the order of the request."""
 
     created = MonitorSerializer(many=True)
-    skipped = serializers.ListField(
-        child=serializers.CharField(), help_text="References that were imported already."
-    )
+    skipped = serializers.ListField(child=serializers.CharField(), help_text="References that were imported already.")
     failed = ImportFailureSerializer(many=True)

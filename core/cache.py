@@ -93,9 +93,7 @@ class PatientCache(RedisCache):
             return otherwise
         except redis.RedisError as error:
             self._asked_again_at = time.monotonic() + LEFT_ALONE_SEC
-            logger.warning(
-                "the cache is off for %.0f s, the broker does not answer: %s", LEFT_ALONE_SEC, error
-            )
+            logger.warning("the cache is off for %.0f s, the broker does not answer: %s", LEFT_ALONE_SEC, error)
             return otherwise
 
     def add(self, *args: Any, **kwargs: Any) -> bool:

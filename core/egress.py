@@ -106,9 +106,7 @@ def parse_networks(text: str) -> tuple[Network, ...]:
         try:
             networks.append(ip_network(cidr))
         except ValueError as error:
-            raise ValueError(
-                f"{cidr!r} is not a network in CIDR form, like 127.0.0.0/8 or ::1/128: {error}"
-            ) from error
+            raise ValueError(f"{cidr!r} is not a network in CIDR form, like 127.0.0.0/8 or ::1/128: {error}") from error
     return tuple(networks)
 
 
@@ -122,8 +120,7 @@ def _parse_loose_v4(host: str) -> IPv4Address | None:
     if len(parts) > 4 or not all(_V4_PART.fullmatch(part) and len(part) <= 32 for part in parts):
         return None
     values = [
-        int(part[2:] or "0", 16) if part.startswith("0x") else int(part, 8 if part[0] == "0" else 10)
-        for part in parts
+        int(part[2:] or "0", 16) if part.startswith("0x") else int(part, 8 if part[0] == "0" else 10) for part in parts
     ]
     *leading, last = values
     if any(value > 255 for value in leading) or last >= 1 << (8 * (4 - len(leading))):

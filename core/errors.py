@@ -15,9 +15,7 @@ class ApiError(Exception):
     sample_limit: int | None = None
     """`limit` of the example in openapi.json."""
 
-    def __init__(
-        self, reason: str | None = None, *, code: str | None = None, limit: int | None = None
-    ) -> None:
+    def __init__(self, reason: str | None = None, *, code: str | None = None, limit: int | None = None) -> None:
         self.reason = reason or self.reason
         self.code = code or self.code
         self.limit = limit
@@ -72,9 +70,7 @@ class EmailUnverified(ApiError):
 
 class MfaRequired(ApiError):
     status, code = 401, "mfa_required"
-    reason = (
-        "code: this account has a second factor; send a code of the authenticator app, or a recovery code."
-    )
+    reason = "code: this account has a second factor; send a code of the authenticator app, or a recovery code."
 
 
 class Forbidden(ApiError):
@@ -94,9 +90,7 @@ class ReauthenticationRequired(ApiError):
 
 class ProjectsShared(ApiError):
     status, code = 409, "projects_shared"
-    reason = (
-        "Other people are members of projects of this account; remove them, or delete the projects, first."
-    )
+    reason = "Other people are members of projects of this account; remove them, or delete the projects, first."
 
 
 class ProjectRequired(ApiError):
@@ -159,9 +153,7 @@ class NoWorker(ApiError):
 
 class IdempotencyKeyInUse(ApiError):
     status, code = 409, "idempotency_key_in_use"
-    reason = (
-        "Idempotency-Key: the first request with this key is still being worked on; try again in a moment."
-    )
+    reason = "Idempotency-Key: the first request with this key is still being worked on; try again in a moment."
 
 
 class IdempotencyKeySpent(ApiError):
@@ -186,9 +178,7 @@ class ProviderNotConfigured(ApiError):
 
 class NotConfirmed(ApiError):
     status, code = 409, "not_confirmed"
-    reason = (
-        "The owner of the e-mail address has not agreed yet; set the address again to send another request."
-    )
+    reason = "The owner of the e-mail address has not agreed yet; set the address again to send another request."
 
 
 class NotDead(ApiError):

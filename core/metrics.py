@@ -68,9 +68,7 @@ class Histogram:
         for value in found:
             buckets[bisect_left(self.bounds, value)] += 1
         start = f"{self.name}|{','.join(values)}|"
-        _sums.add(
-            [(f"{start}{bucket}", count) for bucket, count in buckets.items()] + [(f"{start}sum", sum(found))]
-        )
+        _sums.add([(f"{start}{bucket}", count) for bucket, count in buckets.items()] + [(f"{start}sum", sum(found))])
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,9 +130,7 @@ class _Sums:
                         pipe.hincrbyfloat(KEY, field, amount)
                     if levels:
                         now = utc_now().timestamp()
-                        pipe.hset(
-                            LEVELS_KEY, mapping={name: f"{held}|{now}" for name, held in levels.items()}
-                        )
+                        pipe.hset(LEVELS_KEY, mapping={name: f"{held}|{now}" for name, held in levels.items()})
                     pipe.execute()
             except redis.RedisError as error:
                 with self._lock:

@@ -149,11 +149,7 @@ class EditChannelForm(_ChannelForm):
                 continue
             field.required = False
             field.widget.attrs.pop("placeholder", None)
-            now = (
-                f"Currently {channel.hint}"
-                if setting is self.kind.settings[0]
-                else "The value is never shown"
-            )
+            now = f"Currently {channel.hint}" if setting is self.kind.settings[0] else "The value is never shown"
             field.help_text = f"{now}. Leave empty to keep it."
 
     def given(self) -> dict[str, Any]:
@@ -185,8 +181,6 @@ def _field(setting: Setting) -> forms.Field:
         required=setting.required,
         initial=setting.default() if setting.default and not setting.secret else None,
         strip=setting.strip,
-        widget=forms.EmailInput(attrs=attrs)
-        if setting.input_type == "email"
-        else forms.TextInput(attrs=attrs),
+        widget=forms.EmailInput(attrs=attrs) if setting.input_type == "email" else forms.TextInput(attrs=attrs),
         help_text=setting.help,
     )

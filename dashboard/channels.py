@@ -242,9 +242,7 @@ def _asked(request: PageRequest, channel: AlertChannel, said: str) -> None:
     if mail.has_server():
         messages.success(request, f"{said} to {channel.hint}.")
     else:
-        messages.warning(
-            request, f"The request to {channel.hint} was only printed to the log. {mail.NO_SERVER}"
-        )
+        messages.warning(request, f"The request to {channel.hint} was only printed to the log. {mail.NO_SERVER}")
 
 
 def _created(request: PageRequest, made: Created) -> HttpResponse:

@@ -54,9 +54,7 @@ class ShownDelivery:
             path = f"/incidents/{payload.incident_id}" if payload.incident_id else ""
             if not path and payload.monitor_id:
                 path = f"/monitors/{payload.monitor_id}"
-            yield ShownItem(
-                payload.monitor or payload.monitor_id or "Test", WORDS[payload.event_type].log, path
-            )
+            yield ShownItem(payload.monitor or payload.monitor_id or "Test", WORDS[payload.event_type].log, path)
 
     @property
     def more(self) -> int:

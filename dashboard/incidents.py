@@ -137,9 +137,7 @@ class FilterForm(forms.Form):
     def states(self) -> list[tuple[str, str, bool]]:
         """Return the URL and name of each state, and whether it is selected."""
         chosen = self.wanted.get("state", "")
-        return [
-            (self.query(state=state), name, state == chosen) for state, name in [("", "All"), *STATES.items()]
-        ]
+        return [(self.query(state=state), name, state == chosen) for state, name in [("", "All"), *STATES.items()]]
 
 
 class CommentForm(ServiceForm):

@@ -84,9 +84,7 @@ def _created(request: PageRequest, form: MonitorForm, made: Created) -> HttpResp
         monitor = get_monitor(request.caller, made.object_id)
         messages.success(request, f"{monitor.name} is created.")
         _tell_adjustments(request, form.body(), monitor)
-        if not monitor.kind.waits and not interactive.enqueue_first_check(
-            monitor, claim=services.FIRST_CLAIM
-        ):
+        if not monitor.kind.waits and not interactive.enqueue_first_check(monitor, claim=services.FIRST_CLAIM):
             services.release_first_claim(monitor, now=utc_now())
     return redirect(f"/monitors/{made.object_id}")
 
@@ -110,9 +108,7 @@ def edit(request: PageRequest, monitor_id: str) -> HttpResponse:
     if form.is_valid():
         body = form.body()
         changed = form.attempt(
-            lambda: services.update_monitor(
-                caller, monitor_id, validated(MonitorPatchSerializer, body), now=utc_now()
-            )
+            lambda: services.update_monitor(caller, monitor_id, validated(MonitorPatchSerializer, body), now=utc_now())
         )
         if changed is not None:
             messages.success(request, f"{changed.name} is saved." if body else "Nothing was changed.")

@@ -65,9 +65,7 @@ def form_field(setting: Setting) -> forms.Field:
     if setting.type is int:
         bounds = {"min_value": setting.minimum, "max_value": setting.maximum}
         widget = forms.TextInput(attrs={"inputmode": "numeric", **attributes}) if setting.nullable else None
-        return CountField(
-            **bounds, **({"widget": widget} if widget else {}), suggestions=setting.suggestions, **said
-        )
+        return CountField(**bounds, **({"widget": widget} if widget else {}), suggestions=setting.suggestions, **said)
     if setting.multiline:
         attributes |= {"class": "code", "rows": "5", "spellcheck": "false"}
         return forms.CharField(strip=False, widget=forms.Textarea(attrs=attributes), **said)
@@ -122,9 +120,7 @@ class MonitorForm(OnceForm):
                     self.fields[name].choices.insert(0, ("", "By the type"))  # type: ignore[attr-defined]
         interval = self.fields["interval_sec"]
         assert isinstance(interval, SpanField)
-        interval.suggestions = [
-            text for text in interval.suggestions if parse_span(text) >= floor_sec * MS_OF["s"]
-        ]
+        interval.suggestions = [text for text in interval.suggestions if parse_span(text) >= floor_sec * MS_OF["s"]]
         headers = () if stored is None else config["request_headers"]
         self.rules: list[RuleRow] = [
             RuleRow(data, prefix=f"rule-{index}", initial=initial)

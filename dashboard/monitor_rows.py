@@ -143,9 +143,7 @@ class HeaderRow(Row):
 
     def as_body(self) -> dict[str, Any]:
         given = self.cleaned_data
-        body: dict[str, Any] = msgspec.to_builtins(
-            Header(given["name"], given["value"], given["type"] or None)
-        )
+        body: dict[str, Any] = msgspec.to_builtins(Header(given["name"], given["value"], given["type"] or None))
         return body
 
 

@@ -62,9 +62,7 @@ def problem(request: PageRequest, error: ApiError) -> HttpResponse:
     return render(request, "problem.html", context, status=error.status)
 
 
-def act(
-    request: PageRequest, action: Callable[[], object], *, done: str, to: str, **kwargs: Any
-) -> HttpResponse:
+def act(request: PageRequest, action: Callable[[], object], *, done: str, to: str, **kwargs: Any) -> HttpResponse:
     """Run the action of a button and redirect to the page `to`, with a message about success or the error."""
     try:
         action()
@@ -76,3 +74,8 @@ def act(
         messages.success(request, done)
     response: HttpResponse = redirect(to, **kwargs)
     return response
+
+
+def home(request: HttpRequest) -> HttpResponse:
+    """Redirect the bare address of the deployment to the overview, or to the sign-in page."""
+    return redirect("/monitors" if request.user.is_authenticated else "/account/login/")

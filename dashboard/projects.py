@@ -115,9 +115,7 @@ def add_member(request: PageRequest, project_id: str) -> HttpResponse:
         def add() -> Membership:
             limits.count(request, "invite")
             given = validated(MemberInputSerializer, form.cleaned_data)
-            return members.add_member(
-                caller, project_id, email=given["email"], role=given["role"], now=utc_now()
-            )
+            return members.add_member(caller, project_id, email=given["email"], role=given["role"], now=utc_now())
 
         member = form.attempt(add)
         if member is not None:

@@ -34,9 +34,7 @@ class Recurrence:
 
 def read(rrule: str) -> Recurrence | None:
     """Parse a rule. Return None if the form cannot show it."""
-    found = re.fullmatch(
-        r"FREQ=(DAILY|WEEKLY|MONTHLY);(?:BYDAY=([A-Z,]+);)?UNTIL=(\d{8})", rrule.upper(), re.ASCII
-    )
+    found = re.fullmatch(r"FREQ=(DAILY|WEEKLY|MONTHLY);(?:BYDAY=([A-Z,]+);)?UNTIL=(\d{8})", rrule.upper(), re.ASCII)
     if found is None:
         return None
     repeats = found[1].lower()
@@ -55,11 +53,7 @@ def in_words(rrule: str) -> str:
     days = [DAYS.get(day) for day in parts.get("BYDAY", "").split(",") if day]
     if not rrule:
         return "once"
-    if (
-        parts.keys() - {"FREQ", "BYDAY", "UNTIL", "COUNT"}
-        or None in days
-        or parts.get("FREQ") not in _PERIODS
-    ):
+    if parts.keys() - {"FREQ", "BYDAY", "UNTIL", "COUNT"} or None in days or parts.get("FREQ") not in _PERIODS:
         return "custom rule"
     words = f"every {_PERIODS[parts['FREQ']]}"
     if days:

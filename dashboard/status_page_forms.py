@@ -27,9 +27,7 @@ class _PageForm(ServiceForm):
     slug = forms.CharField(
         max_length=64, label="Address", help_text="The last part of the URL: /status/… (a-z, 0-9 and -)."
     )
-    description = forms.CharField(
-        max_length=MAX_TEXT, required=False, widget=forms.Textarea(attrs={"rows": 3})
-    )
+    description = forms.CharField(max_length=MAX_TEXT, required=False, widget=forms.Textarea(attrs={"rows": 3}))
     published = forms.BooleanField(
         required=False, initial=True, label="Published", help_text="Unpublished pages are not visible."
     )
@@ -86,10 +84,7 @@ class _PageForm(ServiceForm):
     def _added(self) -> list[dict[str, str]]:
         """Return the added monitors, named without their project."""
         names = dict(self.monitors)
-        return [
-            {"monitor_id": one, "name": names[one].partition(" · ")[0][:200]}
-            for one in self.cleaned_data["add"]
-        ]
+        return [{"monitor_id": one, "name": names[one].partition(" · ")[0][:200]} for one in self.cleaned_data["add"]]
 
     def refuse(self, field: str | None, reason: str) -> None:
         """Show errors of monitors beside the selection."""
@@ -144,18 +139,14 @@ class EditPageForm(_PageForm):
         for place, (heading, item) in enumerate(self.shown, start=1):
             key = item.monitor.public_id
             label = f"of {item.monitor.name}"
-            self.fields[f"name-{key}"] = forms.CharField(
-                max_length=200, initial=item.name, label=f"Name {label}"
-            )
+            self.fields[f"name-{key}"] = forms.CharField(max_length=200, initial=item.name, label=f"Name {label}")
             self.fields[f"group-{key}"] = forms.CharField(
                 max_length=200, required=False, initial=heading, label=f"Heading {label}"
             )
             self.fields[f"place-{key}"] = forms.IntegerField(
                 min_value=0, max_value=100_000, initial=place, label=f"Position {label}"
             )
-            self.fields[f"gone-{key}"] = forms.BooleanField(
-                required=False, label=f"Remove {item.monitor.name}"
-            )
+            self.fields[f"gone-{key}"] = forms.BooleanField(required=False, label=f"Remove {item.monitor.name}")
 
     def rows(self) -> list[dict[str, Any]]:
         """Return the monitors with their fields, in the order of the table's columns."""

@@ -37,9 +37,7 @@ def create(request: PageRequest) -> HttpResponse:
     form = NewPageForm(request.POST or None, caller=request.caller)
     if request.method == "POST" and form.is_valid():
         given = form.given()
-        created = form.create(
-            request, lambda now: services.create_page(request.caller, given, now=now).public_id
-        )
+        created = form.create(request, lambda now: services.create_page(request.caller, given, now=now).public_id)
         if created is not None:
             messages.success(request, "Status page created.")
             return redirect("status_page", created.object_id)
@@ -61,9 +59,7 @@ def edit(request: PageRequest, page_id: str) -> HttpResponse:
         if saved is not None:
             messages.success(request, "Status page saved.")
             return redirect("status_page", page_id)
-    return render(
-        request, "dashboard/status_pages/edit.html", {"section": SECTION, "form": form, "page": found}
-    )
+    return render(request, "dashboard/status_pages/edit.html", {"section": SECTION, "form": form, "page": found})
 
 
 @require_POST
@@ -107,9 +103,7 @@ def create_note(request: PageRequest, page_id: str) -> HttpResponse:
     form = NoteForm(request.POST)
     if form.is_valid():
         given = {name: form.cleaned_data[name] for name in ("title", "status", "text")}
-        if form.create(
-            request, lambda now: services.create_note(request.caller, page_id, given, now=now).public_id
-        ):
+        if form.create(request, lambda now: services.create_note(request.caller, page_id, given, now=now).public_id):
             messages.success(request, "Note published.")
             return redirect("status_page", page_id)
     return _detail(request, found, note_form=form)
@@ -122,9 +116,7 @@ def add_update(request: PageRequest, page_id: str, note_id: str) -> HttpResponse
     form = UpdateForm(request.POST, prefix=note_id)
     if form.is_valid():
         given = form.cleaned_data
-        done = form.attempt(
-            lambda: services.add_update(request.caller, page_id, note_id, given, now=utc_now())
-        )
+        done = form.attempt(lambda: services.add_update(request.caller, page_id, note_id, given, now=utc_now()))
         if done is not None:
             messages.success(request, "Update published.")
             return redirect("status_page", page_id)

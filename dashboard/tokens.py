@@ -42,9 +42,7 @@ class TokenRow:
 
 class NewTokenForm(OnceForm):
     default_renderer = PlainRenderer
-    name = forms.CharField(
-        max_length=200, help_text="Where it is used: the deploy pipeline, a script, a dashboard."
-    )
+    name = forms.CharField(max_length=200, help_text="Where it is used: the deploy pipeline, a script, a dashboard.")
     project_id = forms.ChoiceField(
         label="Project",
         help_text="The token can read and change this project only.",
@@ -95,9 +93,7 @@ class NewTokenForm(OnceForm):
 
 def token_rows(caller: Caller, *, now: datetime, project: Project | None = None) -> list[TokenRow]:
     """Return the tokens, newest first, in two queries."""
-    tokens = (
-        services.list_tokens(caller).select_related("project", "created_by").order_by("-created_at", "-pk")
-    )
+    tokens = services.list_tokens(caller).select_related("project", "created_by").order_by("-created_at", "-pk")
     if project is not None:
         tokens = tokens.filter(project=project)
     roles = access.roles_of(caller)

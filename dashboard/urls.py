@@ -1,11 +1,38 @@
 from django.urls import include, path
 
 import core.api.converters  # noqa: F401  (registers <id:…>)
-from dashboard import channels, connectors, home, incidents, status_pages, windows
+from dashboard import (
+    channels,
+    connectors,
+    incidents,
+    monitor_editing,
+    projects,
+    security_log,
+    status_pages,
+    tokens,
+    windows,
+)
+from dashboard.pages import home
 
 urlpatterns = [
-    path("", home.home),
-    path("", include("dashboard.editing_urls")),  # first, as `monitors/new` would match the URL of a monitor
+    path("", home),
+    # Before the pages of a monitor, whose URL `monitors/new` would match.
+    path("monitors/new", monitor_editing.new, name="monitor_new"),
+    path("monitors/<id:monitor_id>/edit", monitor_editing.edit, name="monitor_edit"),
+    path("projects", projects.index, name="projects"),
+    path("projects/<id:project_id>", projects.show, name="project"),
+    path("projects/<id:project_id>/log", security_log.of_project, name="project_log"),
+    path("projects/<id:project_id>/rename", projects.rename, name="project_rename"),
+    path("projects/<id:project_id>/delete", projects.delete, name="project_delete"),
+    path("projects/<id:project_id>/members", projects.add_member, name="project_members"),
+    path(
+        "projects/<id:project_id>/members/<id:member_id>",
+        projects.change_member,
+        name="project_member",
+    ),
+    path("tokens", tokens.index, name="tokens"),
+    path("tokens/new", tokens.new, name="token_new"),
+    path("tokens/<id:token_id>/revoke", tokens.revoke, name="token_revoke"),
     path("", include("dashboard.monitors.urls")),
     path("incidents", incidents.index, name="incidents"),
     path("incidents/declare", incidents.declare, name="incident_declare"),

@@ -49,9 +49,7 @@ class _WindowForm(ServiceForm):
     time_zone = forms.ChoiceField(
         help_text="Of these times. A recurring window keeps its local time in summer and winter."
     )
-    repeats = forms.ChoiceField(
-        label="Repeats", choices=list(REPEATS.items()), widget=forms.RadioSelect, initial=ONCE
-    )
+    repeats = forms.ChoiceField(label="Repeats", choices=list(REPEATS.items()), widget=forms.RadioSelect, initial=ONCE)
     days = conditional(
         forms.MultipleChoiceField(
             label="On which days", choices=list(DAYS.items()), widget=forms.CheckboxSelectMultiple
@@ -96,11 +94,7 @@ class _WindowForm(ServiceForm):
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or self.cleaned_data
-        if (
-            cleaned.get("monitors") == "chosen"
-            and not cleaned.get("monitor_ids")
-            and "monitor_ids" not in self.errors
-        ):
+        if cleaned.get("monitors") == "chosen" and not cleaned.get("monitor_ids") and "monitor_ids" not in self.errors:
             self.add_error("monitor_ids", "Choose at least one monitor.")
         repeats = cleaned.get("repeats")
         if repeats in FREQUENCIES and not cleaned.get("until") and "until" not in self.errors:
@@ -124,9 +118,7 @@ class _WindowForm(ServiceForm):
         if not days:
             self.add_error("days", "Choose at least one day.")
         elif starts_at is not None and list(DAYS)[starts_at.weekday()] not in days:
-            self.add_error(
-                "days", f"The window starts on a {starts_at:%A}: add that day, or change the start."
-            )
+            self.add_error("days", f"The window starts on a {starts_at:%A}: add that day, or change the start.")
 
     def _when(self) -> dict[str, Any]:
         cleaned = self.cleaned_data
@@ -149,9 +141,7 @@ class _WindowForm(ServiceForm):
 
     def _aim(self) -> dict[str, Any]:
         aim = {"monitors": self.cleaned_data["monitors"]}
-        return aim | (
-            {"monitor_ids": self.cleaned_data["monitor_ids"]} if aim["monitors"] == "chosen" else {}
-        )
+        return aim | ({"monitor_ids": self.cleaned_data["monitor_ids"]} if aim["monitors"] == "chosen" else {})
 
 
 class NewWindowForm(_WindowForm, OnceForm):
@@ -179,11 +169,7 @@ class EditWindowForm(_WindowForm):
         """Return only the changed fields: the form drops seconds, and a member may not see all selected monitors."""
         changed = set(self.changed_data)
         given = {"name": self.cleaned_data["name"]} if "name" in changed else {}
-        return (
-            given
-            | (self._when() if changed & set(_WHEN) else {})
-            | (self._aim() if changed & set(_AIM) else {})
-        )
+        return given | (self._when() if changed & set(_WHEN) else {}) | (self._aim() if changed & set(_AIM) else {})
 
 
 def _initial_of(window: MaintenanceWindow) -> dict[str, Any]:

@@ -106,9 +106,7 @@ class Calendar:
             else:
                 near.append(_times(shown, now=now, until=until))
         rows = list(islice(heapq.merge(*near, key=attrgetter("starts_at")), MOST_SHOWN + 1))
-        coming = sorted(
-            (row for row in rows[:MOST_SHOWN] if row.starts_at > now), key=lambda row: row.starts_at
-        )
+        coming = sorted((row for row in rows[:MOST_SHOWN] if row.starts_at > now), key=lambda row: row.starts_at)
         by_day = groupby(sorted(coming, key=lambda row: (row.day, row.starts_at)), key=lambda row: row.day)
         return cls(
             active=[row for row in rows if row.starts_at <= now],
@@ -160,9 +158,7 @@ def end(request: PageRequest, window_id: str) -> HttpResponse:
     window = selectors.get_window(request.caller, window_id)
     following = windows.occurrence_of(window, now=now)
     if window.rrule or following is None or following[0] > now:
-        messages.error(
-            request, "Only an active window that does not recur can be ended. Delete this one instead."
-        )
+        messages.error(request, "Only an active window that does not recur can be ended. Delete this one instead.")
         return redirect("maintenance")
     given = {"ends_at": now + timedelta(seconds=1)}
     return act(

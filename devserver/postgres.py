@@ -40,9 +40,7 @@ LONGEST_SOCKET_PATH = 107
 class Postgres:
     name = "postgres"
 
-    def __init__(
-        self, folder: DataFolder, user: ServerUser, socket_dir: Path, settings: Mapping[str, str]
-    ) -> None:
+    def __init__(self, folder: DataFolder, user: ServerUser, socket_dir: Path, settings: Mapping[str, str]) -> None:
         self._folder = folder
         self._user = user
         self._socket_dir = socket_dir
@@ -188,9 +186,7 @@ def socket_folder(folder: DataFolder) -> Path:
         return folder.postgres
     name = f"pulsekeeper-{os.geteuid()}-{hashlib.sha256(os.fsencode(folder.root)).hexdigest()[:12]}"
     bases = [os.environ.get("XDG_RUNTIME_DIR", ""), tempfile.gettempdir(), "/tmp"]  # noqa: S108 - checked below
-    path = next(
-        Path(base, name) for base in bases if Path(base).is_dir() and base and _fits(Path(base, name))
-    )
+    path = next(Path(base, name) for base in bases if Path(base).is_dir() and base and _fits(Path(base, name)))
     try:
         path.mkdir(mode=0o700, exist_ok=True)
         status = path.lstat()

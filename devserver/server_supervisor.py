@@ -30,9 +30,7 @@ DEATHS_ALLOWED, DEATHS_WINDOW_SECONDS = 5, 60
 
 
 class ServerSupervisor:
-    def __init__(
-        self, folder: DataFolder, postgres_settings: dict[str, str], valkey_settings: dict[str, str]
-    ) -> None:
+    def __init__(self, folder: DataFolder, postgres_settings: dict[str, str], valkey_settings: dict[str, str]) -> None:
         self.folder = folder
         self.stop_requested = threading.Event()
         self._deaths: list[float] = []

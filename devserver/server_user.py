@@ -140,8 +140,7 @@ def _add_user() -> None:
         subprocess.run(command, check=True, capture_output=True)  # noqa: S603
     except (OSError, subprocess.CalledProcessError) as error:
         raise EmbeddedError(
-            f"PostgreSQL does not run as root, and the user {SERVER_USER} cannot be added: "
-            "run as a normal user"
+            f"PostgreSQL does not run as root, and the user {SERVER_USER} cannot be added: run as a normal user"
         ) from error
 
 

@@ -119,9 +119,7 @@ def _leave(folder: DataFolder, holder: FileLock) -> None:
         deadline = time.monotonic() + STOP_SECONDS
         while (pid := folder.supervisor_pid()) is not None:
             if time.monotonic() > deadline:
-                raise EmbeddedError(
-                    f"the private servers of {folder.root} do not stop: see {folder.supervisor_log}"
-                )
+                raise EmbeddedError(f"the private servers of {folder.root} do not stop: see {folder.supervisor_log}")
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
             time.sleep(POLL_SECONDS)

@@ -39,9 +39,7 @@ class _CannotListen(EmbeddedError):
 class Valkey:
     name = "valkey"
 
-    def __init__(
-        self, folder: DataFolder, user: ServerUser, settings: Mapping[str, str], earlier: object
-    ) -> None:
+    def __init__(self, folder: DataFolder, user: ServerUser, settings: Mapping[str, str], earlier: object) -> None:
         known = earlier if isinstance(earlier, dict) else {}
         self._folder = folder
         self._user = user

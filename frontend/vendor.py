@@ -96,9 +96,7 @@ def draw_icons() -> None:
     sprite = ElementTree.Element(f"{{{SVG}}}svg")
     for name in ICONS:
         icon = ElementTree.parse(MODULES / "lucide-static" / "icons" / f"{name}.svg").getroot()  # noqa: S314
-        symbol = ElementTree.SubElement(
-            sprite, f"{{{SVG}}}symbol", id=name, viewBox=icon.get("viewBox", "0 0 24 24")
-        )
+        symbol = ElementTree.SubElement(sprite, f"{{{SVG}}}symbol", id=name, viewBox=icon.get("viewBox", "0 0 24 24"))
         for shape in icon:
             shape.tail = None
             symbol.append(shape)

@@ -65,9 +65,7 @@ class IncidentAdmin(ReadOnlyAdmin[Incident]):
 
     def sections(self, request: HttpRequest, row: Incident) -> Sequence[Section]:
         events = row.events.order_by("-pk")[:MOST_EVENTS]
-        return (
-            Section("Timeline", ("At", "Type", "Text"), [(each.at, each.type, each.text) for each in events]),
-        )
+        return (Section("Timeline", ("At", "Type", "Text"), [(each.at, each.type, each.text) for each in events]),)
 
 
 @admin.register(FlappingSpell)

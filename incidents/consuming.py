@@ -126,11 +126,7 @@ _LATEST_REASONS = """
 
 
 def _became_slow(change: StatusChange) -> bool:
-    return (
-        change.kind == StatusChange.Kind.STATUS
-        and change.after == Verdict.SLOW
-        and change.before != Verdict.DOWN
-    )
+    return change.kind == StatusChange.Kind.STATUS and change.after == Verdict.SLOW and change.before != Verdict.DOWN
 
 
 @dataclass(slots=True)

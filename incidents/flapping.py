@@ -50,9 +50,7 @@ def end_settled(now: datetime) -> Sequence[FlappingSpell]:
     )
     spells = list(
         FlappingSpell.objects.filter(ended_at=None)
-        .annotate(
-            settled_at=F("last_change_at") + Greatest(interval, Value(calm), output_field=DurationField())
-        )
+        .annotate(settled_at=F("last_change_at") + Greatest(interval, Value(calm), output_field=DurationField()))
         .filter(settled_at__lte=now)
         .select_related("monitor", "monitor__project")
     )

@@ -36,17 +36,13 @@ class Incident(models.Model):
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="incidents")
     project = models.ForeignKey(Project, null=True, on_delete=models.SET_NULL, related_name="incidents")
     monitor = models.ForeignKey(Monitor, null=True, on_delete=models.SET_NULL, related_name="incidents")
-    monitor_public_id = models.CharField(
-        max_length=40, default="", help_text="Kept when the monitor is deleted."
-    )
+    monitor_public_id = models.CharField(max_length=40, default="", help_text="Kept when the monitor is deleted.")
     name = models.CharField(max_length=200, help_text="The monitor's as it was then, or the title.")
 
     reason_code = models.CharField(max_length=20, null=True, choices=REASON_CHOICES)
     detail = models.TextField(null=True)
     claim = models.BigIntegerField(null=True, help_text="The check that confirmed it.")
-    evidence = models.JSONField(
-        null=True, help_text="What that check saw; its result is dropped before this."
-    )
+    evidence = models.JSONField(null=True, help_text="What that check saw; its result is dropped before this.")
 
     started_at = models.DateTimeField(help_text="The first failure of the run.")
     confirmed_at = models.DateTimeField(null=True)
@@ -68,8 +64,7 @@ class Incident(models.Model):
                 fields=["monitor"], condition=Q(resolved_at=None), name="one_open_incident_per_monitor"
             ),
             models.CheckConstraint(
-                condition=Q(resolved_at=None, resolution=None)
-                | Q(resolved_at__isnull=False, resolution__isnull=False),
+                condition=Q(resolved_at=None, resolution=None) | Q(resolved_at__isnull=False, resolution__isnull=False),
                 name="incident_resolved_somehow",
             ),
         ]
@@ -151,9 +146,7 @@ class MaintenanceWindow(models.Model):
 
     public_id = models.CharField(max_length=40, unique=True, default=ids.window_id, editable=False)
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
-    project = models.ForeignKey(
-        Project, null=True, on_delete=models.CASCADE, related_name="maintenance_windows"
-    )
+    project = models.ForeignKey(Project, null=True, on_delete=models.CASCADE, related_name="maintenance_windows")
     created_at = models.DateTimeField()
     name = models.CharField(max_length=200)
     starts_at = models.DateTimeField()
@@ -167,9 +160,7 @@ class MaintenanceWindow(models.Model):
 
     class Meta:
         indexes: ClassVar = [
-            models.Index(
-                fields=["current_ends_at"], name="window_current", condition=Q(current_ends_at__isnull=False)
-            )
+            models.Index(fields=["current_ends_at"], name="window_current", condition=Q(current_ends_at__isnull=False))
         ]
 
     def __str__(self) -> str:

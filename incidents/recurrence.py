@@ -162,9 +162,7 @@ def _check_rule(schedule: Schedule) -> None:
 def _check_count(schedule: Schedule, *, last: datetime) -> None:
     zone = ZoneInfo(schedule.time_zone)
     if any(_instant(local, zone) > last for local in schedule._local_starts()):
-        raise ValidationFailed(
-            f"goes on for more than {MAX_YEARS} years; give a smaller COUNT.", field="rrule"
-        )
+        raise ValidationFailed(f"goes on for more than {MAX_YEARS} years; give a smaller COUNT.", field="rrule")
 
 
 def _parts_of(rrule: str) -> dict[str, str]:

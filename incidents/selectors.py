@@ -22,17 +22,13 @@ def list_incidents(
 
     A union instead of OR, for which PostgreSQL would scan the incidents of all accounts.
     """
-    of_monitors = Incident.objects.filter(
-        monitor__in=access.accessible(caller, Monitor.objects.all()).values("pk")
-    )
+    of_monitors = Incident.objects.filter(monitor__in=access.accessible(caller, Monitor.objects.all()).values("pk"))
     of_none = access.accessible(caller, Incident.objects.filter(monitor=None))
     found = Incident.objects.filter(pk__in=of_monitors.values("pk").union(of_none.values("pk"), all=True))
     if monitor_id is not None:
         found = found.filter(monitor_public_id=monitor_id)
     if project_id is not None:
-        found = found.filter(
-            Q(monitor__project__public_id=project_id) | Q(monitor=None, project__public_id=project_id)
-        )
+        found = found.filter(Q(monitor__project__public_id=project_id) | Q(monitor=None, project__public_id=project_id))
     if is_open is not None:
         found = found.filter(resolved_at__isnull=is_open)
     return found.select_related("monitor__project", "project")

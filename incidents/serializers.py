@@ -104,9 +104,7 @@ class WindowInputSerializer(StrictSerializer):
     )
     name = TextField(max_length=200)
     starts_at = MomentField(help_text="Of the first occurrence, which has to be one of rrule.")
-    ends_at = MomentField(
-        help_text=f"Of the first occurrence, at most {MAX_LENGTH.days} days after starts_at."
-    )
+    ends_at = MomentField(help_text=f"Of the first occurrence, at most {MAX_LENGTH.days} days after starts_at.")
     time_zone = TextField(
         required=False,
         max_length=64,

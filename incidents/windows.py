@@ -72,9 +72,7 @@ def chosen_of(window: MaintenanceWindow) -> list[Monitor]:
 
 
 def create_window(caller: Caller, given: Mapping[str, Any], *, now: datetime) -> MaintenanceWindow:
-    schedule = Schedule(
-        given["starts_at"], given["ends_at"], given.get("time_zone", "UTC"), given.get("rrule") or ""
-    )
+    schedule = Schedule(given["starts_at"], given["ends_at"], given.get("time_zone", "UTC"), given.get("rrule") or "")
     recurrence.check(schedule, now=now)  # before any lock, because an unusual rule takes time
     chosen = given.get("monitor_ids", [])
     with transaction.atomic():
@@ -95,9 +93,7 @@ def create_window(caller: Caller, given: Mapping[str, Any], *, now: datetime) ->
         return get_window(caller, window.public_id)
 
 
-def update_window(
-    caller: Caller, public_id: str, given: Mapping[str, Any], *, now: datetime
-) -> MaintenanceWindow:
+def update_window(caller: Caller, public_id: str, given: Mapping[str, Any], *, now: datetime) -> MaintenanceWindow:
     """Change the given fields and validate the merged window; unchanged times may be in the past."""
     with transaction.atomic():
         _hold_monitors(caller, given.get("monitor_ids", []))
@@ -295,9 +291,7 @@ def _rechoose(caller: Caller, window: MaintenanceWindow, given: Mapping[str, Any
     window.all_monitors = scope == "all"
 
 
-def _choose(
-    caller: Caller, project: Project | None, *, scope: str, monitor_ids: Collection[str]
-) -> list[Monitor]:
+def _choose(caller: Caller, project: Project | None, *, scope: str, monitor_ids: Collection[str]) -> list[Monitor]:
     if scope == "all":
         if monitor_ids:
             raise ValidationFailed('go with "monitors": "chosen" only.', field="monitor_ids")

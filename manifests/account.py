@@ -37,9 +37,9 @@ def open_account(user: User) -> Account:
     caller = Caller(user)
     owners = {user.pk: user}
     project_refs = {}
-    roles = Membership.objects.filter(
-        project__in=access.accessible_projects(caller), role=Role.OWNER
-    ).select_related("project", "user__plan")
+    roles = Membership.objects.filter(project__in=access.accessible_projects(caller), role=Role.OWNER).select_related(
+        "project", "user__plan"
+    )
     for role in roles.order_by("project"):
         if role.user is None:  # an invitation is not accepted yet
             continue

@@ -87,21 +87,15 @@ class _Applying:
             self._make_others()
         if self.plan.problems:
             raise InvalidManifest(self.plan.problems)
-        polled = [
-            one for one in self.new if one.section == "monitors" and not types.get(one.config.type).waits
-        ]
+        polled = [one for one in self.new if one.section == "monitors" and not types.get(one.config.type).waits]
         return Report(changes, self.plan.notes, self.unmentioned, sum(map(_is_enabled, polled)))
 
     def _lock(self) -> None:
         named = [*self.new, *(entry for entry, _ in self.changed)]
         changed = {
-            one.existing.pk: one.existing
-            for one, _ in self.changed
-            if one.existing and one.section == "monitors"
+            one.existing.pk: one.existing for one, _ in self.changed if one.existing and one.section == "monitors"
         }
-        others = Monitor.objects.filter(
-            public_id__in={one.key for entry in named for one in _monitor_refs(entry)}
-        )
+        others = Monitor.objects.filter(public_id__in={one.key for entry in named for one in _monitor_refs(entry)})
         gone = {one.pk for one in self.gone if one.section == "monitors"}
         self.locked = bulk.lock_monitors({*changed, *gone, *others.values_list("pk", flat=True)})
         if not changed.keys() <= self.locked.keys():
@@ -110,9 +104,7 @@ class _Applying:
             raise ConcurrentChangeError
         there = [project_ref for _, project_ref in self.plan.project_refs]
         there += [
-            entry.existing.project_ref
-            for entry in self.transferred
-            if entry.existing and entry.existing.project_ref
+            entry.existing.project_ref for entry in self.transferred if entry.existing and entry.existing.project_ref
         ]
         named_places = {project_ref.id: project_ref for project_ref in there if project_ref.id is not None}
         for public_id in sorted(named_places, key=self._project_key):
@@ -132,8 +124,7 @@ class _Applying:
         """Return whether a locked monitor was moved since the plan was made."""
         account = self.plan.account
         return (
-            not account.knows(monitor.project_id)
-            or account.project_ref(monitor.project_id) is not planned.project_ref
+            not account.knows(monitor.project_id) or account.project_ref(monitor.project_id) is not planned.project_ref
         )
 
     def _check_transfers(self) -> list[Move]:
@@ -157,9 +148,7 @@ class _Applying:
         ]
 
     def _project_key(self, public_id: str) -> int:
-        return next(
-            key for key, project_ref in self.plan.account.project_refs.items() if project_ref.id == public_id
-        )
+        return next(key for key, project_ref in self.plan.account.project_refs.items() if project_ref.id == public_id)
 
     def _make_projects(self) -> None:
         for path, project_ref in self.plan.project_refs:

@@ -60,8 +60,7 @@ class Change:
             "project": self.project,
             "line": self.line,
             "fields": [
-                {"field": change.field, "before": change.before, "after": change.after}
-                for change in self.fields
+                {"field": change.field, "before": change.before, "after": change.after} for change in self.fields
             ],
         }
 

@@ -25,9 +25,7 @@ def export(user: User, *, project_id: str | None, with_ids: bool, now: datetime)
     resources = all_resources(user)
     for resource in resources:
         account.existing[resource.section] = resource.read(account, now=now)
-    project_refs = sorted(
-        account.project_refs.values(), key=lambda project_ref: (project_ref.name, project_ref.id)
-    )
+    project_refs = sorted(account.project_refs.values(), key=lambda project_ref: (project_ref.name, project_ref.id))
     if project_id is not None:
         project_refs = [project_ref for project_ref in project_refs if project_ref.id == project_id]
         if not project_refs:
@@ -40,9 +38,7 @@ def export(user: User, *, project_id: str | None, with_ids: bool, now: datetime)
     document["projects"] = [naming.project(project_ref, with_id=with_ids) for project_ref in project_refs]
     context = ExportContext(naming.project_ref, naming.monitor, Variables())
     for resource in resources:
-        there = [
-            one for one in account.existing[resource.section] if one.project_ref in shown and not one.is_over
-        ]
+        there = [one for one in account.existing[resource.section] if one.project_ref in shown and not one.is_over]
         there.sort(key=lambda one: (shown.index(one.project_ref), one.name, one.id))
         twice = Counter((one.project_ref, one.name) for one in account.existing[resource.section])
         document[resource.section] = []

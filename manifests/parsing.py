@@ -96,9 +96,7 @@ class _Parser:
                 items.append(item)
         return items
 
-    def _item(
-        self, section: str, serializer: serializers.Serializer[Any], data: Any, path: Path
-    ) -> Item | None:
+    def _item(self, section: str, serializer: serializers.Serializer[Any], data: Any, path: Path) -> Item | None:
         if not isinstance(data, dict):
             self._problem(path, "must be a map.")
             return None
@@ -131,9 +129,7 @@ class _Parser:
             there[name] = value
         return there
 
-    def _filled(
-        self, section: str, data: dict[str, Any], path: Path, keeps: dict[Path, Keep]
-    ) -> dict[str, Any]:
+    def _filled(self, section: str, data: dict[str, Any], path: Path, keeps: dict[Path, Keep]) -> dict[str, Any]:
         """Fill the placeholders. Those that keep the stored value are added to `keeps`."""
         if section != "monitors":
             return self._without_keeps(data, secret_fields(section), path, keeps)

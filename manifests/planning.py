@@ -50,9 +50,7 @@ def plan(manifest: Manifest, account: Account, resources: Sequence[Resource], *,
 
 
 class _Planner:
-    def __init__(
-        self, manifest: Manifest, account: Account, resources: Sequence[Resource], *, now: datetime
-    ) -> None:
+    def __init__(self, manifest: Manifest, account: Account, resources: Sequence[Resource], *, now: datetime) -> None:
         self.manifest, self.account, self.resources, self.now = manifest, account, resources, now
         self.found = Plan(account, manifest, problems=list(manifest.problems))
         self.invalid = InvalidEntries(manifest)
@@ -63,9 +61,7 @@ class _Planner:
         self.found.project_refs, self.found.renamed = self.projects.project_refs, self.projects.renamed
         matched = [(resource, self._match(resource)) for resource in self.resources]
         entries = {resource.section: [entry for _, entry in pairs] for resource, pairs in matched}
-        monitors = Monitors(
-            entries["monitors"], self.account.existing["monitors"], self.projects, self.invalid
-        )
+        monitors = Monitors(entries["monitors"], self.account.existing["monitors"], self.projects, self.invalid)
         names = Resolver(self.projects.find, monitors.find)
         for resource, pairs in matched:
             for item, entry in pairs:
@@ -89,9 +85,7 @@ class _Planner:
             entry = Entry(resource.section, item.path, name, project_ref, item.given, item.take("id"))
             pairs.append((item, entry))
         existing = self.account.existing.get(resource.section, [])
-        return Matching(resource, existing, self.invalid, report=self.found.problem, line=self._line).match(
-            pairs
-        )
+        return Matching(resource, existing, self.invalid, report=self.found.problem, line=self._line).match(pairs)
 
     def _resolve(self, resource: Resource, item: Item, entry: Entry, names: Resolver) -> None:
         try:
@@ -137,7 +131,5 @@ def locate_error(resource: Resource, path: Path, error: ValidationFailed) -> tup
     """Return the path in the file and the message for an error of a service."""
     if error.field is None:
         return path, str(error)
-    steps = [
-        resource.fields.get(step, step) if isinstance(step, str) else step for step in parse_path(error.field)
-    ]
+    steps = [resource.fields.get(step, step) if isinstance(step, str) else step for step in parse_path(error.field)]
     return (*path, *steps), str(error).removeprefix(f"{error.field}: ")

@@ -49,9 +49,7 @@ class Document:
 def read(data: bytes) -> Document:
     """Parse YAML. Raises InvalidManifest with the syntax error, or with all values that are not allowed."""
     if len(data) > MAX_BYTES:
-        raise InvalidManifest(
-            [Problem(_START, "", f"the file is larger than {MAX_BYTES // 1024 // 1024} MiB.")]
-        )
+        raise InvalidManifest([Problem(_START, "", f"the file is larger than {MAX_BYTES // 1024 // 1024} MiB.")])
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -107,11 +107,7 @@ class MonitorAdmin(ReadOnlyAdmin[Monitor]):
     def own_settings(self, monitor: Monitor) -> str:
         """Return the settings of the type without long texts, which may contain personal data."""
         asked = monitor.kind.asked
-        shown = {
-            name: value
-            for name, value in monitor.options.items()
-            if name in asked and not asked[name].multiline
-        }
+        shown = {name: value for name, value in monitor.options.items() if name in asked and not asked[name].multiline}
         return format_html_join(mark_safe("<br>"), "{}: {}", shown.items())
 
     @admin.action(description="Pause", permissions=["act"])

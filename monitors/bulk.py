@@ -58,10 +58,7 @@ def create_monitors(news: Sequence[New], *, now: datetime) -> list[Monitor]:
     not fill the queue of checks whose callers wait.
     """
     held = _lock_owners_with_quota(news)
-    news = [
-        replace(new, owner=held[new.owner.pk], config=_floored(new.config, held[new.owner.pk]))
-        for new in news
-    ]
+    news = [replace(new, owner=held[new.owner.pk], config=_floored(new.config, held[new.owner.pk])) for new in news]
     domains = [watched_domain(new.config) for new in news]
     registrations = lock_registrations(filter(None, domains), now=now)
     pairs = [(new, registrations.get(domain or "")) for new, domain in zip(news, domains, strict=True)]

@@ -33,9 +33,7 @@ def merge(config: MonitorConfig, given: Mapping[str, Any]) -> MonitorConfig:
     """Return the configuration with the given API fields applied, unvalidated."""
     kind = types.get(given.get("type", config.type))
     own, unused = (_changed(one, given) for one in ([config.own], config.unused))
-    common = {
-        name: given[name] for name in settings_of(MonitorConfig) if name in given and name in config.columns
-    }
+    common = {name: given[name] for name in settings_of(MonitorConfig) if name in given and name in config.columns}
     return msgspec.structs.replace(config, type=kind.name, own=own[0], unused=tuple(unused), **common)
 
 
@@ -50,9 +48,7 @@ def complete(
     return settle(config, floor_sec=floor_sec, permits_host=permits_host)
 
 
-def patch(
-    stored: MonitorConfig, given: Mapping[str, Any], *, floor_sec: int, permits_host: Permits
-) -> MonitorConfig:
+def patch(stored: MonitorConfig, given: Mapping[str, Any], *, floor_sec: int, permits_host: Permits) -> MonitorConfig:
     """Return the merged configuration that a PATCH would leave; raises ValidationFailed."""
     check_type(stored.type, given.get("type", stored.type))
     return settle(merge(keepable(stored, given), given), floor_sec=floor_sec, permits_host=permits_host)
@@ -178,9 +174,7 @@ def load(
     )
     if secrets:
         own, *unused = (group.with_secrets(secrets) for group in (own, *unused))
-    return MonitorConfig(
-        **dict(zip(MonitorConfig.columns, common, strict=True)), own=own, unused=tuple(unused)
-    )
+    return MonitorConfig(**dict(zip(MonitorConfig.columns, common, strict=True)), own=own, unused=tuple(unused))
 
 
 @cache

@@ -63,16 +63,12 @@ class RedirectSerializer(serializers.Serializer[Any]):
 class EvidenceSerializer(serializers.Serializer[Any]):
     """What the failing check saw of the target."""
 
-    address = serializers.CharField(
-        allow_null=True, default=None, help_text="Address and port that were connected to."
-    )
+    address = serializers.CharField(allow_null=True, default=None, help_text="Address and port that were connected to.")
     tls_version = serializers.CharField(allow_null=True, default=None)
     tls_issuer = serializers.CharField(allow_null=True, default=None, help_text="Who signed the certificate.")
     status_line = serializers.CharField(allow_null=True, default=None)
     headers = serializers.SerializerMethodField()
-    body = serializers.CharField(
-        allow_null=True, default=None, help_text="The first 2,048 characters, decoded."
-    )
+    body = serializers.CharField(allow_null=True, default=None, help_text="The first 2,048 characters, decoded.")
     redirects = serializers.SerializerMethodField()
 
     @extend_schema_field(ResponseHeaderSerializer(many=True))
@@ -109,9 +105,7 @@ class UptimeDaySerializer(serializers.Serializer[Any]):
         "maintenance.",
     )
     incidents = serializers.IntegerField(min_value=0, help_text="How many outages began, maintenance or not.")
-    avg_latency_ms = serializers.FloatField(
-        allow_null=True, help_text="Mean over passed checks; null with none."
-    )
+    avg_latency_ms = serializers.FloatField(allow_null=True, help_text="Mean over passed checks; null with none.")
 
 
 VERDICTS = [verdict.value for verdict in Verdict]

@@ -16,9 +16,7 @@ from monitors.types.settings import MonitorConfig
 MAX_MUTE_MINUTES = 10_080
 
 
-def switch(
-    monitor: Monitor, state: MonitorState, *, enabled: bool, interval_sec: int, now: datetime
-) -> StatusChange:
+def switch(monitor: Monitor, state: MonitorState, *, enabled: bool, interval_sec: int, now: datetime) -> StatusChange:
     """Pause or resume a monitor and return the change to store.
 
     Pausing keeps the status; after resuming, the next result sets it as a first check does. Results in flight then

@@ -20,22 +20,16 @@ CHECKS_DROPPED = Counter(
     "Checks that a worker took and did not record: `not_made` (its own fault), `not_stored`, `returned` when it ended.",
     ("why",),
 )
-PROBE_SECONDS = Histogram(
-    "pulsekeeper_probe_seconds", "From the start of a check in a worker to its outcome.", SECONDS
-)
+PROBE_SECONDS = Histogram("pulsekeeper_probe_seconds", "From the start of a check in a worker to its outcome.", SECONDS)
 SLOW_JUDGEMENTS = Counter(
     "pulsekeeper_slow_judgements_total",
     "Responses that took a worker over 50 ms of CPU to judge, while all its other checks waited.",
 )
-RECORD_SECONDS = Histogram(
-    "pulsekeeper_record_seconds", "One transaction that records a group of results.", SECONDS
-)
+RECORD_SECONDS = Histogram("pulsekeeper_record_seconds", "One transaction that records a group of results.", SECONDS)
 RECORD_RESULTS = Histogram(
     "pulsekeeper_record_results", "Results in such a group.", (1, 2, 5, 10, 20, 50, 100, 200, 500)
 )
-RECORD_RETRIES = Counter(
-    "pulsekeeper_record_retries_total", "Times that results waited because the database was away."
-)
+RECORD_RETRIES = Counter("pulsekeeper_record_retries_total", "Times that results waited because the database was away.")
 IN_FLIGHT = Level("pulsekeeper_in_flight", "Checks that workers have taken and not recorded yet.")
 
 CLAIMS = Counter("pulsekeeper_claims_total", "Monitors that the scheduler handed out, by type.", ("type",))

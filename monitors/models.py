@@ -152,9 +152,7 @@ class MonitorState(models.Model):
 
     class Meta:
         indexes: ClassVar = [
-            models.Index(
-                fields=["next_due_at"], name="state_due", condition=models.Q(next_due_at__isnull=False)
-            )
+            models.Index(fields=["next_due_at"], name="state_due", condition=models.Q(next_due_at__isnull=False))
         ]
 
     def __str__(self) -> str:

@@ -24,15 +24,11 @@ from monitors.models import Monitor, MonitorState, StatusChange
 _STATE_COLUMNS = ["next_due_at", "claimed_at", "armed_at", "fresh", "failures", "passes", "failing_since"]
 
 
-def pause(
-    ids: Collection[int], *, now: datetime, among: QuerySet[Monitor] | None = None
-) -> BulkResult[Monitor]:
+def pause(ids: Collection[int], *, now: datetime, among: QuerySet[Monitor] | None = None) -> BulkResult[Monitor]:
     return _switch(ids, among, enabled=False, now=now)
 
 
-def resume(
-    ids: Collection[int], *, now: datetime, among: QuerySet[Monitor] | None = None
-) -> BulkResult[Monitor]:
+def resume(ids: Collection[int], *, now: datetime, among: QuerySet[Monitor] | None = None) -> BulkResult[Monitor]:
     return _switch(ids, among, enabled=True, now=now)
 
 
@@ -110,10 +106,7 @@ def _each(
 
     `do` returns None, or the reason why it skipped the monitor. The configurations are read after locking.
     """
-    states = {
-        state.pk: state
-        for state in MonitorState.objects.select_for_update().filter(pk__in=ids).order_by("pk")
-    }
+    states = {state.pk: state for state in MonitorState.objects.select_for_update().filter(pk__in=ids).order_by("pk")}
     done: list[Monitor] = []
     left: Counter[str] = Counter()
     monitors = Monitor.objects.all() if among is None else among

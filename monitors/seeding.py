@@ -112,9 +112,7 @@ def _parts_between(series: Series, start: datetime, end: datetime) -> list[tuple
 
 
 def _make_monitors(owner: User, count: int, *, interval_sec: int, at: datetime) -> list[int]:
-    columns = config_columns(
-        build({"interval_sec": interval_sec, "url": "http://seeded.invalid/", "name": "Seeded"})
-    )
+    columns = config_columns(build({"interval_sec": interval_sec, "url": "http://seeded.invalid/", "name": "Seeded"}))
     made = Monitor.objects.bulk_create(
         (Monitor(owner=owner, created_at=at, **columns) for _ in range(count)), batch_size=2_000
     )

@@ -37,11 +37,7 @@ DAY = timedelta(hours=24)
 
 def monitors_named(public_ids: Collection[str]) -> QuerySet[Monitor]:
     """Return the monitors with these ids, of any tenant: for the operator of the server."""
-    return (
-        Monitor.objects.select_related("state", "project")
-        .filter(public_id__in=public_ids)
-        .order_by("name", "pk")
-    )
+    return Monitor.objects.select_related("state", "project").filter(public_id__in=public_ids).order_by("name", "pk")
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,9 +143,7 @@ class MonitorInputSerializer(StrictSerializer):
 
 
 class MuteSerializer(StrictSerializer):
-    minutes = IntField(
-        min_value=None, max_value=None, help_text="0 ends the mute; values are capped at 10080, 7 days."
-    )
+    minutes = IntField(min_value=None, max_value=None, help_text="0 ends the mute; values are capped at 10080, 7 days.")
 
 
 class MonitorSerializer(serializers.Serializer[Any]):
@@ -159,9 +157,7 @@ class MonitorSerializer(serializers.Serializer[Any]):
     muted_until = serializers.SerializerMethodField()
     enabled = serializers.BooleanField()
     project_id = serializers.CharField(source="project.public_id", allow_null=True)
-    status = serializers.ChoiceField(
-        source="state.status", choices=[v.value for v in Verdict], allow_null=True
-    )
+    status = serializers.ChoiceField(source="state.status", choices=[v.value for v in Verdict], allow_null=True)
     status_since = EpochMsField(source="state.status_since", allow_null=True)
     last_latency_ms = serializers.IntegerField(source="state.last_latency_ms", allow_null=True)
     last_connect_ms = serializers.IntegerField(source="state.last_connect_ms", allow_null=True)

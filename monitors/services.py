@@ -130,9 +130,9 @@ def create_monitor(caller: Caller, given: Mapping[str, Any], *, now: datetime) -
 
 def release_first_claim(monitor: Monitor, *, now: datetime) -> None:
     """Make the first check due after no worker made it in time, so that it need not wait for the lease to expire."""
-    MonitorState.objects.filter(
-        pk=monitor.pk, claim=FIRST_CLAIM, claimed_at__isnull=False, started_slot=None
-    ).update(next_due_at=now)
+    MonitorState.objects.filter(pk=monitor.pk, claim=FIRST_CLAIM, claimed_at__isnull=False, started_slot=None).update(
+        next_due_at=now
+    )
 
 
 def _patched(monitor: Monitor, given: Mapping[str, Any], *, owner: User) -> MonitorConfig:
@@ -142,9 +142,7 @@ def _patched(monitor: Monitor, given: Mapping[str, Any], *, owner: User) -> Moni
         if owner.pk == monitor.owner_id
         else configuration.without_secrets(monitor.full_config, moved=True)
     )
-    return configuration.patch(
-        stored, given, floor_sec=owner.plan.min_interval_sec, permits_host=permits_host
-    )
+    return configuration.patch(stored, given, floor_sec=owner.plan.min_interval_sec, permits_host=permits_host)
 
 
 def move_of(monitor: Monitor, project: Project | None, owner: User) -> log.Move:
@@ -180,9 +178,7 @@ def update_monitor(caller: Caller, public_id: str, given: Mapping[str, Any], *, 
         monitor.project, monitor.owner = project, owner
         # Write the project only if the caller moves the monitor: the present one may be deleted concurrently.
         moved = ["project", "owner"] if "project_id" in given else []
-        monitor.save(
-            update_fields=["enabled", "config_version", "registration", *moved, *config_columns(config)]
-        )
+        monitor.save(update_fields=["enabled", "config_version", "registration", *moved, *config_columns(config)])
         state.save(update_fields=RECONFIGURED)
         if change is not None:
             change.save(force_insert=True)

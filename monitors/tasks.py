@@ -88,9 +88,7 @@ def _hand_out(claims: Sequence[scheduling.Claim], now: datetime) -> int:
     if lost := [_lost(claim, now) for claim in claims if claim.lost]:
         record(lost, now=now)
     probed = [
-        (claim.monitor_id, claim.number)
-        for claim in claims
-        if not types.get(claim.type).waits and not claim.lost
+        (claim.monitor_id, claim.number) for claim in claims if not types.get(claim.type).waits and not claim.lost
     ]
     for start in range(0, len(probed), BATCH):
         # A batch that starts later than this could outlast its leases and be checked twice.

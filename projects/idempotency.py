@@ -36,9 +36,7 @@ _CLAIM = """
 """
 
 
-def create_once(
-    caller: Caller, *, key: str, content: Any, create: Callable[[], Created], now: datetime
-) -> Created:
+def create_once(caller: Caller, *, key: str, content: Any, create: Callable[[], Created], now: datetime) -> Created:
     """Return what `create` created, now or earlier with the same key. It runs in the transaction that stores the key.
 
     `content` identifies the request. Raises ValidationFailed if an earlier request had the key and other content, and

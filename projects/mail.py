@@ -23,9 +23,7 @@ expected no invitation, there is nothing to do.
 
 def send_invitation(*, to: str, project: str, by: str, role: str, token: str) -> None:
     """Send an invitation, without retries: a failure is logged, and a manager can invite again."""
-    text = _INVITATION.format(
-        by=by, project=one_line(project), role=role, base_url=settings.BASE_URL, token=token
-    )
+    text = _INVITATION.format(by=by, project=one_line(project), role=role, base_url=settings.BASE_URL, token=token)
     if error := send_once(EmailMessage("An invitation to a project on Pulsekeeper", text, to=[to])):
         logger.warning("an invitation could not be sent: %s", error)
 

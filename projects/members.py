@@ -87,9 +87,7 @@ def _invite(caller: Caller, project: Project, *, email: str, role: str, now: dat
     log.record_of_member(caller.user, Action.MEMBER_INVITED, invitation)
     # Send after the commit: a mail cannot be rolled back, and no row stays locked while a mail server is slow.
     transaction.on_commit(
-        lambda: mail.send_invitation(
-            to=email, project=project.name, by=caller.user.email, role=role, token=token
-        )
+        lambda: mail.send_invitation(to=email, project=project.name, by=caller.user.email, role=role, token=token)
     )
     return invitation
 
@@ -104,9 +102,7 @@ def find_invitation(token: str, *, now: datetime) -> tuple[Membership, bool]:
     The mailed link proves that its user owns the address. The link that managers copy contains the id of the invitation
     instead, and proves nothing: managers could otherwise sign up with any address.
     """
-    invitations = Membership.objects.filter(user=None, invited_until__gt=now).select_related(
-        "project", "invited_by"
-    )
+    invitations = Membership.objects.filter(user=None, invited_until__gt=now).select_related("project", "invited_by")
     found = invitations.filter(Q(invitation_digest=_digest(token)) | Q(public_id=token)).first()
     if found is None:
         raise NotFound

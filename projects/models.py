@@ -36,25 +36,19 @@ class Membership(models.Model):
 
     public_id = models.CharField(max_length=40, unique=True, default=ids.member_id, editable=False)
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="memberships")
-    user = models.ForeignKey(
-        settings.AUTH_USER_MODEL, null=True, on_delete=models.CASCADE, related_name="memberships"
-    )
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.CASCADE, related_name="memberships")
     role = models.CharField(max_length=10, choices=Role.choices)
     created_at = models.DateTimeField(db_default=Now())
 
     invited_email = models.EmailField(null=True, db_index=True, help_text="In lower case.")
-    invited_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"
-    )
+    invited_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
     invitation_digest = models.BinaryField(max_length=32, null=True, unique=True, editable=False)
     invited_until = models.DateTimeField(null=True)
 
     class Meta:
         constraints: ClassVar = [
             models.UniqueConstraint(fields=["project", "user"], name="one_membership_per_user"),
-            models.UniqueConstraint(
-                fields=["project"], condition=models.Q(role="owner"), name="one_owner_per_project"
-            ),
+            models.UniqueConstraint(fields=["project"], condition=models.Q(role="owner"), name="one_owner_per_project"),
             models.UniqueConstraint(fields=["project", "invited_email"], name="one_invitation_per_address"),
             models.CheckConstraint(
                 name="member_or_invitation",

@@ -49,13 +49,9 @@ class MemberSerializer(serializers.Serializer[Any]):
     id = serializers.CharField(source="public_id")
     email = serializers.EmailField()
     role = serializers.ChoiceField(choices=Role.values)
-    status = serializers.SerializerMethodField(
-        help_text="invited: until a person with this address signs in."
-    )
+    status = serializers.SerializerMethodField(help_text="invited: until a person with this address signs in.")
     created_at = EpochMsField()
-    expires_at = EpochMsField(
-        source="invited_until", allow_null=True, help_text="Of an invitation; null for a member."
-    )
+    expires_at = EpochMsField(source="invited_until", allow_null=True, help_text="Of an invitation; null for a member.")
 
     @extend_schema_field(serializers.ChoiceField(choices=MEMBER_STATUSES))
     def get_status(self, member: Membership) -> str:
@@ -72,9 +68,7 @@ class AuditEntrySerializer(serializers.Serializer[Any]):
     actor_id = serializers.CharField(
         allow_null=True, help_text="The account that acted; null for staff and unknown actors."
     )
-    actor_email = serializers.EmailField(
-        allow_null=True, help_text="At that time; null once the account is deleted."
-    )
+    actor_email = serializers.EmailField(allow_null=True, help_text="At that time; null once the account is deleted.")
     project_id = serializers.SerializerMethodField()
     target_id = serializers.SerializerMethodField(help_text="What it was done to, where that has an id.")
     target_name = serializers.SerializerMethodField(help_text="Its name at that time.")

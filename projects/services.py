@@ -56,9 +56,7 @@ def leave_all(user: User) -> None:
     others = Membership.objects.filter(user__isnull=False).exclude(user=user)
     shared = own.filter(pk__in=others.values("project")).order_by("name").values_list("name", flat=True)
     if names := ", ".join(f"“{name}”" for name in shared):
-        raise ProjectsShared(
-            f"Other people are members of {names}; remove them, or delete the projects, first."
-        )
+        raise ProjectsShared(f"Other people are members of {names}; remove them, or delete the projects, first.")
     audit.privacy.forget_projects(list(own.values_list("pk", flat=True)))
     own.delete()
     places.delete()

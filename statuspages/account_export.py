@@ -29,9 +29,7 @@ def sections(user: User, *, now: datetime) -> Sections:
         ),
         "status_pages": lambda: serialized(pages, StatusPageSerializer),
         "status_page_notes": lambda: _of_pages(notes.prefetch_related("updates"), NoteSerializer),
-        "status_page_subscribers": lambda: _of_pages(
-            Subscriber.objects.filter(page__owner=user), SubscriberSerializer
-        ),
+        "status_page_subscribers": lambda: _of_pages(Subscriber.objects.filter(page__owner=user), SubscriberSerializer),
     }
 
 

@@ -63,11 +63,7 @@ class PageNoteAdmin(ReadOnlyAdmin[PageNote]):
 
     def sections(self, request: HttpRequest, row: PageNote) -> Sequence[Section]:
         updates = row.updates.order_by("-pk")[:MOST_ROWS]
-        return (
-            Section(
-                "Updates", ("At", "Status", "Text"), [(each.at, each.status, each.text) for each in updates]
-            ),
-        )
+        return (Section("Updates", ("At", "Status", "Text"), [(each.at, each.status, each.text) for each in updates]),)
 
 
 @admin.register(Subscriber)

@@ -33,9 +33,7 @@ def create_badge(caller: Caller, monitor_id: str, *, now: datetime) -> Badge:
         # Deleting the monitor takes the same lock.
         if not MonitorState.objects.select_for_update(no_key=True).filter(pk=monitor.pk).exists():
             raise NotFound
-        Badge.objects.bulk_create(
-            [Badge(monitor=monitor, key=badge_key(), created_at=now)], ignore_conflicts=True
-        )
+        Badge.objects.bulk_create([Badge(monitor=monitor, key=badge_key(), created_at=now)], ignore_conflicts=True)
         return get_badge(caller, monitor_id)
 
 

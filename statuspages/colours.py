@@ -27,9 +27,7 @@ def check_accent(text: str) -> str:
         if contrast(colour, background) < ENOUGH:
             theme = "light" if background in BACKGROUNDS[:2] else "dark"
             change = "darker" if theme == "light" else "lighter"
-            raise ValueError(
-                f"is hard to see on the {theme} theme; choose a {change} one (a contrast of 3 to 1)."
-            )
+            raise ValueError(f"is hard to see on the {theme} theme; choose a {change} one (a contrast of 3 to 1).")
     return colour
 
 
@@ -40,7 +38,5 @@ def text_on(colour: str) -> str:
 
 def _luminance(colour: str) -> float:
     parts = (int(colour[start : start + 2], 16) / 255 for start in (1, 3, 5))
-    red, green, blue = (
-        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
-    )
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue

@@ -134,9 +134,7 @@ def content_of(page: StatusPage, *, now: datetime) -> Content:
     )
 
 
-def month_of(
-    page: StatusPage, text: str, *, now: datetime
-) -> tuple[date, list[tuple[date, list[IncidentEntry]]]]:
+def month_of(page: StatusPage, text: str, *, now: datetime) -> tuple[date, list[tuple[date, list[IncidentEntry]]]]:
     """Return the first day of a month, `2026-03`, and its incidents by day. Raises NotFound outside the last MONTHS."""
     try:
         first = datetime.strptime(text, "%Y-%m").replace(tzinfo=UTC)
@@ -192,9 +190,7 @@ def _incidents(
     announced = {note.incident_id for note in notes_found if note.incident_id is not None}
     result = [_of_note(note, names) for note in notes_found]
     result += [
-        _of_outage(outage, names)
-        for outage in outages
-        if outage.pk not in announced and outage.monitor_id in names
+        _of_outage(outage, names) for outage in outages if outage.pk not in announced and outage.monitor_id in names
     ]
     return sorted(result, key=lambda one: one.started_at, reverse=True)
 
@@ -203,9 +199,7 @@ def _of_note(note: PageNote, names: dict[int, str]) -> IncidentEntry:
     incident = note.incident
     shown = names.get(incident.monitor_id) if incident is not None and incident.monitor_id else None
     started_at = note.created_at if incident is None or shown is None else incident.started_at
-    updates = [
-        IncidentUpdate(update.status, update.text, update.at) for update in reversed(note.updates.all())
-    ]
+    updates = [IncidentUpdate(update.status, update.text, update.at) for update in reversed(note.updates.all())]
     return IncidentEntry(note.public_id, note.title, started_at, note.resolved_at, shown, updates)
 
 

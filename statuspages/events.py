@@ -51,9 +51,7 @@ def add_update_event(page: StatusPage, note: PageNote, update: NoteUpdate) -> No
 
 def add_outage_events(now: datetime) -> None:
     """Add events for outages with alerts, and for their ends, to the pages that show the monitors."""
-    notified = PageEvent.objects.filter(
-        page=OuterRef("page"), kind=Kind.DOWN, incident=OuterRef("monitor__incidents")
-    )
+    notified = PageEvent.objects.filter(page=OuterRef("page"), kind=Kind.DOWN, incident=OuterRef("monitor__incidents"))
     begun = (
         showable()
         .filter(
@@ -131,10 +129,7 @@ def create_mails(now: datetime) -> int:
     while done < EVENTS_AT_ONCE:
         with transaction.atomic():
             event = (
-                PageEvent.objects.select_for_update(skip_locked=True)
-                .filter(addressed_at=None)
-                .order_by("pk")
-                .first()
+                PageEvent.objects.select_for_update(skip_locked=True).filter(addressed_at=None).order_by("pk").first()
             )
             if event is None:
                 break

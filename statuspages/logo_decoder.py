@@ -17,9 +17,7 @@ MAX_SIDE = 4_096
 MAX_PIXELS = 4 * 1024 * 1024
 SIDE = 512
 CPU_SEC = 2
-MEMORY_BYTES = (
-    384 * 1024 * 1024
-)  # address space; four megapixels of WebP take 130 MB, more than any other format
+MEMORY_BYTES = 384 * 1024 * 1024  # address space; four megapixels of WebP take 130 MB, more than any other format
 TOO_LARGE = 3  # the exit status
 _FORMATS = ("PNG", "JPEG", "WEBP", "GIF")
 

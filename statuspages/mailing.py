@@ -68,9 +68,7 @@ class PageMailOutbox(Outbox[PageMail]):
     def attempt(self, claimed: Sequence[PageMail]) -> Iterator[tuple[PageMail, SendResult]]:
         """Send a batch over one connection. If it breaks, the remaining mails fail and are retried later."""
         ids = [mail.pk for mail in claimed]
-        mails = list(
-            PageMail.objects.filter(pk__in=ids).select_related("event", "subscriber__page").order_by("pk")
-        )
+        mails = list(PageMail.objects.filter(pk__in=ids).select_related("event", "subscriber__page").order_by("pk"))
         release_connection()
         with bounded_connection(TOTAL_SEC) as connection:
             try:

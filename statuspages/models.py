@@ -87,9 +87,7 @@ class PageMonitor(models.Model):
     name = models.CharField(max_length=200)
 
     class Meta:
-        constraints: ClassVar = [
-            models.UniqueConstraint(fields=["page", "monitor"], name="monitor_once_on_a_page")
-        ]
+        constraints: ClassVar = [models.UniqueConstraint(fields=["page", "monitor"], name="monitor_once_on_a_page")]
 
     def __str__(self) -> str:
         return self.name
@@ -193,17 +191,13 @@ class PageEvent(models.Model):
 class PageMail(Notification):
     """The mail of an event to one subscriber; without an event, the request to confirm the address."""
 
-    event = models.ForeignKey(
-        PageEvent, null=True, on_delete=models.CASCADE, related_name="mails", db_index=False
-    )
+    event = models.ForeignKey(PageEvent, null=True, on_delete=models.CASCADE, related_name="mails", db_index=False)
     subscriber = models.ForeignKey(Subscriber, on_delete=models.CASCADE, related_name="mails")
 
     class Meta(Notification.Meta):
         constraints: ClassVar = [
             models.UniqueConstraint(fields=["event", "subscriber"], name="one_mail_per_event_and_subscriber"),
-            models.UniqueConstraint(
-                fields=["subscriber"], condition=Q(event=None), name="one_question_per_subscriber"
-            ),
+            models.UniqueConstraint(fields=["subscriber"], condition=Q(event=None), name="one_question_per_subscriber"),
         ]
 
     def __str__(self) -> str:

@@ -87,9 +87,7 @@ def _answer(request: HttpRequest) -> HttpResponse | None:
             # Public static files: WhiteNoise serves them under our own host.
             request.META["HTTP_HOST"] = urlsplit(settings.BASE_URL).netloc
             return None
-        return _page(
-            request, host, _ON_DOMAIN.get(path, path if path.startswith("/") else "/"), on_domain=True
-        )
+        return _page(request, host, _ON_DOMAIN.get(path, path if path.startswith("/") else "/"), on_domain=True)
     if not path.startswith(_PATHS):
         return None
     request.get_host()  # raises DisallowedHost
@@ -137,9 +135,7 @@ def _page(request: HttpRequest, address: str, rest: str, *, on_domain: bool) -> 
     raise NotFound
 
 
-def _respond(
-    visit: Visit, name: str, content_type: str, make: Callable[[PublishedPage, Links], bytes]
-) -> HttpResponse:
+def _respond(visit: Visit, name: str, content_type: str, make: Callable[[PublishedPage, Links], bytes]) -> HttpResponse:
     published, links = visit.published, visit.links
     address = "domain" if visit.on_domain else "slug"
     rendered = caching.fetch(
@@ -275,9 +271,7 @@ def _link(request: HttpRequest, to: str, token: str) -> HttpResponse:
             subscriptions.confirm(token, now=utc_now())
     except NotFound:
         return _text(
-            rendering.message(
-                "This link is no longer valid", "It has expired, or the address was unsubscribed."
-            ),
+            rendering.message("This link is no longer valid", "It has expired, or the address was unsubscribed."),
             status=404,
         )
     name = subscriber.page.name

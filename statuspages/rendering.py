@@ -274,9 +274,7 @@ def _incident_json(one: IncidentEntry) -> dict[str, Any]:
         "monitor": one.monitor,
         "started_at": _iso(one.started_at),
         "resolved_at": None if one.resolved_at is None else _iso(one.resolved_at),
-        "updates": [
-            {"status": update.status, "text": update.text, "at": _iso(update.at)} for update in one.updates
-        ],
+        "updates": [{"status": update.status, "text": update.text, "at": _iso(update.at)} for update in one.updates],
     }
 
 

@@ -51,9 +51,7 @@ def update_page(caller: Caller, public_id: str, given: Mapping[str, Any]) -> Sta
         old_addresses = (page.slug, page.custom_domain)
         project_id = page.project.public_id if page.project else None
         if given.get("project_id", project_id) != project_id:
-            raise ValidationFailed(
-                "cannot be changed; create another page in that project.", field="project_id"
-            )
+            raise ValidationFailed("cannot be changed; create another page in that project.", field="project_id")
         _set(page, given)
         _save(page)
         _replace_groups(page, given, monitors)
@@ -112,9 +110,7 @@ def create_note(caller: Caller, page_id: str, given: Mapping[str, Any], *, now: 
         return get_note(page, note.public_id)
 
 
-def add_update(
-    caller: Caller, page_id: str, note_id: str, given: Mapping[str, Any], *, now: datetime
-) -> PageNote:
+def add_update(caller: Caller, page_id: str, note_id: str, given: Mapping[str, Any], *, now: datetime) -> PageNote:
     """Add an update, and notify subscribers. Raises NoteResolved."""
     with transaction.atomic():
         page = lock_page(caller, page_id)

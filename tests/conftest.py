@@ -78,9 +78,7 @@ def _start_servers() -> None:
 
 
 # A busy machine is slow to draw examples, which says nothing about the code.
-hypothesis.settings.register_profile(
-    "default", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
-)
+hypothesis.settings.register_profile("default", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 # New random examples are for the people who can follow them up; a verdict on a commit is the same each time.
 hypothesis.settings.register_profile("ci", hypothesis.settings.get_profile("default"), derandomize=True)
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "default")
@@ -151,9 +149,7 @@ def clean_environment() -> dict[str, str]:
     """For processes that are to find no servers given, as on a fresh machine."""
     ours = ("DATABASE_URL", "REDIS_URL", "SECRET_KEY", "ENCRYPTION_KEYS", "DATA_DIR", "PORT")
     dropped = ("ADMIN_", "ALLOWED_", "PYTEST_", "COV_")
-    return {
-        name: value for name, value in os.environ.items() if name not in ours and not name.startswith(dropped)
-    }
+    return {name: value for name, value in os.environ.items() if name not in ours and not name.startswith(dropped)}
 
 
 @pytest.fixture

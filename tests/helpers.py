@@ -30,9 +30,7 @@ def examples(count: int) -> int:
 
 def outcome(verdict: Verdict, *, at: datetime = NOON, latency_ms: int = 20) -> CheckOutcome:
     if verdict is Verdict.DOWN:
-        return CheckOutcome(
-            verdict=verdict, checked_at=at, reason_code=ReasonCode.HTTP_FAILURE, detail="Answered 500."
-        )
+        return CheckOutcome(verdict=verdict, checked_at=at, reason_code=ReasonCode.HTTP_FAILURE, detail="Answered 500.")
     return CheckOutcome(verdict=verdict, checked_at=at, latency_ms=latency_ms, http_status=200)
 
 

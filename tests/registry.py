@@ -21,9 +21,7 @@ def domain_object(name: str, *events: tuple[str, Any], **more: Any) -> dict[str,
         "objectClassName": "domain",
         "handle": "2336799_DOMAIN_COM-VRSN",
         "ldhName": name.upper(),
-        "links": [
-            {"value": "x", "rel": "related", "href": "http://127.0.0.1:9/", "type": "application/rdap+json"}
-        ],
+        "links": [{"value": "x", "rel": "related", "href": "http://127.0.0.1:9/", "type": "application/rdap+json"}],
         "status": ["client delete prohibited"],
         "entities": [{"objectClassName": "entity", "handle": "292", "roles": ["registrar"]}],
         "events": [{"eventAction": action, "eventDate": date} for action, date in events],

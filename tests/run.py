@@ -28,9 +28,9 @@ OURS = (
     "PORT",
     "REDIS_URL",
 )
-ENVIRONMENT = {
-    name: value for name, value in os.environ.items() if not name.startswith((*OURS, "SECRET_KEY"))
-} | {"NO_MKDOCS_2_WARNING": "1"}  # an advertisement, not a warning about ours
+ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith((*OURS, "SECRET_KEY"))} | {
+    "NO_MKDOCS_2_WARNING": "1"
+}  # an advertisement, not a warning about ours
 
 
 def checks(*, site: str) -> dict[str, list[str]]:

@@ -29,9 +29,7 @@ class App:
 
     def wrong_code(self) -> str:
         shown = {self.code(steps=steps) for steps in range(-2, 3)}
-        return next(
-            code for code in ("000000", "111111", "222222", "333333", "444444", "555555") if code not in shown
-        )
+        return next(code for code in ("000000", "111111", "222222", "333333", "444444", "555555") if code not in shown)
 
 
 def stored(user: User) -> str:

@@ -68,9 +68,7 @@ def test_workers_load_no_code_of_pages(tmp_path: Path) -> None:
         "tests.loaded_modules",
     ]
     environment = os.environ | {"CELERY_SKIP_CHECKS": "1", "LOADED_MODULES": str(loaded)}
-    subprocess.run(
-        [celery, "-A", "config", "worker", *options], cwd=ROOT, env=environment, check=True, timeout=60
-    )
+    subprocess.run([celery, "-A", "config", "worker", *options], cwd=ROOT, env=environment, check=True, timeout=60)
     modules = set(loaded.read_text().split())
     assert "monitors.tasks" in modules
     assert not spared & modules

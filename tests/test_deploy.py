@@ -33,9 +33,7 @@ def test_every_process_has_its_service() -> None:
 def test_all_wait_for_the_migration_and_the_servers() -> None:
     for name in PROCESSES:
         conditions = {on: wait["condition"] for on, wait in SERVICES[name]["depends_on"].items()}
-        assert conditions == dict.fromkeys(SERVERS, "service_healthy") | {
-            "migrate": "service_completed_successfully"
-        }
+        assert conditions == dict.fromkeys(SERVERS, "service_healthy") | {"migrate": "service_completed_successfully"}
 
 
 @pytest.mark.parametrize("name", SERVICES)
@@ -87,9 +85,7 @@ def test_the_files_of_the_image_make_a_check(tmp_path: Path) -> None:
     for name in _in_the_image():
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
         copy(ROOT / name, tmp_path / name)
-    environment = {
-        name: value for name, value in os.environ.items() if not name.endswith(("_URL", "_KEYS", "_KEY"))
-    }
+    environment = {name: value for name, value in os.environ.items() if not name.endswith(("_URL", "_KEYS", "_KEY"))}
     done = subprocess.run(
         [sys.executable, "manage.py", "probe", "http://127.0.0.1:9/"],
         cwd=tmp_path,

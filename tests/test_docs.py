@@ -16,24 +16,16 @@ ROOT = Path(__file__).parents[1]
 
 def test_every_setting_is_in_the_one_table() -> None:
     table = [
-        f"| `{each.name.upper()}` | {_default(each)} | {each.metadata['description']} |"
-        for each in variables(Env)
+        f"| `{each.name.upper()}` | {_default(each)} | {each.metadata['description']} |" for each in variables(Env)
     ]
     written = [
-        line
-        for line in (ROOT / "docs" / "operate" / "settings.md").read_text().splitlines()
-        if line.startswith("| `")
+        line for line in (ROOT / "docs" / "operate" / "settings.md").read_text().splitlines() if line.startswith("| `")
     ]
     assert written == table
 
 
 def test_every_secret_that_may_be_a_file_is_named() -> None:
-    said = (
-        (ROOT / "docs" / "operate" / "settings.md")
-        .read_text()
-        .partition("Each of ")[2]
-        .partition(" may be ")[0]
-    )
+    said = (ROOT / "docs" / "operate" / "settings.md").read_text().partition("Each of ")[2].partition(" may be ")[0]
     assert re.findall("`([A-Z_]+)`", said) == [name.upper() for name in FROM_FILES]
 
 

@@ -67,9 +67,7 @@ def test_a_pipe_stays_one(tmp_path: Path) -> None:
     assert path.is_fifo()
 
 
-@pytest.mark.parametrize(
-    ("where", "error"), [("none/monitors.yaml", FileNotFoundError), (".", IsADirectoryError)]
-)
+@pytest.mark.parametrize(("where", "error"), [("none/monitors.yaml", FileNotFoundError), (".", IsADirectoryError)])
 def test_what_cannot_be_written(tmp_path: Path, where: str, error: type[OSError]) -> None:
     with pytest.raises(error), replaced(tmp_path / where):
         pytest.fail("there is nothing to write to")

@@ -30,9 +30,7 @@ def patterns() -> dict[str, re.Pattern[str] | re.Pattern[bytes]]:
         if "re.compile(" in path.read_text():
             name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
             module = importlib.import_module(name)
-            found |= {
-                f"{name}.{key}": value for key, value in vars(module).items() if isinstance(value, re.Pattern)
-            }
+            found |= {f"{name}.{key}": value for key, value in vars(module).items() if isinstance(value, re.Pattern)}
     return found
 
 
@@ -40,9 +38,7 @@ PATTERNS = patterns()
 
 
 def test_all_are_found() -> None:
-    assert {"checks.evidence._QUERY_VALUE", "core.masking._SECRET", "statuspages.public._SLUG"} <= set(
-        PATTERNS
-    )
+    assert {"checks.evidence._QUERY_VALUE", "core.masking._SECRET", "statuspages.public._SLUG"} <= set(PATTERNS)
 
 
 def seconds(pattern: re.Pattern[str] | re.Pattern[bytes], text: str) -> float:

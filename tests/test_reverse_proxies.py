@@ -31,10 +31,7 @@ PATH = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin"
 MATTERING = ("Forwarded-For", "Forwarded-Proto", "Forwarded-Host", "Request-ID")
 # WSGI has one name for X-Forwarded-For, X_Forwarded_For, X-Forwarded_For and X_Forwarded-For.
 CLAIMED = {
-    f"X{first}{name.replace('-', second)}": "203.0.113.66"
-    for name in MATTERING
-    for first in "-_"
-    for second in "-_"
+    f"X{first}{name.replace('-', second)}": "203.0.113.66" for name in MATTERING for first in "-_" for second in "-_"
 } | {
     "Forwarded": "for=203.0.113.66",
     "X-Forwarded-Port": "66",
@@ -154,9 +151,7 @@ def nginx(program: str, folder: Path, *, upstream: int, plain: int, secure: int)
         f"{'user root;' if os.geteuid() == 0 else ''} daemon off; pid {folder}/pid; error_log {folder}/log;\n"
         f"events {{}}\nhttp {{ access_log off; {temporary}\n{site} }}\n"
     )
-    return running(
-        [program, "-p", str(folder), "-e", str(folder / "log"), "-c", str(folder / "nginx.conf")], folder
-    )
+    return running([program, "-p", str(folder), "-e", str(folder / "log"), "-c", str(folder / "nginx.conf")], folder)
 
 
 def caddy(program: str, folder: Path, *, upstream: int, plain: int, secure: int) -> Any:

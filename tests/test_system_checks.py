@@ -102,9 +102,7 @@ def test_a_database_that_is_away(production: Settings, monkeypatch: pytest.Monke
 
 
 @pytest.mark.django_db
-def test_a_database_without_tables_and_of_another_zone(
-    production: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_database_without_tables_and_of_another_zone(production: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     elsewhere = connection.settings_dict | {"NAME": "template1"}
     monkeypatch.setattr(connections["default"], "settings_dict", elsewhere)
     assert found(databases=["default"]) == {"pulsekeeper.E022"}

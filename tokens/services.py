@@ -74,9 +74,7 @@ def sign_in(*, email: str, password: str, now: datetime, code: str | None = None
             created_at=now,
             expires_at=now + SESSION_LIFETIME,
         )
-        audit.services.record(
-            Action.SIGN_IN_SUCCEEDED, actor=user, target_id=session.public_id, details={"door": DOOR}
-        )
+        audit.services.record(Action.SIGN_IN_SUCCEEDED, actor=user, target_id=session.public_id, details={"door": DOOR})
     return session, issued.plaintext
 
 
@@ -183,9 +181,7 @@ def create_token(
 
 
 def list_tokens(caller: Caller) -> QuerySet[ProjectToken]:
-    return ProjectToken.objects.filter(project__in=access.accessible_projects(caller)).select_related(
-        "project"
-    )
+    return ProjectToken.objects.filter(project__in=access.accessible_projects(caller)).select_related("project")
 
 
 def revoke_token(caller: Caller, public_id: str) -> None:

@@ -32,9 +32,7 @@ urlpatterns = [
         name="account_email",
     ),
     path("password/", limited(account.password_change, password=by_person), name="account_change_password"),
-    path(
-        "password/set/", reauthenticated(account.password_set, keep_form=False), name="account_set_password"
-    ),
+    path("password/set/", reauthenticated(account.password_set, keep_form=False), name="account_set_password"),
     path("password/reset/", reset, name="account_reset_password"),
     path("password/reset/sent/", account.password_reset_done, name="account_reset_password_done"),
     re_path(
@@ -79,9 +77,7 @@ urlpatterns = [
     ),
     path("session/", views.session, name="account_session"),
     path("sessions/", views.sessions, name="account_sessions"),
-    path(
-        "sessions/end-others/", reauthenticated(views.end_other_sessions), name="account_end_other_sessions"
-    ),
+    path("sessions/end-others/", reauthenticated(views.end_other_sessions), name="account_end_other_sessions"),
     path("sessions/<id:session_id>/end/", reauthenticated(views.end_session), name="account_end_session"),
     path("log/", views.security_log, name="account_log"),
     path("export/", limited(reauthenticated(views.export), export=by_person), name="account_export"),

@@ -47,9 +47,7 @@ def end_web_session(user: User, pk: int) -> bool:
         return False
     with transaction.atomic():
         details = {"door": "web"}
-        audit.services.record(
-            Action.SESSION_REVOKED, actor=user, target_name=name_of(row.user_agent), details=details
-        )
+        audit.services.record(Action.SESSION_REVOKED, actor=user, target_name=name_of(row.user_agent), details=details)
         row.end()
     return True
 

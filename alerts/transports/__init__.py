@@ -50,6 +50,4 @@ def settings_by_name() -> dict[str, list[tuple[ChannelKind, Setting]]]:
 
 def secret_settings() -> tuple[str, ...]:
     """Return the names of settings that are secret for at least one kind."""
-    return tuple(
-        name for name, found in settings_by_name().items() if any(setting.secret for _, setting in found)
-    )
+    return tuple(name for name, found in settings_by_name().items() if any(setting.secret for _, setting in found))

@@ -63,9 +63,7 @@ class _Conversation:
 
     def request(self, method: str, url: str, **kwargs: Any) -> requests.Response:
         try:
-            response = self._session.request(
-                method, url, timeout=self._remaining(), allow_redirects=False, **kwargs
-            )
+            response = self._session.request(method, url, timeout=self._remaining(), allow_redirects=False, **kwargs)
         except (requests.RequestException, UnicodeError) as error:
             self.last = failure(error, seconds=TOTAL_SEC)
             raise
@@ -220,9 +218,7 @@ def _plugin(url: str, *, thread: str, scheme: str | None = None) -> Any:
     plugin_class = load(service)
     try:
         native = url.startswith("https://")
-        parsed: dict[str, Any] | None = (plugin_class.parse_native_url if native else plugin_class.parse_url)(
-            url
-        )
+        parsed: dict[str, Any] | None = (plugin_class.parse_native_url if native else plugin_class.parse_url)(url)
     except Exception:  # noqa: BLE001 (as in `send`, parsing user input)
         parsed = None
     if not parsed:
@@ -257,9 +253,7 @@ def _refuse_options(options: dict[str, str]) -> None:
 def _refuse_private(host: str) -> None:
     address = literal_address(host)
     if address is not None and not guard().permits(address):
-        raise ValueError(
-            "The URL's host is a private or reserved address; Pulsekeeper does not connect to such."
-        )
+        raise ValueError("The URL's host is a private or reserved address; Pulsekeeper does not connect to such.")
 
 
 def form_of(service: Service, scheme: str) -> tuple[str, str]:

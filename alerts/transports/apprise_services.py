@@ -62,9 +62,7 @@ SERVICES = (
     Service("Pager Duty", "pagerduty", ("pagerduty",), defaults=_OPEN_AND_CLOSE),
     Service("PagerTree", "pagertree", ("pagertree",), defaults={"action": "map", "thirdparty": "{thread}"}),
     Service("Plivo", "plivo", ("plivo",)),
-    Service(
-        "Power Automate / Workflows (for MSTeams)", "workflows", ("workflows", "workflow"), own_host=True
-    ),
+    Service("Power Automate / Workflows (for MSTeams)", "workflows", ("workflows", "workflow"), own_host=True),
     Service("Prowl", "prowl", ("prowl",)),
     Service("PushDeer", "pushdeer", ("pushdeers",), own_host=True),
     Service("Pushbullet", "pushbullet", ("pbul",)),

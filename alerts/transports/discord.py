@@ -37,9 +37,7 @@ class Discord(AppriseService):
             input_type="url",
         ),
     )
-    setup = (
-        "In Discord, open Edit Channel, Integrations, Webhooks, create a webhook and press Copy Webhook URL."
-    )
+    setup = "In Discord, open Edit Channel, Integrations, Webhooks, create a webhook and press Copy Webhook URL."
     page = "https://support.discord.com/hc/en-us/articles/228383668-Intro-to-Webhooks"
     scheme = "discord"
 

@@ -36,9 +36,7 @@ def _session(
     )
 
 
-def post(
-    url: str, *, body: bytes, headers: Mapping[str, str], total_sec: float, max_answer: int
-) -> SendResult:
+def post(url: str, *, body: bytes, headers: Mapping[str, str], total_sec: float, max_answer: int) -> SendResult:
     """Make one POST request without following redirects. Any 2xx status is a success."""
     guarded = session(total_sec=total_sec, max_body=max_answer, schemes=frozenset({"http", "https"}))
     try:

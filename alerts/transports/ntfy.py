@@ -27,9 +27,7 @@ class Ntfy(AppriseService):
         Setting(
             "topic",
             "Topic",
-            check=matching(
-                r"[A-Za-z0-9_-]{1,64}", "1 to 64 letters, digits, - and _, for example shop-alerts-x7k2"
-            ),
+            check=matching(r"[A-Za-z0-9_-]{1,64}", "1 to 64 letters, digits, - and _, for example shop-alerts-x7k2"),
             help="The topic that you subscribe to. Without a token, anyone who knows its name can read it.",
             example="shop-alerts-x7k2",
             max_length=64,

@@ -36,10 +36,7 @@ class PagerDuty(AppriseService):
         ),
     )
     setup = "In PagerDuty, open the service, Integrations, add Events API V2, and copy its integration key."
-    page = (
-        "https://support.pagerduty.com/main/docs/services-and-integrations"
-        "#add-integrations-to-an-existing-service"
-    )
+    page = "https://support.pagerduty.com/main/docs/services-and-integrations#add-integrations-to-an-existing-service"
     scheme = "pagerduty"
     one_alert_each = True
 

@@ -10,9 +10,7 @@ _PRIORITIES = {"lowest": "-2", "low": "-1", "normal": "0", "high": "1"}
 
 
 def _key(name: str) -> Callable[[str], str]:
-    return matching(
-        r"[A-Za-z0-9]{30}", f"{name}: 30 letters and digits, for example uQiRzpo4DXghDmr9QzzfQu27cmVRsG"
-    )
+    return matching(r"[A-Za-z0-9]{30}", f"{name}: 30 letters and digits, for example uQiRzpo4DXghDmr9QzzfQu27cmVRsG")
 
 
 class Pushover(AppriseService):
@@ -46,9 +44,7 @@ class Pushover(AppriseService):
             default=lambda: "normal",
         ),
     )
-    setup = (
-        "The dashboard of pushover.net shows the user key. Create an application there to get its API token."
-    )
+    setup = "The dashboard of pushover.net shows the user key. Create an application there to get its API token."
     page = "https://pushover.net/api"
     scheme = "pover"
 

@@ -25,9 +25,7 @@ def _workflow_url(url: str) -> str:
     address, _, query = url.partition("?")
     address = address.removesuffix("/")
     if urlsplit(address).netloc.endswith(".webhook.office.com"):
-        raise ValueError(
-            "is of an Office 365 connector, which Microsoft has retired; make a workflow instead."
-        )
+        raise ValueError("is of an Office 365 connector, which Microsoft has retired; make a workflow instead.")
     given = {name: values[-1] for name, values in parse_qs(query).items()}
     version, signature = given.get("api-version", ""), given.get("sig", "")
     if (

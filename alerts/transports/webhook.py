@@ -66,6 +66,4 @@ class Webhook(ChannelKind):
             "Pulsekeeper-Timestamp": str(timestamp),
             "Pulsekeeper-Signature": sign(body, secret=config["secret"], timestamp=timestamp),
         }
-        return http.post(
-            config["url"], body=body, headers=headers, total_sec=TOTAL_SEC, max_answer=MAX_ANSWER
-        )
+        return http.post(config["url"], body=body, headers=headers, total_sec=TOTAL_SEC, max_answer=MAX_ANSWER)

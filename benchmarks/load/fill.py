@@ -61,9 +61,7 @@ class Fleet:
         with connection.cursor() as cursor:
             cursor.execute("CREATE TABLE bench_slot (monitor_id bigint PRIMARY KEY, at timestamptz NOT NULL)")
         self._http = self._model(caller, type="http", url=f"http://{target.addresses[0]}:{target.port}/")
-        self._heartbeat = self._model(
-            caller, type="heartbeat", interval_sec=INTERVAL_SEC, grace_sec=GRACE_SEC
-        )
+        self._heartbeat = self._model(caller, type="heartbeat", interval_sec=INTERVAL_SEC, grace_sec=GRACE_SEC)
         self.monitors = 0
 
     def add_monitors(self, more: int) -> None:

@@ -53,6 +53,4 @@ async def serve(kind: str, context: ssl.SSLContext | None) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(
-        serve(sys.argv[1], Certificates(Path(sys.argv[2])).good() if sys.argv[1] == "https" else None)
-    )
+    asyncio.run(serve(sys.argv[1], Certificates(Path(sys.argv[2])).good() if sys.argv[1] == "https" else None))

@@ -19,8 +19,7 @@ _TLS_NOTE = b"SSL connection using "
 
 # X509_V_ERR_… of OpenSSL's x509_vfy.h, as CURLINFO_SSL_VERIFYRESULT gives them.
 _NO_ISSUER = (
-    "the certificate's issuer is unknown, or the server leaves out an intermediate certificate; "
-    "install the full chain"
+    "the certificate's issuer is unknown, or the server leaves out an intermediate certificate; install the full chain"
 )
 _CERTIFICATE_FAULTS = {
     9: "the certificate is not valid yet; check its dates and the server's clock",
@@ -173,16 +172,12 @@ def _parse_certificate_end(text: str) -> datetime | None:
         return None
 
 
-def explain_connection(
-    handle: Handle, code: int, message: str, *, connected: bool, check_ssl: bool
-) -> Failure | None:
+def explain_connection(handle: Handle, code: int, message: str, *, connected: bool, check_ssl: bool) -> Failure | None:
     """Return why there is no connection, TLS included; None for results that have another cause."""
     if code == pycurl.E_COULDNT_CONNECT:
         return _explain_connect(handle)
     if code == pycurl.E_COULDNT_RESOLVE_HOST:
-        return Failure(
-            ReasonCode.DNS_FAILURE, "The name of the target could not be resolved; check its DNS records."
-        )
+        return Failure(ReasonCode.DNS_FAILURE, "The name of the target could not be resolved; check its DNS records.")
     # TLS 1.3 asks for a client certificate when the handshake is through, which libcurl calls a broken read.
     late_refusal = code == pycurl.E_RECV_ERROR and _CERTIFICATE_WANTED in message.lower()
     in_handshake = handle.tls and connected and not handle.tls_established()
@@ -232,9 +227,7 @@ def _explain_tls(handle: Handle, code: int, message: str) -> str:
     if "unrecognized name" in message:
         return "the server has no certificate for this host name; check its virtual hosts"
     if code == _NO_CLIENT_CERTIFICATE or _CERTIFICATE_WANTED in message or "bad certificate" in message:
-        return (
-            "the server asks for a client certificate, which Pulsekeeper has none of; exempt the URL from it"
-        )
+        return "the server asks for a client certificate, which Pulsekeeper has none of; exempt the URL from it"
     if "eof" in message or "reset" in message:
         return "the server ended the connection during the TLS handshake; check its TLS settings"
     return "the TLS handshake failed; check the server's TLS settings"

@@ -86,9 +86,7 @@ class ProbeEngine:
         except IndexError:
             reactor = Reactor()
         try:
-            Loop(reactor, self._network, self._protocols, on_outcome=on_outcome).run(
-                specs, max_in_flight=max_in_flight
-            )
+            Loop(reactor, self._network, self._protocols, on_outcome=on_outcome).run(specs, max_in_flight=max_in_flight)
         finally:
             self._free.append(reactor)
 

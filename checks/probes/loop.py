@@ -128,9 +128,7 @@ class Loop(Generic[K]):
         self._sockets: dict[int, tuple[AnyProbe, Callable[[], None]]] = {}
         self._timers: list[tuple[float, int, AnyProbe, Callable[[], None]]] = []
         self._timer_number = itertools.count()
-        self._answers: deque[tuple[AnyProbe, Callable[[Answer], None], Answer]] = (
-            deque()
-        )  # by resolver threads
+        self._answers: deque[tuple[AnyProbe, Callable[[Answer], None], Answer]] = deque()  # by resolver threads
         self._next_deadlines = 0.0
         self._event_at = 0.0  # when the event that is handled now began, by time.perf_counter
         self._cpu_marked_at, self._cpu = 0.0, 0.0  # by time.perf_counter, and this thread's CPU time then
@@ -192,9 +190,7 @@ class Loop(Generic[K]):
         """Return a non-blocking socket, connected (or connecting, for TCP). Raises BlockedTarget and OSError."""
         if not self.network.permits(address):
             raise BlockedTarget(address)
-        opened = socket.socket(
-            socket.AF_INET6 if ":" in address else socket.AF_INET, kind | socket.SOCK_NONBLOCK
-        )
+        opened = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, kind | socket.SOCK_NONBLOCK)
         try:
             opened.connect((address, port))
         except BlockingIOError:
@@ -204,9 +200,7 @@ class Loop(Generic[K]):
             raise
         return opened
 
-    def watch(
-        self, probe: AnyProbe, watched: socket.socket, then: Callable[[], None], *, write: bool = False
-    ) -> None:
+    def watch(self, probe: AnyProbe, watched: socket.socket, then: Callable[[], None], *, write: bool = False) -> None:
         """Call `then` whenever the socket is readable (or writable). It may also be called for nothing."""
         self._sockets[watched.fileno()] = (probe, then)
         self._reactor.watch(watched.fileno(), write=write)
@@ -307,9 +301,7 @@ class Loop(Generic[K]):
                 outcome = replace(outcome, evidence=probe.evidence())
             except Exception:
                 # The verdict stands without its evidence.
-                logger.exception(
-                    "The evidence of a failure could not be taken.", extra={"check": str(probe.key)}
-                )
+                logger.exception("The evidence of a failure could not be taken.", extra={"check": str(probe.key)})
         return outcome
 
     def _close(self, probe: AnyProbe) -> None:

@@ -141,9 +141,7 @@ class Resolver:
         self._known: dict[str, tuple[float, Answer]] = {}
         self._under_way: dict[str, _Lookup] = {}
         self._alone = 0
-        self._new_channel = partial(
-            pycares.Channel, timeout=_TRY_SECONDS, tries=_TRIES, servers=tuple(servers)
-        )
+        self._new_channel = partial(pycares.Channel, timeout=_TRY_SECONDS, tries=_TRIES, servers=tuple(servers))
         self._channel = self._new_channel()
         self._asked: SimpleQueue[_Lookup] = SimpleQueue()
         self._doubts: SimpleQueue[tuple[_Lookup, pycares.AddrInfoResult | None, int]] = SimpleQueue()

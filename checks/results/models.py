@@ -31,9 +31,7 @@ class CheckResult(models.Model):
     verdict = models.CharField(max_length=4, choices=[(v.value, v.value) for v in Verdict])
     reason_code = models.CharField(max_length=20, null=True, choices=[(r.value, r.value) for r in ReasonCode])
     detail = models.TextField(null=True)
-    evidence = models.JSONField(
-        null=True, help_text="Of a failure: checks.evidence.Evidence, without its Nones."
-    )
+    evidence = models.JSONField(null=True, help_text="Of a failure: checks.evidence.Evidence, without its Nones.")
 
     class Meta:
         indexes: ClassVar = [

@@ -142,9 +142,7 @@ def _make(series: Series, bounds: Bounds) -> bool:
                 bounds,
             )
         # This creates its indexes, from those of the parent.
-        cursor.execute(
-            f"ALTER TABLE {series.table} ATTACH PARTITION {name} FOR VALUES FROM (%s) TO (%s)", bounds
-        )
+        cursor.execute(f"ALTER TABLE {series.table} ATTACH PARTITION {name} FOR VALUES FROM (%s) TO (%s)", bounds)
     return True
 
 

@@ -22,9 +22,7 @@ def keep_partitions(now: datetime) -> None:
     before, rolled = now - timedelta(days=settings.RESULTS_KEPT_DAYS), rolled_until()
     if rolled is None or rolled < before:
         # Dropping results that are not rolled up would lose them.
-        logger.log(
-            logging.INFO if rolled is None else logging.WARNING, "results are rolled up until %s", rolled
-        )
+        logger.log(logging.INFO if rolled is None else logging.WARNING, "results are rolled up until %s", rolled)
     if rolled is not None:
         _drop_old(RESULTS, before=min(before, rolled))
 

@@ -195,6 +195,4 @@ def evidence_of(checks: Collection[tuple[int, int, datetime]]) -> dict[tuple[int
             f" WHERE checked_at = ANY (%s) AND evidence IS NOT NULL",
             [list(monitors), list(claims), list(times), list(times)],
         )
-        return {
-            (monitor_id, claim): json.loads(evidence) for monitor_id, claim, evidence in cursor.fetchall()
-        }
+        return {(monitor_id, claim): json.loads(evidence) for monitor_id, claim, evidence in cursor.fetchall()}

@@ -127,9 +127,7 @@ def exact_series(monitor_id: int, *, since: datetime, step: timedelta) -> Series
     points = []
     for at, mean, least, most, percentiles, connect, ttfb in rows:
         p50, p95, p99 = percentiles or (None, None, None)
-        points.append(
-            Point(at or since, _float(mean), least, most, p50, p95, p99, _float(connect), _float(ttfb))
-        )
+        points.append(Point(at or since, _float(mean), least, most, p50, p95, p99, _float(connect), _float(ttfb)))
     return Series(points[:-1], points[-1])
 
 

@@ -128,9 +128,7 @@ class ProviderBackend(GuardedBackend):
 
     # Requests.
 
-    def ask(
-        self, url: str, tokens: Mapping[str, Any], params: Mapping[str, Any] | None = None
-    ) -> requests.Response:
+    def ask(self, url: str, tokens: Mapping[str, Any], params: Mapping[str, Any] | None = None) -> requests.Response:
         """Of the API, as the account. Raises ProviderFailed, GrantRevoked."""
         headers = {"Authorization": f"Bearer {tokens['access_token']}", "Accept": "application/json"}
         response = self.send("GET", url, headers=headers, params=dict(params or {}))

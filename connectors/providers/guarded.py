@@ -32,9 +32,7 @@ MAX_RESPONSE = 16 * 1024 * 1024  # a page of a hundred projects with all their d
 class PipelineStrategy(DjangoStrategy):
     def authenticate(self, backend: Any, **context: Any) -> Any:
         """Run the backend's pipeline. Django's `authenticate` would ask every way of signing in."""
-        return backend.authenticate(
-            self.request, strategy=self, storage=self.storage, backend=backend, **context
-        )
+        return backend.authenticate(self.request, strategy=self, storage=self.storage, backend=backend, **context)
 
 
 class GuardedBackend(BaseOAuth2[Any]):

@@ -107,6 +107,4 @@ def json_not_found(request: HttpRequest, exception: Exception) -> JsonResponse:
 
 
 def json_server_error(request: HttpRequest) -> JsonResponse:
-    return JsonResponse(
-        error_body("internal_error", "Something broke on our side; it has been logged."), status=500
-    )
+    return JsonResponse(error_body("internal_error", "Something broke on our side; it has been logged."), status=500)

@@ -63,9 +63,7 @@ class IntParam(Param):
         # int() of endless digits is slow, so they are counted first.
         is_number = text.isascii() and text.isdigit() and len(text) <= 20
         if not (is_number and self.minimum <= int(text) <= self.maximum):
-            raise ValidationFailed(
-                f"must be a whole number from {self.minimum} to {self.maximum}.", field=self.name
-            )
+            raise ValidationFailed(f"must be a whole number from {self.minimum} to {self.maximum}.", field=self.name)
         return int(text)
 
     @property

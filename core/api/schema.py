@@ -143,9 +143,7 @@ class PulsekeeperSchema(AutoSchema):
     def _takes_a_body(self) -> bool:
         """drf-spectacular expects no body of a DELETE."""
         deletion = self.method == "DELETE" and self._spec is not None and self._spec.body is not None
-        return (
-            deletion or self.method in {"POST", "PUT", "PATCH"}
-        ) and self.get_request_serializer() is not None
+        return (deletion or self.method in {"POST", "PUT", "PATCH"}) and self.get_request_serializer() is not None
 
     def _get_request_body(self, direction: Literal["request", "response"] = "request") -> Any:
         method = self.method

@@ -158,11 +158,7 @@ class ServiceViewSet(ViewSet):
         return [AllowAny()] if self._is_public else super().get_permissions()
 
     def get_throttles(self) -> list[BaseThrottle]:
-        own = (
-            []
-            if self.current_operation is None
-            else [throttle() for throttle in self.current_operation.throttles]
-        )
+        own = [] if self.current_operation is None else [throttle() for throttle in self.current_operation.throttles]
         return own if self._is_public else [*super().get_throttles(), *own]
 
     @property

@@ -50,9 +50,7 @@ def act(
     return outcome
 
 
-def _log(
-    request: HttpRequest, model: type[Model], rows: Sequence[tuple[Any, str]], *, done: str, gone: bool
-) -> None:
+def _log(request: HttpRequest, model: type[Model], rows: Sequence[tuple[Any, str]], *, done: str, gone: bool) -> None:
     kind = ContentType.objects.get_for_model(model, for_concrete_model=False)
     LogEntry.objects.bulk_create(
         LogEntry(
@@ -78,9 +76,7 @@ def _report(
     if vanished:
         left["gone by now"] = vanished
     if left:
-        reasons = "; ".join(
-            f"{number} {'is' if number == 1 else 'are'} {why}" for why, number in left.items()
-        )
+        reasons = "; ".join(f"{number} {'is' if number == 1 else 'are'} {why}" for why, number in left.items())
         text += f" Not changed: {reasons}."
     page.message_user(request, text, messages.SUCCESS if count else messages.WARNING)
 

@@ -50,9 +50,7 @@ class AutocompleteFilter(admin.FieldListFilter):
         """Yield one choice: the context of the template's form."""
         widget = AutocompleteSelect(self._field, self._site, attrs={"data-placeholder": "All"})
         rows = self._field.remote_field.model._default_manager.all()
-        widget.choices = ModelChoiceField(
-            rows, required=False
-        ).choices  # the widget reads the selected row from it
+        widget.choices = ModelChoiceField(rows, required=False).choices  # the widget reads the selected row from it
         yield {
             "select": widget.render(self.lookup, self.value, {"id": f"filter-{self.field_path}"}),
             "id": f"filter-{self.field_path}",

@@ -71,13 +71,9 @@ class StaffAdmin(admin.ModelAdmin[M]):
         offered |= {each.name for each in self.opts.fields if each.is_relation}
         return path in offered
 
-    def response_action(
-        self, request: HttpRequest, queryset: QuerySet[Any], *args: Any
-    ) -> HttpResponse | None:
+    def response_action(self, request: HttpRequest, queryset: QuerySet[Any], *args: Any) -> HttpResponse | None:
         if request.POST.get("select_across") == "1" and is_capped(queryset):
-            text = (
-                f"More than {MOST_LISTED:,} rows are selected: search or filter for fewer. Nothing was done."
-            )
+            text = f"More than {MOST_LISTED:,} rows are selected: search or filter for fewer. Nothing was done."
             self.message_user(request, text, messages.WARNING)
             return HttpResponseRedirect(request.get_full_path())
         return super().response_action(request, queryset, *args)

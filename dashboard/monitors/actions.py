@@ -74,9 +74,7 @@ def named(text: str) -> Action:
         return _PLAIN[name]
     if name == "mute" and argument.isascii() and argument.isdigit() and int(argument) in MUTES:
         minutes = int(argument)
-        return Action(
-            _in_bulk(partial(operations.mute_for, minutes=minutes)), "Muted", f" for {MUTES[minutes]}"
-        )
+        return Action(_in_bulk(partial(operations.mute_for, minutes=minutes)), "Muted", f" for {MUTES[minutes]}")
     if name == "move" and (not argument or is_public_id(argument)):
         return Action(partial(_move, project_id=argument or None), "Moved", at_once=1)
     raise ValidationFailed("is no action.", field="action")
@@ -130,9 +128,7 @@ def _move(caller: Caller, public_ids: Sequence[str], now: datetime, *, project_i
     return 1, {}
 
 
-def _delete(
-    ids: Collection[int], *, now: datetime, among: QuerySet[Monitor]
-) -> bulk_actions.BulkResult[Monitor]:
+def _delete(ids: Collection[int], *, now: datetime, among: QuerySet[Monitor]) -> bulk_actions.BulkResult[Monitor]:
     return operations.delete(ids, among=among)
 
 

@@ -81,9 +81,7 @@ class Awaited:
     def is_over(self, monitor: Monitor, *, now: datetime) -> bool:
         """Return whether the result exists, or is not expected any more."""
         patience = timedelta(milliseconds=monitor.timeout_ms) + QUEUED
-        return (
-            monitor.state.applied_claim >= self.claim or not monitor.enabled or now - self.asked_at > patience
-        )
+        return monitor.state.applied_claim >= self.claim or not monitor.enabled or now - self.asked_at > patience
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,9 +253,7 @@ def _days(history: History) -> list[Day]:
 
 def _checks(monitor: Monitor, *, now: datetime) -> list[Check]:
     results = results_of(monitor.pk, limit=CHECKS, now=now)
-    failed = [
-        (result.monitor_id, result.claim, result.checked_at) for result in results if result.reason_code
-    ]
+    failed = [(result.monitor_id, result.claim, result.checked_at) for result in results if result.reason_code]
     evidence = evidence_of(failed) if failed else {}
     return [Check(result, evidence.get((result.monitor_id, result.claim))) for result in results]
 

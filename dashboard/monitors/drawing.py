@@ -34,9 +34,7 @@ def bar(cells: Sequence[Cell], *, unit: str) -> Bar:
     """Return the cells side by side. `unit` is the word for one cell: hour."""
     paths = {
         kind: "".join(
-            f"M{index * (CELL + GAP)} 0h{CELL}v{HEIGHT}h-{CELL}z"
-            for index, cell in enumerate(cells)
-            if cell is kind
+            f"M{index * (CELL + GAP)} 0h{CELL}v{HEIGHT}h-{CELL}z" for index, cell in enumerate(cells) if cell is kind
         )
         for kind in Cell
     }

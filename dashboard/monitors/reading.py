@@ -143,9 +143,7 @@ def rows_of(monitors: Sequence[Monitor], *, now: datetime) -> list[Row]:
                 maintenance=monitor.pk in covered,
                 failing_since=failing_since(monitor, now=now),
                 uptime=_percent(by_status),
-                cells=[
-                    _cell(part, slow=slow) for part, slow in zip(by_outages[-HOURS:], seen.slow, strict=True)
-                ],
+                cells=[_cell(part, slow=slow) for part, slow in zip(by_outages[-HOURS:], seen.slow, strict=True)],
                 latency=seen.latency,
             )
         )
@@ -162,9 +160,7 @@ def _by_uptime(monitors: QuerySet[Monitor], *, grouped: bool, now: datetime) -> 
         monitors.select_related(None).select_related("state").only("enabled", "project", "state__status")
     )
     tallies = _tallies(all_of_them, [Span(now - DAY, now)], now=now)
-    places = {
-        project: place for place, project in enumerate(dict.fromkeys(m.project_id for m in all_of_them))
-    }
+    places = {project: place for place, project in enumerate(dict.fromkeys(m.project_id for m in all_of_them))}
 
     def place_of(monitor: Monitor) -> tuple[int, float]:
         uptime = tallies[monitor.pk][0][0].percent

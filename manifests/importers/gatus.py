@@ -22,15 +22,11 @@ from manifests.importers.mapped import (
 _DURATION = re.compile(r"(\d{1,15}(?:\.\d{1,15})?)(ns|us|µs|ms|s|m|h)")
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "h": 3600}
 _VARIABLE = re.compile(r"(?<!\$)(?:\$\$)*\$\{?([A-Za-z_]\w*)")
-_PLACEHOLDER = re.compile(
-    r"\[(?:ENDPOINT_NAME|ENDPOINT_GROUP|ENDPOINT_URL|LOCAL_ADDRESS|RANDOM_STRING_\d+|CONTEXT)\]"
-)
+_PLACEHOLDER = re.compile(r"\[(?:ENDPOINT_NAME|ENDPOINT_GROUP|ENDPOINT_URL|LOCAL_ADDRESS|RANDOM_STRING_\d+|CONTEXT)\]")
 _MAX_CONDITION = 1_000
 _OPERATOR = re.compile(r"==|!=|<=|>=|<|>")
 _HAS = re.compile(r"has\(\[BODY\]\.(.+)\)")
-_JSON_PATH = re.compile(
-    r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+|\[\d+\])*|(?:\[\d+\])(?:\.[A-Za-z0-9_-]+|\[\d+\])*"
-)
+_JSON_PATH = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+|\[\d+\])*|(?:\[\d+\])(?:\.[A-Za-z0-9_-]+|\[\d+\])*")
 _CONTAINS = re.compile(r"pat\(\*([^*?\[\]]+)\*\)")
 _EXPIRY_NOTE = "warnings are sent 30, 14, 7, 3 and 1 days before expiry, and the monitor stays up"
 _IGNORED = {
@@ -147,9 +143,7 @@ def _headers_and_body(builder: MonitorBuilder) -> None:
         raise UnsupportedError("body", "has placeholders, which are not supported")
     if builder.source.get("graphql"):
         text = json.dumps({"query": text})
-    builder.set_body(
-        "body", text, content_type="application/json" if builder.source.get("graphql") else "text/plain"
-    )
+    builder.set_body("body", text, content_type="application/json" if builder.source.get("graphql") else "text/plain")
 
 
 def _alerts(builder: MonitorBuilder) -> None:
@@ -247,9 +241,7 @@ def _body(builder: MonitorBuilder, left: str, operator: str, right: str) -> bool
     if left == "[BODY]" and (found := _CONTAINS.fullmatch(right)):
         if operator not in ("==", "!="):
             return False
-        builder.rule(
-            "conditions", type="text_contains" if operator == "==" else "text_absent", value=found[1]
-        )
+        builder.rule("conditions", type="text_contains" if operator == "==" else "text_absent", value=found[1])
         return True
     if (found := _HAS.fullmatch(left)) and (operator, right) in (("==", "true"), ("!=", "false")):
         path = _dotted(found[1])

@@ -44,9 +44,7 @@ def read(text: str) -> list[MappedMonitor]:
         if "checks" not in found:
             raise UnreadableFileError("the file has no checks")
         found = found["checks"]
-    return map_items(
-        items_of(found, what="checks"), _map, name=lambda item: item.get("name") or item.get("slug")
-    )
+    return map_items(items_of(found, what="checks"), _map, name=lambda item: item.get("name") or item.get("slug"))
 
 
 def _map(builder: MonitorBuilder) -> None:
@@ -86,9 +84,7 @@ def longest_gap(schedule: str) -> int:
     if len(fields) != 5 or len(schedule) > 200:
         raise InvalidScheduleError("is not a cron expression with five fields")
     minutes, hours, days, months, weekdays = fields
-    times = sorted(
-        hour * 3600 + minute * 60 for hour in _numbers(hours, 24) for minute in _numbers(minutes, 60)
-    )
+    times = sorted(hour * 3600 + minute * 60 for hour in _numbers(hours, 24) for minute in _numbers(minutes, 60))
     runs = list(
         _days(
             _numbers(days, 31, 1),

@@ -177,11 +177,7 @@ class MonitorBuilder:
         """Choose the monitor type that fits the rules."""
         kinds = {rule["type"] for rule in self.body.get("content_rules", ())}
         self.body["type"] = (
-            "api"
-            if "json_field" in kinds
-            else "keyword"
-            if kinds & {"text_contains", "text_absent"}
-            else "http"
+            "api" if "json_field" in kinds else "keyword" if kinds & {"text_contains", "text_absent"} else "http"
         )
 
 

@@ -57,10 +57,7 @@ def read(text: str) -> list[MappedMonitor]:
         if key not in found:
             raise UnreadableFileError("the file has neither monitors nor data")
         found = found[key]
-    items = [
-        _as_v3(item) if "friendly_name" in item else item
-        for item in items_of(found, what="the list of monitors")
-    ]
+    items = [_as_v3(item) if "friendly_name" in item else item for item in items_of(found, what="the list of monitors")]
     return map_items(items, _map, name=lambda item: item.get("friendlyName"))
 
 
@@ -71,8 +68,7 @@ def _as_v3(old: Mapping[str, Any]) -> dict[str, Any]:
         "type": kind,
         # UptimeRobot's defaults.
         "httpMethodType": _coded(old, "http_method", _METHODS) or ("GET" if kind == "KEYWORD" else "HEAD"),
-        "authType": _coded(old, "http_auth_type", _AUTH)
-        or ("HTTP_BASIC" if old.get("http_username") else "NONE"),
+        "authType": _coded(old, "http_auth_type", _AUTH) or ("HTTP_BASIC" if old.get("http_username") else "NONE"),
         "keywordType": _coded(old, "keyword_type", _KEYWORDS),
         "keywordCaseType": old.get("keyword_case_type"),
         "postValueType": "KEY_VALUE" if old.get("post_type") in (1, "1") else "RAW_JSON",
@@ -171,9 +167,7 @@ def _body(builder: MonitorBuilder) -> None:
     if form and not isinstance(data, str):
         builder.note("postValueData", "its fields are sent as JSON")
         form = False
-    builder.set_body(
-        "postValueData", text, content_type="application/x-www-form-urlencoded" if form else None
-    )
+    builder.set_body("postValueData", text, content_type="application/x-www-form-urlencoded" if form else None)
 
 
 def _keyword(builder: MonitorBuilder) -> None:

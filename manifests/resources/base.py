@@ -119,9 +119,7 @@ class ServiceResource(Resource):
                 values = self.stored_values(row, account, monitor_refs)
                 name, project_ref = values[self.identity], values["project"]
                 is_over = self.is_over(row, now=now)
-                found.append(
-                    Existing(self.section, row.public_id, row.pk, name, project_ref, values, is_over=is_over)
-                )
+                found.append(Existing(self.section, row.public_id, row.pk, name, project_ref, values, is_over=is_over))
         return found
 
     def body(self, context: WriteContext, values: Values, names: Collection[str]) -> dict[str, Any]:

@@ -46,9 +46,7 @@ class Channels(ServiceResource):
     def rows(self, caller: Caller) -> QuerySet[AlertChannel]:
         return selectors.list_channels(caller)
 
-    def stored_values(
-        self, row: AlertChannel, account: Account, monitor_refs: Mapping[int, MonitorRef]
-    ) -> Values:
+    def stored_values(self, row: AlertChannel, account: Account, monitor_refs: Mapping[int, MonitorRef]) -> Values:
         scope: Scope = "all"
         if row.scope == AlertChannel.Scope.PROJECT:
             scope = ProjectScope(account.project_ref(row.scope_project_id))
@@ -90,9 +88,7 @@ class Channels(ServiceResource):
             "kind": given["kind"],
             "enabled": given.get("enabled", True),
             "topics": [topic.value for topic in Topic if topic in given.get("topics", _DEFAULTS["topics"])],
-            "monitors": resolve_scope(
-                given.get("monitors", "all"), entry.project_ref, (*item.path, "monitors"), names
-            ),
+            "monitors": resolve_scope(given.get("monitors", "all"), entry.project_ref, (*item.path, "monitors"), names),
             "remind_every_hours": given.get("remind_every_hours", _DEFAULTS["remind_every_hours"]),
             **{name: resolve_secret(item, name, stored.get(name)) for name in secrets},
             **{name: given.get(name) for name in settings_by_name() if name not in secrets},

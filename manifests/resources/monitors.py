@@ -61,9 +61,7 @@ class Monitors(Resource):
                 there = stored.get(header["name"].lower())
                 if there is not None and there.dropped:
                     variable = item.keeps[path].variable
-                    said = (
-                        f"the stored value is for another server or owner; set {variable} in the environment."
-                    )
+                    said = f"the stored value is for another server or owner; set {variable} in the environment."
                     raise EntryError(path, said)
                 header = {**header, "value": keep_secret(item.keeps[path], there and there.value, path)}
             headers.append(header)

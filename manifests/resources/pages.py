@@ -71,9 +71,7 @@ class Pages(ServiceResource):
     def rows(self, caller: Caller) -> QuerySet[StatusPage]:
         return selectors.list_pages(caller)
 
-    def stored_values(
-        self, row: StatusPage, account: Account, monitor_refs: Mapping[int, MonitorRef]
-    ) -> Values:
+    def stored_values(self, row: StatusPage, account: Account, monitor_refs: Mapping[int, MonitorRef]) -> Values:
         groups = []
         for group in row.groups.all():
             shown = [one for one in group.monitors.all() if one.monitor_id in monitor_refs]
@@ -91,11 +89,7 @@ class Pages(ServiceResource):
         given = item.given
         stored = entry.existing.values["password"] if entry.existing else None
         password = resolve_secret(item, "password", stored)
-        if (
-            isinstance(password, Secret)
-            and stored is not None
-            and check_password(password.value, stored.hash)
-        ):
+        if isinstance(password, Secret) and stored is not None and check_password(password.value, stored.hash):
             password = stored
         return {
             "slug": entry.name,
@@ -152,9 +146,7 @@ class Pages(ServiceResource):
         return found
 
     def create(self, context: WriteContext, values: Values) -> None:
-        services.create_page(
-            context.account.caller, self._body(context, values, set(values)), now=context.now
-        )
+        services.create_page(context.account.caller, self._body(context, values, set(values)), now=context.now)
 
     def update(self, context: WriteContext, existing: Existing, values: Values, changed: set[str]) -> None:
         services.update_page(context.account.caller, existing.id, self._body(context, values, changed))

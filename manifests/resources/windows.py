@@ -39,9 +39,7 @@ class Windows(ServiceResource):
     def is_over(self, row: MaintenanceWindow, *, now: datetime) -> bool:
         return windows.occurrence_of(row, now=now) is None
 
-    def stored_values(
-        self, row: MaintenanceWindow, account: Account, monitor_refs: Mapping[int, MonitorRef]
-    ) -> Values:
+    def stored_values(self, row: MaintenanceWindow, account: Account, monitor_refs: Mapping[int, MonitorRef]) -> Values:
         scope: Scope = "all"
         if not row.all_monitors:
             chosen = [one.pk for one in windows.chosen_of(row) if one.pk in monitor_refs]

@@ -104,9 +104,7 @@ def record_expiry(lookup: Lookup, expires_at: datetime, *, now: datetime) -> Non
         ids = list(outdated.select_for_update(of=("self",)).order_by("pk").values_list("pk", flat=True))
         # A separate query after the lock: a PATCH that had the lock may have changed a monitor's domain.
         joined = Monitor.objects.filter(pk__in=ids, registration=lookup.registration_id).values("pk")
-        MonitorState.objects.filter(pk__in=joined).update(
-            domain_expires_at=Subquery(registration.values("expires_at"))
-        )
+        MonitorState.objects.filter(pk__in=joined).update(domain_expires_at=Subquery(registration.values("expires_at")))
         registration.update(next_lookup_at=now + jittered(INTERVAL, lookup.registration_id))
 
 
@@ -114,9 +112,7 @@ def record_failure(lookup: Lookup, error: str, *, now: datetime) -> None:
     """Store the error and keep the known expiry. Retry after FIRST_RETRY, doubling up to INTERVAL."""
     with transaction.atomic():
         registration = (
-            DomainRegistration.objects.select_for_update(no_key=True)
-            .filter(pk=lookup.registration_id)
-            .first()
+            DomainRegistration.objects.select_for_update(no_key=True).filter(pk=lookup.registration_id).first()
         )
         if registration is None:
             return

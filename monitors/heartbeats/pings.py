@@ -89,9 +89,7 @@ class HeartbeatPing(APIView):
     def post(self, request: Request, monitor_id: str) -> HttpResponse:
         return ping(request._request, monitor_id)
 
-    @extend_schema(
-        operation_id="ping_heartbeat_by_get", summary="Ping a heartbeat", responses={200: OkSerializer}
-    )
+    @extend_schema(operation_id="ping_heartbeat_by_get", summary="Ping a heartbeat", responses={200: OkSerializer})
     def get(self, request: Request, monitor_id: str) -> HttpResponse:
         return ping(request._request, monitor_id)
 

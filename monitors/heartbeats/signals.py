@@ -94,9 +94,7 @@ def record_under_lock(public_id: str, *, now: datetime) -> bool:
 
 def _record_under_lock(public_id: str, *, now: datetime) -> bool:
     monitor_id = (
-        Monitor.objects.filter(public_id=public_id, type__in=types.waiting())
-        .values_list("pk", flat=True)
-        .first()
+        Monitor.objects.filter(public_id=public_id, type__in=types.waiting()).values_list("pk", flat=True).first()
     )
     if monitor_id is None:
         return False

@@ -85,9 +85,7 @@ class ApiSource:
         for target in pending.values():
             yield _not_checked(target, "It was not checked in time.")
 
-    def _work(
-        self, open_: queue.SimpleQueue[Target], answers: queue.SimpleQueue[_Answer], deadline: float
-    ) -> None:
+    def _work(self, open_: queue.SimpleQueue[Target], answers: queue.SimpleQueue[_Answer], deadline: float) -> None:
         while time.monotonic() < deadline:
             try:
                 target = open_.get_nowait()

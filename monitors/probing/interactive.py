@@ -68,9 +68,7 @@ def enqueue_first_check(monitor: Monitor, *, claim: int) -> bool:
 def await_first_check(monitor: Monitor, *, claim: int) -> None:
     """Wait for the first check that another request started, but not longer than that request may wait."""
     deadline = monitor.created_at + timedelta(milliseconds=monitor.timeout_ms, seconds=PATIENCE_SEC)
-    under_way = MonitorState.objects.filter(
-        pk=monitor.pk, claim=claim, claimed_at__isnull=False, last_checked_at=None
-    )
+    under_way = MonitorState.objects.filter(pk=monitor.pk, claim=claim, claimed_at__isnull=False, last_checked_at=None)
     while utc_now() < deadline and under_way.exists():
         release_connection()
         time.sleep(LOOK_SEC)
@@ -79,9 +77,7 @@ def await_first_check(monitor: Monitor, *, claim: int) -> None:
 def check_draft(spec: CheckSpec) -> CheckResult:
     """Check an unsaved spec and return the result. Raises NoWorker if none came in time."""
     # Encrypted, because header values are secrets and must not be in the broker as plaintext.
-    answer = _ask(
-        "monitors.tasks.check_draft", [encrypt(dump_spec(spec))], CheckResult, timeout_ms=spec.timeout_ms
-    )
+    answer = _ask("monitors.tasks.check_draft", [encrypt(dump_spec(spec))], CheckResult, timeout_ms=spec.timeout_ms)
     if answer is None:
         raise NoWorker
     return answer

@@ -234,9 +234,7 @@ class Prober:
 def _note_slow(check: _Running | _Draft, seconds: float) -> None:
     """Count and log a check whose response took long to judge and so delayed all other checks."""
     metrics.SLOW_JUDGEMENTS.add()
-    logger.warning(
-        "judging the response of %s took %.0f ms of CPU and delayed all other checks", check, seconds * 1000
-    )
+    logger.warning("judging the response of %s took %.0f ms of CPU and delayed all other checks", check, seconds * 1000)
 
 
 def _naming(job: CheckJob, outcome: CheckOutcome) -> dict[str, object]:

@@ -79,9 +79,7 @@ class MonitorType:
         except BadAddressError as error:
             raise ValidationFailed(str(error), field="url") from None
         if not permits_host(host):
-            raise ValidationFailed(
-                "is a private or reserved address, which Pulsekeeper does not probe.", field="url"
-            )
+            raise ValidationFailed("is a private or reserved address, which Pulsekeeper does not probe.", field="url")
 
     def origin(self, config: MonitorConfig) -> Origin | None:
         """Return scheme, host and port of the probed address, or None."""

@@ -96,9 +96,7 @@ class HttpSettings(Settings, frozen=True, kw_only=True):
             position=70,
         ),
     ] = False
-    content_rules: Annotated[
-        tuple[Rule, ...], Setting(position=100, section="rules", max_length=MAX_RULES)
-    ] = ()
+    content_rules: Annotated[tuple[Rule, ...], Setting(position=100, section="rules", max_length=MAX_RULES)] = ()
     request_headers: Annotated[tuple[Header, ...], Setting(position=110, max_length=MAX_HEADERS)] = ()
     request_body: Annotated[
         str | None,
@@ -220,8 +218,7 @@ class HttpType(MonitorType):
             follow_redirects=own.follow_redirects,
             check_ssl=config.check_ssl,
             rules=tuple(
-                ContentRule(rule.type, rule.value or "", rule.path or "", rule.equals)
-                for rule in own.content_rules
+                ContentRule(rule.type, rule.value or "", rule.path or "", rule.equals) for rule in own.content_rules
             ),
         )
 

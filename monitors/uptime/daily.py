@@ -152,9 +152,7 @@ def daily_uptime(monitor: Monitor, *, days: int, now: datetime) -> list[Day]:
     ]
 
 
-def _outages_since(
-    day: date, ids: Sequence[int], *, earliest: date
-) -> tuple[date, dict[int, list[Transition]]]:
+def _outages_since(day: date, ids: Sequence[int], *, earliest: date) -> tuple[date, dict[int, list[Transition]]]:
     """Return the first day and the transitions since: `day`, or an earlier day on which one of these outages began.
 
     Outages that began earlier were also confirmed earlier, and are in the stored rows.
@@ -223,9 +221,9 @@ def leave_out(spans: Mapping[tuple[int, datetime], datetime], *, now: datetime) 
             return
         noted = {
             (monitor_id, started_at): ended_at
-            for monitor_id, started_at, ended_at in MaintenanceSpan.objects.filter(
-                ended_at__gt=now
-            ).values_list("monitor_id", "started_at", "ended_at")
+            for monitor_id, started_at, ended_at in MaintenanceSpan.objects.filter(ended_at__gt=now).values_list(
+                "monitor_id", "started_at", "ended_at"
+            )
         }
         changed = {key: end for key, end in spans.items() if noted.get(key) != end}
         changed |= {key: now for key in noted if key not in spans}

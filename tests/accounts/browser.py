@@ -32,9 +32,7 @@ class Browser:
     def __init__(
         self, *, agent: str = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
     ) -> None:
-        self.client = Client(
-            enforce_csrf_checks=True, headers={"User-Agent": agent}, raise_request_exception=False
-        )
+        self.client = Client(enforce_csrf_checks=True, headers={"User-Agent": agent}, raise_request_exception=False)
 
     def open(self, path: str, **query: str) -> Page:
         return Page(self.client.get(path, query, follow=True))

@@ -17,9 +17,7 @@ def _cheap_open_and_unthrottled(settings: Settings, transactional_db: None) -> N
     settings.THROTTLE_SCALE = 0
     settings.SIGN_UP = True
     settings.BASE_URL = "http://testserver"
-    UserFactory(
-        plan__name="free"
-    )  # brings the plan back, which a test of transactions takes away behind itself
+    UserFactory(plan__name="free")  # brings the plan back, which a test of transactions takes away behind itself
 
 
 @pytest.fixture

@@ -11,9 +11,7 @@ from tests.helpers import PASSWORD
 
 
 def test_the_admin_has_it_too(browser: Browser) -> None:
-    browser.sign_in(
-        create_account(email="s@example.com", password=PASSWORD, is_staff=True, is_superuser=True).email
-    )
+    browser.sign_in(create_account(email="s@example.com", password=PASSWORD, is_staff=True, is_superuser=True).email)
     page = browser.open("/admin/")
     assert page.status == 200
     assert "unsafe" not in page.headers["Content-Security-Policy"]

@@ -92,9 +92,7 @@ def test_a_password_that_is_set_lies_in_no_session(browser: Browser, ada: User) 
     assert ada.check_password(PASSWORD)
 
 
-def test_a_code_is_of_one_browser_and_tried_a_few_times(
-    browser: Browser, ada: User, github: FakeGitHub
-) -> None:
+def test_a_code_is_of_one_browser_and_tried_a_few_times(browser: Browser, ada: User, github: FakeGitHub) -> None:
     path, stolen = reverse(BY_MAIL), Browser()
     go(stolen, github)
     browser.send(path, send="")
@@ -112,9 +110,7 @@ def test_a_code_is_of_one_browser_and_tried_a_few_times(
     assert browser.open(reverse("account_export")).heading == "Is it you?"
 
 
-def test_signing_in_with_the_linked_provider_once_more(
-    browser: Browser, ada: User, github: FakeGitHub
-) -> None:
+def test_signing_in_with_the_linked_provider_once_more(browser: Browser, ada: User, github: FakeGitHub) -> None:
     page = browser.send(reverse("account_email"), email="new@example.com", action_add="")
     assert re.search("Sign in again with GitHub", page.text)
     assert github.url in page.headers["Content-Security-Policy"]

@@ -100,9 +100,7 @@ def test_an_address_gets_so_many_mails_and_no_more(user: User, settings: Setting
     assert (pages, len(mails_to(user.email))) == ({"Look into your mail"}, 3)
 
 
-def test_a_mail_server_that_is_away_is_told(
-    user: User, settings: Settings, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_mail_server_that_is_away_is_told(user: User, settings: Settings, caplog: pytest.LogCaptureFixture) -> None:
     settings.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
     with socket.create_server(("127.0.0.1", 0)) as server:
         settings.EMAIL_HOST, settings.EMAIL_PORT = server.getsockname()
@@ -164,15 +162,11 @@ def test_changing_the_address(user: User) -> None:
     user.refresh_from_db()
     assert user.email == old
     assert browser.send(reverse("account_reset_password"), email="new@example.com").status == 200
-    assert not any("/password/reset/" in body for body in mails_to("new@example.com")), (
-        "it may be a stranger's"
-    )
+    assert not any("/password/reset/" in body for body in mails_to("new@example.com")), "it may be a stranger's"
     browser.confirm_link(next(body for body in mails_to("new@example.com") if "/confirm-email/" in body))
     user.refresh_from_db()
     assert (user.email, browser.person()) == ("new@example.com", "new@example.com")
-    assert list(EmailAddress.objects.filter(user=user).values_list("email", "verified")) == [
-        (user.email, True)
-    ]
+    assert list(EmailAddress.objects.filter(user=user).values_list("email", "verified")) == [(user.email, True)]
     assert "was changed to new@example.com" in mails_to(old)[-1]
     assert Browser().sign_in(old).heading == "Sign in"
 
@@ -332,9 +326,7 @@ def test_the_admin_has_no_door_and_no_password_form_of_its_own() -> None:
 def test_a_password_that_staff_sets_is_mailed_and_ends_what_is_signed_in(user: User) -> None:
     inside, api = signed_in(user), Api.signed_in(user)
     staff = Browser()
-    staff.sign_in(
-        create_account(email="staff@example.com", password=PASSWORD, is_staff=True, is_superuser=True).email
-    )
+    staff.sign_in(create_account(email="staff@example.com", password=PASSWORD, is_staff=True, is_superuser=True).email)
     given = {"usable_password": "true", "password1": ANOTHER, "password2": ANOTHER}
     staff.send(f"/admin/accounts/user/{user.pk}/password/", **given)
     assert (inside.person(), api.get("/v1/account").status, user.api_sessions.count()) == (None, 401, 0)
@@ -345,9 +337,7 @@ def test_a_password_that_staff_sets_is_mailed_and_ends_what_is_signed_in(user: U
 
 def test_staff_takes_a_lost_second_factor_away_and_sees_nothing_of_it(user: User) -> None:
     app, staff = App(user), Browser()
-    staff.sign_in(
-        create_account(email="staff@example.com", password=PASSWORD, is_staff=True, is_superuser=True).email
-    )
+    staff.sign_in(create_account(email="staff@example.com", password=PASSWORD, is_staff=True, is_superuser=True).email)
     page = staff.open("/admin/mfa/authenticator/", q=user.email)
     assert user.email in page.text
     for row in Authenticator.objects.filter(user=user):
@@ -382,10 +372,7 @@ def test_pages_may_load_what_is_ours_alone(browser: Browser, user: User) -> None
         assert "unsafe" not in policy
         assert {"object-src 'none'", "base-uri 'none'", "frame-ancestors 'none'"} <= set(policy.split("; "))
     cookies = signed_in(user).client.cookies
-    assert all(
-        cookies[name]["httponly"] and cookies[name]["samesite"] == "Lax"
-        for name in ("sessionid", "csrftoken")
-    )
+    assert all(cookies[name]["httponly"] and cookies[name]["samesite"] == "Lax" for name in ("sessionid", "csrftoken"))
 
 
 def test_a_session_ends_by_itself(user: User) -> None:

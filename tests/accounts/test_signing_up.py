@@ -73,9 +73,7 @@ def test_a_sign_up_that_somebody_else_began_ends_with_ones_own_password(user: Us
     assert stranger.sign_in(older.email, "the stranger's password").heading == "Look into your mail"
     Browser().choose_password(older.email)
     oldest = UserFactory(email="oldest@example.com", password="the stranger's password", unconfirmed=True)
-    link = reverse(
-        "account_confirm_email", args=[EmailConfirmationHMAC(EmailAddress.objects.get(user=oldest)).key]
-    )
+    link = reverse("account_confirm_email", args=[EmailConfirmationHMAC(EmailAddress.objects.get(user=oldest)).key])
     by_link = Browser()
     assert by_link.send(link).heading == "Choose a password"
     by_link.sign_up(oldest.email, PASSWORD)
@@ -177,9 +175,7 @@ def test_it_may_be_closed(browser: Browser, settings: Settings) -> None:
     assert not User.objects.filter(email=NEW).exists()
 
 
-def test_who_is_invited_may_sign_up_and_is_confirmed_by_that(
-    browser: Browser, user: User, settings: Settings
-) -> None:
+def test_who_is_invited_may_sign_up_and_is_confirmed_by_that(browser: Browser, user: User, settings: Settings) -> None:
     settings.SIGN_UP = False
     path = invite(user)
     page = browser.open(path)
@@ -225,9 +221,7 @@ def test_a_copied_link_opens_the_sign_up_and_proves_no_address(
     assert Browser().open(link).status == 404
 
 
-def test_an_invitation_that_was_withdrawn_opens_nothing(
-    browser: Browser, user: User, settings: Settings
-) -> None:
+def test_an_invitation_that_was_withdrawn_opens_nothing(browser: Browser, user: User, settings: Settings) -> None:
     settings.SIGN_UP = False
     browser.open(invite(user))
     Membership.objects.filter(user=None).delete()

@@ -83,17 +83,13 @@ def test_an_account_of_the_verified_address(browser: Browser, door: FakeDoor) ->
     go(browser, door)
     assert browser.person() == ADA
     (told,) = mails_to(ADA)
-    assert f"at {door.NAME} was linked to your account" in told.replace("GitHub", "github").replace(
-        "Google", "google"
-    )
+    assert f"at {door.NAME} was linked to your account" in told.replace("GitHub", "github").replace("Google", "google")
     go(Browser(), door)
     assert len(mails_to(ADA)) == 1, "linked once"
     assert signed_in(user).person() == ADA, "the password is what it was"
 
 
-def test_a_stranger_s_account_of_one_s_address_is_taken_from_the_stranger(
-    browser: Browser, door: FakeDoor
-) -> None:
+def test_a_stranger_s_account_of_one_s_address_is_taken_from_the_stranger(browser: Browser, door: FakeDoor) -> None:
     user = UserFactory(email=ADA, unconfirmed=True)
     go(browser, door)
     assert (browser.person(), is_verified(user)) == (ADA, True)
@@ -131,9 +127,7 @@ def test_pages_with_its_button_may_lead_there(browser: Browser, github: FakeGitH
     for name in ("account_login", "account_signup"):
         policy = browser.open(reverse(name)).headers["Content-Security-Policy"]
         assert f"form-action 'self' {github.url}" in policy
-    assert (
-        github.url not in browser.open(reverse("account_reset_password")).headers["Content-Security-Policy"]
-    )
+    assert github.url not in browser.open(reverse("account_reset_password")).headers["Content-Security-Policy"]
 
 
 def test_an_address_that_the_provider_has_not_verified(browser: Browser, door: FakeDoor) -> None:
@@ -191,9 +185,7 @@ def test_a_provider_that_is_unwell(browser: Browser, door: FakeDoor, mode: Mode)
     assert browser.person() == ADA
 
 
-def test_a_provider_that_is_slow(
-    browser: Browser, github: FakeGitHub, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_provider_that_is_slow(browser: Browser, github: FakeGitHub, monkeypatch: pytest.MonkeyPatch) -> None:
     callback = github.consent(begin(browser, github))
     monkeypatch.setattr("connectors.providers.guarded.REQUEST_SEC", 0.3)
     github.mode = "slow"
@@ -222,9 +214,7 @@ def test_the_second_factor_is_asked_for(browser: Browser, door: FakeDoor) -> Non
     assert browser.person() == ADA
 
 
-def test_where_sign_up_is_closed_only_the_invited_come_in(
-    browser: Browser, door: FakeDoor, settings: Settings
-) -> None:
+def test_where_sign_up_is_closed_only_the_invited_come_in(browser: Browser, door: FakeDoor, settings: Settings) -> None:
     settings.SIGN_UP = False
     page = go(browser, door)
     assert (page.status, "by invitation" in page.text) == (400, True)
@@ -245,9 +235,7 @@ def test_two_first_ways_in_at_once(door: FakeDoor) -> None:
         come_back(browser, callback)
         return browser.person()
 
-    people = run_concurrently(
-        *[lambda pair=pair: arrive(*pair) for pair in zip(browsers, callbacks, strict=True)]
-    )
+    people = run_concurrently(*[lambda pair=pair: arrive(*pair) for pair in zip(browsers, callbacks, strict=True)])
     assert people == [ADA] * 4
     assert User.objects.filter(email=ADA).count() == 1
     assert UserSocialAuth.objects.count() == 1

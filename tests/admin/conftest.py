@@ -27,9 +27,7 @@ def staff(db: None) -> Client:
     for plan in ("free", "pro"):  # which a test of transactions takes away behind itself
         UserFactory(plan__name=plan)
     client = Client()
-    client.force_login(
-        create_account(email="staff@example.com", password=PASSWORD, is_staff=True, is_superuser=True)
-    )
+    client.force_login(create_account(email="staff@example.com", password=PASSWORD, is_staff=True, is_superuser=True))
     return client
 
 

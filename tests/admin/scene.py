@@ -67,13 +67,9 @@ def _one_of_each(number: int) -> list[str]:
         "request_headers": [{"name": "Authorization", "value": SECRET}],
         "request_body": BODY,
     }
-    monitor = MonitorFactory(
-        owner=owner, down=True, project=project, method="POST", name=f"Till {number}", **given
-    )
+    monitor = MonitorFactory(owner=owner, down=True, project=project, method="POST", name=f"Till {number}", **given)
     heartbeat = MonitorFactory(owner=owner, heartbeat=True, name=f"Backup {number}", interval_sec=300)
-    token, plaintext = create_token(
-        Caller(owner), project_id=project.public_id, name="CI", ttl_seconds=None, now=NOON
-    )
+    token, plaintext = create_token(Caller(owner), project_id=project.public_id, name="CI", ttl_seconds=None, now=NOON)
     issued = token_secrets.issue("ses_")
     session = Session.objects.create(
         user=owner, password_hash="hash of a password", lookup=issued.lookup, digest=issued.digest,
@@ -127,17 +123,13 @@ def _around(owner: User, project: Project, monitor: Monitor, incident: Incident,
     DeliveryFactory(channel=channel, items=2, monitor=monitor).items.update(incident=incident)
     DeliveryFactory(channel=channel, dead=True)
     connector: Connector = ConnectorFactory(user=owner)
-    Import.objects.create(
-        user=connector.user, provider="vercel", external_ref=f"prj_{number}", monitor=monitor
-    )
+    Import.objects.create(user=connector.user, provider="vercel", external_ref=f"prj_{number}", monitor=monitor)
     page = StatusPage.objects.create(
         owner=owner, created_at=NOON, name="Shop", slug=f"shop-{number}", password_hash=SECRET
     )
     note = PageNote.objects.create(page=page, title="We look into it", created_at=NOON)
     NoteUpdate.objects.create(note=note, status="investigating", text="Soon more.", at=NOON)
-    event = PageEvent.objects.create(
-        page=page, kind="note", source="note 1", title="News", text="Soon more.", at=NOON
-    )
+    event = PageEvent.objects.create(page=page, kind="note", source="note 1", title="News", text="Soon more.", at=NOON)
     subscriber = Subscriber.objects.create(
         page=page,
         created_at=NOON,
@@ -145,7 +137,5 @@ def _around(owner: User, project: Project, monitor: Monitor, incident: Incident,
         address_digest=b"d" * 32,
         hint="a…@example.com",
     )
-    PageMail.objects.create(
-        event=event, subscriber=subscriber, state="dead", next_try_at=NOON, give_up_at=NOON
-    )
+    PageMail.objects.create(event=event, subscriber=subscriber, state="dead", next_try_at=NOON, give_up_at=NOON)
     assert CheckResult.objects.exists()

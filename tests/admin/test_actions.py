@@ -83,9 +83,7 @@ def test_muting_asks_for_how_long(staff: Client) -> None:
     assert again == "0 monitors were unmuted. Not changed: 1 is not muted."
 
 
-def test_checking_now(
-    staff: Client, django_capture_on_commit_callbacks: DjangoCaptureOnCommitCallbacks
-) -> None:
+def test_checking_now(staff: Client, django_capture_on_commit_callbacks: DjangoCaptureOnCommitCallbacks) -> None:
     flush_broker()
     owner = UserFactory()
     wanted = MonitorFactory(owner=owner, up=True)
@@ -145,9 +143,7 @@ def test_tokens_and_sessions_end_and_say_nothing_of_themselves(staff: Client) ->
     owner = UserFactory()
     project = ProjectFactory(owner=owner)
     now = utc_now()
-    token, plaintext = create_token(
-        Caller(owner), project_id=project.public_id, name="CI", ttl_seconds=None, now=now
-    )
+    token, plaintext = create_token(Caller(owner), project_id=project.public_id, name="CI", ttl_seconds=None, now=now)
     session, secret = sign_in(email=owner.email, password=PASSWORD, now=now)
     assert act(staff, ProjectToken, "revoke", token) == "1 project token was revoked."
     assert act(staff, Session, "end", session) == "1 session was ended."
@@ -245,9 +241,7 @@ def test_rights_are_given_by_superusers_alone(with_rights: Callable[..., Client]
     customer.refresh_from_db()
     assert (customer.is_staff, customer.is_superuser) == (False, False)
     for name in ("admin:accounts_user_change", "admin:auth_user_password_change"):
-        taken = helping.post(
-            reverse(name, args=[boss.pk]), {"email": "mine@example.com", "plan": boss.plan_id}
-        )
+        taken = helping.post(reverse(name, args=[boss.pk]), {"email": "mine@example.com", "plan": boss.plan_id})
         assert taken.status_code == 403
 
 

@@ -107,9 +107,7 @@ def test_what_staff_does_to_accounts_is_theirs(staff: Client) -> None:
     given = {"usable_password": "true", "password1": password, "password2": password}
     assert staff.post(f"/admin/accounts/user/{user.pk}/password/", given).status_code == 302
     assert User.objects.get(pk=user.pk).check_password(password)
-    staff.post(
-        f"/admin/accounts/user/{user.pk}/password/", {"usable_password": "false", "unset-password": "1"}
-    )
+    staff.post(f"/admin/accounts/user/{user.pk}/password/", {"usable_password": "false", "unset-password": "1"})
     assert not User.objects.get(pk=user.pk).has_usable_password()
     factor = Authenticator.objects.get(user=user, type="totp")
     staff.post(f"/admin/mfa/authenticator/{factor.pk}/delete/", {"post": "yes"})

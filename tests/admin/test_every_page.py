@@ -85,9 +85,7 @@ def test_every_page_takes_few_queries_and_tells_no_secret(staff: Client) -> None
             if len(captured) > MOST_QUERIES:
                 wrong.append(f"{address}: {len(captured)} queries")
             html = answer.content.decode()
-            wrong += [
-                f"{address} shows {secret!r}" for secret in hidden if secret in html and secret not in address
-            ]
+            wrong += [f"{address} shows {secret!r}" for secret in hidden if secret in html and secret not in address]
     assert not wrong, "\n".join(wrong)
 
 

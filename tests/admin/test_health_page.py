@@ -93,9 +93,7 @@ def test_without_the_broker(staff: Client, settings: Settings) -> None:
     assert "secret" not in shown
 
 
-def test_a_database_that_answers_too_slowly_leaves_the_rest(
-    staff: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_database_that_answers_too_slowly_leaves_the_rest(staff: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(system_status, "_COUNTS", "SELECT pg_sleep(30)")
     monkeypatch.setattr(system_status, "PATIENCE_SEC", 1)
     shown = words(staff)

@@ -59,9 +59,7 @@ def test_items_of_a_delivery_take_no_query_each(staff: Client) -> None:
     delivery = Delivery.objects.get()
     shown(staff, "alerts_delivery_change", delivery.pk)  # what Django keeps from the first page on
     _, two = shown(staff, "alerts_delivery_change", delivery.pk)
-    DeliveryFactory(channel=delivery.channel, items=20).items.update(
-        delivery=delivery, incident=Incident.objects.get()
-    )
+    DeliveryFactory(channel=delivery.channel, items=20).items.update(delivery=delivery, incident=Incident.objects.get())
     _, many = shown(staff, "alerts_delivery_change", delivery.pk)
     assert many == two
 

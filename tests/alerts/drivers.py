@@ -85,9 +85,7 @@ class Drive:
         """One that is up since NOON and goes down by one failure."""
         return self.monitors(owner, [name], interval_sec=interval_sec, **given)[0]
 
-    def monitors(
-        self, owner: User, names: Iterable[str], *, interval_sec: int = 60, **given: Any
-    ) -> list[Monitor]:
+    def monitors(self, owner: User, names: Iterable[str], *, interval_sec: int = 60, **given: Any) -> list[Monitor]:
         """The same, of each name; all like the first one, since a storm takes many."""
         first, *others = names
         given = {"fail_threshold": 1} | given
@@ -109,9 +107,7 @@ class Drive:
         for monitor in found.values():
             self._claims[monitor.pk] += 1
             claim, version = self._claims[monitor.pk], monitor.config_version
-            readings.append(
-                check_record(monitor, claim=claim, verdict=verdict, at=moment, config_version=version)
-            )
+            readings.append(check_record(monitor, claim=claim, verdict=verdict, at=moment, config_version=version))
         record(readings, now=moment)
 
     def tick(self, moment: datetime) -> list[Message]:

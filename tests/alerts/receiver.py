@@ -33,9 +33,7 @@ class Receiver:
     `calls` are in the order in which they came.
     """
 
-    def __init__(
-        self, answer: Callable[[Call], int | None] = lambda _: 200, *, address: str = "127.0.0.1"
-    ) -> None:
+    def __init__(self, answer: Callable[[Call], int | None] = lambda _: 200, *, address: str = "127.0.0.1") -> None:
         self.calls: list[Call] = []
         calls = self.calls
 

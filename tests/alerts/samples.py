@@ -62,10 +62,7 @@ SAMPLES: dict[str, list[Payload]] = {
     "recovered": [RECOVERED],
     "grouped": [
         DOWN,
-        *(
-            other(n, f"API {region}", **TIMEOUT)
-            for n, region in enumerate(("Frankfurt", "Virginia", "Tokyo"), 1)
-        ),
+        *(other(n, f"API {region}", **TIMEOUT) for n, region in enumerate(("Frankfurt", "Virginia", "Tokyo"), 1)),
         other(
             4,
             "Nightly backup",

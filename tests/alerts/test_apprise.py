@@ -119,9 +119,7 @@ def test_no_private_address_by_name(
     assert site.connections == 0
 
 
-@pytest.mark.parametrize(
-    "host", ["127.0.0.1", "10.0.0.1", "169.254.169.254", "2130706433", "0x7f.0.0.1", "[::1]"]
-)
+@pytest.mark.parametrize("host", ["127.0.0.1", "10.0.0.1", "169.254.169.254", "2130706433", "0x7f.0.0.1", "[::1]"])
 def test_no_private_address_by_number(settings: Settings, host: str) -> None:
     settings.ALLOWED_PRIVATE_NETWORKS = ()
     for url, _ in OWN:
@@ -249,9 +247,7 @@ def test_nobody_is_called_by_a_name(targets: TargetServer, trusting: Certificate
 
 def test_what_a_url_says_goes_before_what_we_set(targets: TargetServer, trusting: Certificates) -> None:
     site = serve(targets, trusting, [answer(200, b"{}")])
-    assert deliver(
-        f"goalerts://127.0.0.1:{site.port}/a1b2c3d4-e5f6-4a7b-8c9d-0e1f2a3b4c5d?dedup=mine"
-    ).delivered
+    assert deliver(f"goalerts://127.0.0.1:{site.port}/a1b2c3d4-e5f6-4a7b-8c9d-0e1f2a3b4c5d?dedup=mine").delivered
     assert json.loads(site.seen[0].body)["dedup"] == "mine"
 
 
@@ -269,15 +265,11 @@ LONG = b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n"
 @pytest.mark.parametrize(
     ("script", "said"),
     [
-        pytest.param(
-            [answer(500, b"oops Aa1-4f6a0c81b2.x")], 'The receiver answered 500: "oops ***".', id="500"
-        ),
+        pytest.param([answer(500, b"oops Aa1-4f6a0c81b2.x")], 'The receiver answered 500: "oops ***".', id="500"),
         pytest.param([answer(404, b"no such hook")], 'answered 404: "no such hook".', id="404"),
         pytest.param(redirect("https://127.0.0.2/"), "The receiver answered 302.", id="redirect"),
         pytest.param([Hang()], "The receiver did not answer within 1 seconds.", id="hangs"),
-        pytest.param(
-            [LONG, Repeat(b"x", 0.05)], "did not answer within 1 seconds.", id="a byte now and then"
-        ),
+        pytest.param([LONG, Repeat(b"x", 0.05)], "did not answer within 1 seconds.", id="a byte now and then"),
         pytest.param([LONG, Repeat(b"x" * 65_536)], "The receiver's answer is too long.", id="a gigabyte"),
         pytest.param([], "broke off before its answer came", id="closes"),
     ],

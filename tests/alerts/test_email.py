@@ -116,9 +116,7 @@ def test_dangerous_names_make_no_headers(inbox: Inbox, name: str) -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("answer", "retry"), [("550 5.1.1 No such user", False), ("450 4.2.1 Mailbox busy", True)]
-)
+@pytest.mark.parametrize(("answer", "retry"), [("550 5.1.1 No such user", False), ("450 4.2.1 Mailbox busy", True)])
 def test_a_refused_recipient(inbox: Inbox, answer: str, retry: bool) -> None:
     inbox.refuse_recipient = answer
     assert deliver(samples.rendered("down")) == SendResult(
@@ -129,9 +127,7 @@ def test_a_refused_recipient(inbox: Inbox, answer: str, retry: bool) -> None:
 @pytest.mark.parametrize("answer", ["554 5.7.1 Spam", "451 4.3.0 Delivery later"])
 def test_a_refused_message(inbox: Inbox, answer: str) -> None:
     inbox.refuse_data = answer
-    assert deliver(samples.rendered("down")) == SendResult(
-        delivered=False, detail=f"The mail server answered {answer}"
-    )
+    assert deliver(samples.rendered("down")) == SendResult(delivered=False, detail=f"The mail server answered {answer}")
 
 
 @pytest.mark.parametrize("address", ["a@b.example\r\nBcc: victim@example.com", "not an address", ""])

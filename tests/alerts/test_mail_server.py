@@ -79,9 +79,7 @@ def test_an_alert_without_a_mail_server_is_tried_again_and_can_be_replayed(
         assert OUTBOX.send_next()
         delivery.refresh_from_db()
         assert delivery.state == "dead"
-        assert replay(Caller(channel.owner), channel.public_id, delivery.public_id, now=utc_now()).state == (
-            "waiting"
-        )
+        assert replay(Caller(channel.owner), channel.public_id, delivery.public_id, now=utc_now()).state == ("waiting")
     assert "Shop" not in "".join(capfd.readouterr()), "nor is it printed as if it were sent"
 
 

@@ -196,9 +196,7 @@ def test_counts(news: list[EventType], expected: str) -> None:
 
 
 def test_a_large_group_is_counted_and_not_listed() -> None:
-    items = [
-        replace(DOWN, monitor=f"Name {n}.", monitor_id=f"mon_{n}", incident_id=f"inc_{n}") for n in range(600)
-    ]
+    items = [replace(DOWN, monitor=f"Name {n}.", monitor_id=f"mon_{n}", incident_id=f"inc_{n}") for n in range(600)]
     made = message(*items)
     assert made.subject == "[DOWN] 600 monitors are down"
     for text in (made.text, made.html):

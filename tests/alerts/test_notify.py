@@ -97,9 +97,7 @@ def test_what_is_told_too_late_is_told_as_both(owner: User, channel: AlertChanne
     assert events(drive.tick(at(62))) == ["down", "recovered"]
 
 
-def test_what_was_over_before_anybody_looked_is_told_as_both(
-    owner: User, channel: AlertChannel, drive: Drive
-) -> None:
+def test_what_was_over_before_anybody_looked_is_told_as_both(owner: User, channel: AlertChannel, drive: Drive) -> None:
     """The senders were away, say."""
     monitor = drive.monitor(owner)
     drive.check(monitor, DOWN, at(60))
@@ -215,17 +213,13 @@ def test_each_channel_reaches_as_far_as_its_owner(owner: User, drive: Drive) -> 
         drive.check(monitor, DOWN, at(100 + 200 * second))
         drive.tick(at(101 + 200 * second))
     heard = {
-        name: {
-            item[1] for message in drive.sent if message.channel_id == channel.pk for item in message.items
-        }
+        name: {item[1] for message in drive.sent if message.channel_id == channel.pk for item in message.items}
         for name, (channel, _) in reach.items()
     }
     assert heard == {name: monitors for name, (_, monitors) in reach.items()}
 
 
-def test_an_account_that_is_switched_off_hears_nothing(
-    owner: User, channel: AlertChannel, drive: Drive
-) -> None:
+def test_an_account_that_is_switched_off_hears_nothing(owner: User, channel: AlertChannel, drive: Drive) -> None:
     monitor = drive.monitor(owner)
     User.objects.filter(pk=owner.pk).update(is_active=False)
     drive.check(monitor, DOWN, at(60))
@@ -315,9 +309,7 @@ def test_silences(drive: Drive) -> None:
     assert told == TRUTH
 
 
-def test_a_mute_within_a_window_and_a_window_within_a_mute(
-    owner: User, channel: AlertChannel, drive: Drive
-) -> None:
+def test_a_mute_within_a_window_and_a_window_within_a_mute(owner: User, channel: AlertChannel, drive: Drive) -> None:
     """Silence lasts until the last of them is over."""
     monitor, muted = drive.monitor(owner, "one"), drive.monitor(owner, "two")
     window(owner, 50, 300)
@@ -331,9 +323,7 @@ def test_a_mute_within_a_window_and_a_window_within_a_mute(
     assert [int((message.at - NOON).total_seconds()) for message in drive.sent] == [300, 800]
 
 
-def test_why_nothing_is_said_stands_in_the_timeline_once(
-    owner: User, channel: AlertChannel, drive: Drive
-) -> None:
+def test_why_nothing_is_said_stands_in_the_timeline_once(owner: User, channel: AlertChannel, drive: Drive) -> None:
     monitor = drive.monitor(owner)
     window(owner, 50, 900)
     drive.check(monitor, DOWN, at(100))
@@ -343,9 +333,7 @@ def test_why_nothing_is_said_stands_in_the_timeline_once(
     assert incident.events.get(type="suppressed").data == {"reason": "maintenance"}
 
 
-def test_a_window_that_is_taken_back_ends_the_silence(
-    owner: User, channel: AlertChannel, drive: Drive
-) -> None:
+def test_a_window_that_is_taken_back_ends_the_silence(owner: User, channel: AlertChannel, drive: Drive) -> None:
     monitor = drive.monitor(owner)
     made = window(owner, 50, 9000)
     drive.check(monitor, DOWN, at(100))
@@ -354,9 +342,7 @@ def test_a_window_that_is_taken_back_ends_the_silence(
     assert events(drive.ticks(at(102), at(120), every=1)) == ["still_down"]
 
 
-def test_a_window_of_chosen_monitors_leaves_the_others(
-    owner: User, channel: AlertChannel, drive: Drive
-) -> None:
+def test_a_window_of_chosen_monitors_leaves_the_others(owner: User, channel: AlertChannel, drive: Drive) -> None:
     chosen, other = drive.monitor(owner, "chosen"), drive.monitor(owner, "other")
     window(owner, 50, 900, chosen)
     drive.checks([chosen, other], DOWN, at(100))
@@ -379,9 +365,7 @@ def test_a_members_own_window_over_a_project_ends_like_any(owner: User, drive: D
     ]
 
 
-def test_expiry_warnings_wait_for_the_end_of_a_silence(
-    owner: User, channel: AlertChannel, drive: Drive
-) -> None:
+def test_expiry_warnings_wait_for_the_end_of_a_silence(owner: User, channel: AlertChannel, drive: Drive) -> None:
     monitor = drive.monitor(owner, check_ssl=True, url="https://127.0.0.1:9/")
     MonitorState.objects.filter(pk=monitor.pk).update(cert_expires_at=at(6 * 24 * HOUR))
     window(owner, 50, 900)
@@ -419,9 +403,7 @@ def test_a_storm_is_a_few_messages(owner: User, channel: AlertChannel, drive: Dr
     assert not Incident.objects.filter(closing_announced_at=None).exists()
 
 
-def test_a_trickle_holds_a_message_no_longer_than_it_may(
-    owner: User, channel: AlertChannel, drive: Drive
-) -> None:
+def test_a_trickle_holds_a_message_no_longer_than_it_may(owner: User, channel: AlertChannel, drive: Drive) -> None:
     monitors = drive.monitors(owner, [f"m{number}" for number in range(40)])
     drive.checks(monitors[:3], DOWN, at(60))
     drive.tick(at(60))
@@ -501,9 +483,7 @@ def test_reminders_until_somebody_acknowledges(owner: User, drive: Drive) -> Non
         drive.remind(at(60 + 60 * minute))
     hours = {
         channel: [
-            (message.at - at(60)).total_seconds() / HOUR
-            for message in drive.sent
-            if message.channel_id == channel.pk
+            (message.at - at(60)).total_seconds() / HOUR for message in drive.sent if message.channel_id == channel.pk
         ]
         for channel in (often, seldom)
     }

@@ -108,9 +108,7 @@ CASES = {
     ),
     "teams of Power Platform": Case(
         "teams",
-        {
-            "url": f"https://{FLOWS}:443/powerautomate/automations/direct{RUN}/?api-version=1{SHARED}&sig={SIG}"
-        },
+        {"url": f"https://{FLOWS}:443/powerautomate/automations/direct{RUN}/?api-version=1{SHARED}&sig={SIG}"},
         FLOWS,
         f"/powerautomate/automations/direct{RUN}",
         [answer(202)],
@@ -358,8 +356,7 @@ def test_a_storm_is_a_page_for_each_incident() -> None:
         ChannelFactory(owner=owner),
     )
     pieces = [
-        OutboxItem(f"outage:{n}", Payload(EventType.DOWN, at=0, monitor=str(n)), [pager.pk, chat.pk])
-        for n in range(5)
+        OutboxItem(f"outage:{n}", Payload(EventType.DOWN, at=0, monitor=str(n)), [pager.pk, chat.pk]) for n in range(5)
     ]
     with transaction.atomic():
         put(pieces, now=utc_now())

@@ -38,9 +38,7 @@ class Toy(ChannelKind):
     icon = "bell"
     about = "A message on a toy."
     settings = (
-        Setting(
-            "toy_key", "Toy key", matching(r"key-[0-9]{8}", "key- and 8 digits"), help="The key of the toy."
-        ),
+        Setting("toy_key", "Toy key", matching(r"key-[0-9]{8}", "key- and 8 digits"), help="The key of the toy."),
         Setting(
             "toy_sound",
             "Toy sound",

@@ -38,9 +38,7 @@ def documented(language: str) -> str:
 
 def test_a_receiver_that_checks_as_documented(targets: TargetServer) -> None:
     site = targets.serve([answer(204)])
-    assert deliver(site.url("/hooks/x?y=z")) == SendResult(
-        delivered=True, detail="The receiver answered 204."
-    )
+    assert deliver(site.url("/hooks/x?y=z")) == SendResult(delivered=True, detail="The receiver answered 204.")
     (request,) = site.seen
     assert (request.method, request.path) == ("POST", "/hooks/x?y=z")
     assert request.header("content-type") == "application/json"
@@ -159,9 +157,7 @@ def test_no_private_address(targets: TargetServer, settings: Settings) -> None:
     assert site.connections == 0
 
 
-def test_certificates_are_verified(
-    targets: TargetServer, settings: Settings, certificates: Certificates
-) -> None:
+def test_certificates_are_verified(targets: TargetServer, settings: Settings, certificates: Certificates) -> None:
     settings.SSL_CERT_FILE = certificates.ca_file
     good = targets.serve([answer()], tls=certificates.good())
     assert deliver(good.url()).delivered
@@ -180,9 +176,7 @@ def test_certificates_are_verified(
     )
 
 
-@pytest.mark.parametrize(
-    "url", ["ftp://x.example/", "http://", "http://a..example/", f"http://{'x' * 70}.example/"]
-)
+@pytest.mark.parametrize("url", ["ftp://x.example/", "http://", "http://a..example/", f"http://{'x' * 70}.example/"])
 def test_an_address_that_cannot_be_used(url: str) -> None:
     outcome = deliver(url)
     assert not outcome.delivered

@@ -31,8 +31,7 @@ def _schema_of(method: str, path: str, status: int) -> dict[str, Any] | None:
     for template, operations in _document()["paths"].items():
         pattern, given = template.split("/"), path.split("?")[0].split("/")
         fits = len(pattern) == len(given) and all(
-            part == word or (part.startswith("{") and word != "test")
-            for part, word in zip(pattern, given, strict=True)
+            part == word or (part.startswith("{") and word != "test") for part, word in zip(pattern, given, strict=True)
         )
         if fits and method in operations:
             answers = operations[method]["responses"]
@@ -73,9 +72,7 @@ class Api:
     @classmethod
     def with_token(cls, user: User, project: Project) -> Api:
         caller = Caller(user)
-        return cls(
-            create_token(caller, project_id=project.public_id, name="t", ttl_seconds=None, now=utc_now())[1]
-        )
+        return cls(create_token(caller, project_id=project.public_id, name="t", ttl_seconds=None, now=utc_now())[1])
 
     def send(
         self,
@@ -90,9 +87,7 @@ class Api:
         headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
         if key is not None:
             headers["Idempotency-Key"] = key
-        answer = Answer(
-            self._client.generic(method.upper(), path, data, content_type=content_type, headers=headers)
-        )
+        answer = Answer(self._client.generic(method.upper(), path, data, content_type=content_type, headers=headers))
         schema = _schema_of(method, path, answer.status)
         if schema is not None:
             Draft202012Validator(schema).validate(answer.json)

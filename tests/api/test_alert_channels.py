@@ -365,9 +365,7 @@ def test_two_changes_at_once_undo_nothing_of_each_other() -> None:
     channel = ChannelFactory(owner=user)
     for n in range(5):
         changes = {"name": f"n{n}"}, {"secret": f"{n}" * 16}, {"url": f"http://127.0.0.1:{n + 1}/"}
-        run_concurrently(
-            *[partial(update_channel, Caller(user), channel.public_id, one, now=NOON) for one in changes]
-        )
+        run_concurrently(*[partial(update_channel, Caller(user), channel.public_id, one, now=NOON) for one in changes])
         now = AlertChannel.objects.get(pk=channel.pk)
         assert now.name == f"n{n}"
         assert now.config == {"url": f"http://127.0.0.1:{n + 1}/", "secret": f"{n}" * 16}

@@ -40,14 +40,10 @@ def test_the_answer_is_the_recorded_check(api: Api, user: User, targets: TargetS
     )
     assert api.get(f"/v1/monitors/{monitor.public_id}/checks/{made.json['id']}").json == made.json
     state = state_of(monitor)
-    assert (state.status, state.failures, state.claimed_at) == ("up", 1, None), (
-        "it counts towards the threshold"
-    )
+    assert (state.status, state.failures, state.claimed_at) == ("up", 1, None), "it counts towards the threshold"
 
 
-def test_without_a_worker_it_is_given_to_the_scheduler(
-    api: Api, user: User, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_worker_it_is_given_to_the_scheduler(api: Api, user: User, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(interactive, "PATIENCE_SEC", -0.5)
     monitor = MonitorFactory(owner=user, up=True, timeout_ms=1000)
     answered = api.post(f"/v1/monitors/{monitor.public_id}/checks")

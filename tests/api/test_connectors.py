@@ -280,9 +280,7 @@ def undo(page: Any, browser: Client | None = None, *, word: str | None = None) -
     return (browser or Client(enforce_csrf_checks=True)).post(path, {"secret": found[2]})
 
 
-def test_an_unknown_browser_is_told_whose_account_it_was_and_may_undo(
-    there: Place, api: Api, user: User
-) -> None:
+def test_an_unknown_browser_is_told_whose_account_it_was_and_may_undo(there: Place, api: Api, user: User) -> None:
     page = come_back(there.fake.consent(there.begin(api)))
     assert user.email in page.content.decode()
     assert len(api.get("/v1/connectors").json) == 1
@@ -336,9 +334,7 @@ def test_the_secret_of_another_providers_link(there: Place, api: Api, settings: 
     assert Connector.objects.count() == 1
 
 
-def test_the_browser_of_who_began_has_nothing_to_undo(
-    there: Place, api: Api, user: User, browser: Client
-) -> None:
+def test_the_browser_of_who_began_has_nothing_to_undo(there: Place, api: Api, user: User, browser: Client) -> None:
     browser.force_login(user, BACKEND)
     page = come_back(there.fake.consent(there.begin(api)), browser)
     assert page.status_code == 200
@@ -349,9 +345,7 @@ def test_the_browser_of_who_began_has_nothing_to_undo(
     assert Connector.objects.get().undo_digest is None
 
 
-def test_the_browser_of_somebody_else_links_nothing(
-    there: Place, api: Api, user: User, browser: Client
-) -> None:
+def test_the_browser_of_somebody_else_links_nothing(there: Place, api: Api, user: User, browser: Client) -> None:
     victim = UserFactory()
     browser.force_login(victim, BACKEND)
     back = there.fake.consent(there.begin(api))

@@ -40,9 +40,7 @@ def test_sign_in_and_out(user: User) -> None:
     ("email", "password"), [("user@nowhere.example", PASSWORD), (None, "wrong"), ("", ""), ("a\u00e9", "x")]
 )
 def test_wrong_credentials(user: User, email: str | None, password: str) -> None:
-    answer = Api().post(
-        "/v1/sessions", {"email": user.email if email is None else email, "password": password}
-    )
+    answer = Api().post("/v1/sessions", {"email": user.email if email is None else email, "password": password})
     assert answer.status in (401, 422)
     if email != "":
         assert (answer.status, answer.json["error"]) == (401, "invalid_credentials")
@@ -187,9 +185,7 @@ def test_projects(api: Api, user: User) -> None:
     for first in (Verdict.UP, Verdict.UP, Verdict.SLOW, Verdict.DOWN, None):
         MonitorFactory(owner=user, first=first, project_id=made.json["id"])
     empty = ProjectFactory(owner=user, name="Empty")
-    counts = [
-        {k: p[k] for k in ("monitors", "up", "slow", "down", "unknown")} for p in api.get("/v1/projects").json
-    ]
+    counts = [{k: p[k] for k in ("monitors", "up", "slow", "down", "unknown")} for p in api.get("/v1/projects").json]
     assert counts == [
         {"monitors": 5, "up": 2, "slow": 1, "down": 1, "unknown": 1},
         {"monitors": 0, "up": 0, "slow": 0, "down": 0, "unknown": 0},

@@ -26,8 +26,7 @@ def test_the_log_of_a_channel(api: Api, user: User) -> None:
     path = f"/v1/alert-channels/{channel.public_id}/deliveries"
     assert api.get(path).json == []
     made = [
-        DeliveryFactory(channel=channel, state=state, created_at=NOON + minutes(n))
-        for n, state in enumerate(State)
+        DeliveryFactory(channel=channel, state=state, created_at=NOON + minutes(n)) for n, state in enumerate(State)
     ]
     made.append(DeliveryFactory(channel=channel, created_at=NOON - minutes(1), monitor=monitor, items=3))
     DeliveryFactory(channel=other)

@@ -127,9 +127,7 @@ def test_an_admin_gives_away_what_is_no_secret_and_both_sides_read_of_it() -> No
     assert api.patch(path, {"project_id": "prj_unknown"}).status == 422
     moved = api.patch(path, {"project_id": scene.mine.public_id})
     assert moved.status == 200, moved.text
-    assert moved.json["request_headers"] == [
-        {"name": "Authorization", "type": "bearer", "value_dropped": True}
-    ]
+    assert moved.json["request_headers"] == [{"name": "Authorization", "type": "bearer", "value_dropped": True}]
     assert moved.json["request_body"] is None
     monitor = Monitor.objects.get()
     assert (monitor.owner, monitor.full_config["request_headers"][0].value) == (scene.mover, "")
@@ -233,8 +231,7 @@ def test_two_moves_in_opposite_directions_both_end() -> None:
     admin = UserFactory()
     projects = [ProjectFactory(admin=admin) for _ in range(2)]
     monitors = [
-        MonitorFactory(owner=project.memberships.get(role=Role.OWNER).user, project=project)
-        for project in projects
+        MonitorFactory(owner=project.memberships.get(role=Role.OWNER).user, project=project) for project in projects
     ]
 
     def move(monitor: Monitor, project: Project) -> Monitor:

@@ -32,9 +32,7 @@ UP, SLOW, DOWN = Verdict.UP, Verdict.SLOW, Verdict.DOWN
 MIDNIGHT = datetime(2026, 3, 1, tzinfo=UTC)
 
 
-def add_result(
-    monitor: Monitor, claim: int, at: datetime, verdict: Verdict = UP, **given: Any
-) -> CheckResult:
+def add_result(monitor: Monitor, claim: int, at: datetime, verdict: Verdict = UP, **given: Any) -> CheckResult:
     given.setdefault("latency_ms", None if verdict is DOWN else 20)
     return CheckResultFactory(monitor=monitor, claim=claim, checked_at=at, verdict=verdict, **given)
 
@@ -279,9 +277,7 @@ class TestUptime:
             for day in answer.json
         )
 
-    def test_an_outage_over_midnight_counts_on_both_days(
-        self, api: Api, monitor: Monitor, uptime: str
-    ) -> None:
+    def test_an_outage_over_midnight_counts_on_both_days(self, api: Api, monitor: Monitor, uptime: str) -> None:
         add_change(monitor, MIDNIGHT - minutes(2 * 1440), None, UP)
         add_change(monitor, MIDNIGHT - minutes(144), UP, DOWN)
         add_change(monitor, MIDNIGHT + minutes(72), DOWN, UP)
@@ -292,9 +288,7 @@ class TestUptime:
             (90.0, 72 * 60, 0),
         ]
 
-    def test_a_change_at_midnight_belongs_to_the_day_that_begins(
-        self, api: Api, monitor: Monitor, uptime: str
-    ) -> None:
+    def test_a_change_at_midnight_belongs_to_the_day_that_begins(self, api: Api, monitor: Monitor, uptime: str) -> None:
         add_change(monitor, MIDNIGHT - minutes(1440), None, UP)
         add_change(monitor, MIDNIGHT, UP, DOWN)
         found = self.days(api, uptime, 2)
@@ -303,17 +297,13 @@ class TestUptime:
             (0.0, 12 * 3600, 1),
         ]
 
-    def test_it_stands_as_it_stood_before_the_oldest_day(
-        self, api: Api, monitor: Monitor, uptime: str
-    ) -> None:
+    def test_it_stands_as_it_stood_before_the_oldest_day(self, api: Api, monitor: Monitor, uptime: str) -> None:
         add_change(monitor, MIDNIGHT - minutes(30 * 1440), None, DOWN)
         assert [d["uptime"] for d in self.days(api, uptime)] == [0.0, 0.0, 0.0]
         add_change(monitor, NOON - minutes(60), DOWN, SLOW)
         assert [d["uptime"] for d in self.days(api, uptime)] == [0.0, 0.0, 8.33]
 
-    def test_pauses_gaps_and_what_both_cover_are_not_observed(
-        self, api: Api, monitor: Monitor, uptime: str
-    ) -> None:
+    def test_pauses_gaps_and_what_both_cover_are_not_observed(self, api: Api, monitor: Monitor, uptime: str) -> None:
         add_change(monitor, MIDNIGHT - minutes(1440), None, DOWN)
         pause(monitor, MIDNIGHT + minutes(60), DOWN)
         pause(monitor, MIDNIGHT + minutes(180), DOWN, resume=True)
@@ -328,9 +318,7 @@ class TestUptime:
         pause(monitor, MIDNIGHT - minutes(1440), UP)
         assert [d["uptime"] for d in self.days(api, uptime)] == [100.0, None, None]
 
-    def test_wavering_between_up_and_slow_is_all_the_same(
-        self, api: Api, monitor: Monitor, uptime: str
-    ) -> None:
+    def test_wavering_between_up_and_slow_is_all_the_same(self, api: Api, monitor: Monitor, uptime: str) -> None:
         add_change(monitor, NOON - minutes(60), None, SLOW)
         for minute in range(59, 0, -1):
             before, after = (SLOW, UP) if minute % 2 else (UP, SLOW)
@@ -339,9 +327,7 @@ class TestUptime:
         (today,) = self.days(api, uptime, 1)
         assert (today["uptime"], today["down_sec"], today["incidents"]) == (99.17, 30, 1)
 
-    def test_latency_is_the_mean_of_passed_checks_by_day(
-        self, api: Api, monitor: Monitor, uptime: str
-    ) -> None:
+    def test_latency_is_the_mean_of_passed_checks_by_day(self, api: Api, monitor: Monitor, uptime: str) -> None:
         for claim, (minute, verdict, latency) in enumerate(
             [(-1441, UP, 999), (-1440, UP, 10), (-1, SLOW, 21), (-2, DOWN, 5000), (0, UP, 7), (1, UP, None)]
         ):

@@ -153,8 +153,7 @@ def placed(path: str, names: dict[str, str]) -> str:
 
 def sound(path: str, names: dict[str, str]) -> dict[str, Json]:
     return {
-        field: names["project_id"] if value == "{project}" else value
-        for field, value in SOUND.get(path, {}).items()
+        field: names["project_id"] if value == "{project}" else value for field, value in SOUND.get(path, {}).items()
     }
 
 
@@ -306,9 +305,7 @@ def test_header_names_that_are_none(api: Api, names: dict[str, str], name: str) 
     assert everything() == before
 
 
-@pytest.mark.parametrize(
-    "value", ["a\r\nb", "a\r\nX-Injected: y", "a\nb", "a\rb", "a\x00b", "\x7f", "\x1b"], ids=repr
-)
+@pytest.mark.parametrize("value", ["a\r\nb", "a\r\nX-Injected: y", "a\nb", "a\rb", "a\x00b", "\x7f", "\x1b"], ids=repr)
 def test_header_values_that_would_end_the_line(api: Api, names: dict[str, str], value: str) -> None:
     before = everything()
     body = {"request_headers": [{"name": "X", "value": value}]}
@@ -333,9 +330,7 @@ def test_header_values_that_would_end_the_line(api: Api, names: dict[str, str], 
 )
 def test_headers_of_the_connection_itself(api: Api, names: dict[str, str], name: str) -> None:
     """Content-Length, Transfer-Encoding, Connection and other hop-by-hop names → 422 (decision 13)."""
-    answered = api.patch(
-        f"/v1/monitors/{names['monitor_id']}", {"request_headers": [{"name": name, "value": "1"}]}
-    )
+    answered = api.patch(f"/v1/monitors/{names['monitor_id']}", {"request_headers": [{"name": name, "value": "1"}]})
     assert_error(answered, 422, what=name)
 
 
@@ -378,11 +373,7 @@ def test_odd_ids(api: Api, names: dict[str, str], odd: str) -> None:
     assert everything() == before
 
 
-GETS = [
-    path
-    for path, operations in document()["paths"].items()
-    if "get" in operations and "heartbeats" not in path
-]
+GETS = [path for path, operations in document()["paths"].items() if "get" in operations and "heartbeats" not in path]
 ODD_VALUES = [*ODD, "", "1e9", "+1", " 1", "1_0", "٣", "9" * 5000, "MQ==", "LTE=", "//8=", "AAAA"]
 
 
@@ -429,10 +420,7 @@ def test_odd_request_headers(api: Api, names: dict[str, str], value: str) -> Non
     client = Client(raise_request_exception=False)
 
     def send(method: str, path: str, body: str = "", **headers: str) -> Answer:
-        meta = {
-            f"HTTP_{name}": text
-            for name, text in ({"AUTHORIZATION": f"Bearer {api.token}"} | headers).items()
-        }
+        meta = {f"HTTP_{name}": text for name, text in ({"AUTHORIZATION": f"Bearer {api.token}"} | headers).items()}
         return Answer(client.generic(method, path, body, content_type="application/json", **meta))  # type: ignore[arg-type]
 
     before = everything()

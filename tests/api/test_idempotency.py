@@ -55,9 +55,7 @@ def test_a_token_is_created_once_and_its_plaintext_is_not_stored_in_clear(api: A
     assert first.json["token"] not in row
     assert "the CI pipeline" not in row
     assert api.delete(f"/v1/tokens/{first.json['id']}").status == 200
-    assert api.post("/v1/tokens", body, key=KEY).text == first.text, (
-        "what was answered, though it opens nothing"
-    )
+    assert api.post("/v1/tokens", body, key=KEY).text == first.text, "what was answered, though it opens nothing"
 
 
 def test_a_monitor_is_created_once_and_read_anew(worker: None, site: Site) -> None:
@@ -179,9 +177,7 @@ def test_many_at_once_create_one(what: str) -> None:
 def test_monitors_created_at_once_are_one_with_one_first_check(worker: None, site: Site) -> None:
     user = UserFactory()
     body = {"url": site.url("/ok")}
-    answers: list[Any] = run_concurrently(
-        *[sent(Api.signed_in(user), "/v1/monitors", body) for _ in range(4)]
-    )
+    answers: list[Any] = run_concurrently(*[sent(Api.signed_in(user), "/v1/monitors", body) for _ in range(4)])
     assert {answer.status for answer in answers} == {201}
     assert {answer.json["status"] for answer in answers} == {"up"}, "all waited for the one check"
     assert len({answer.json["id"] for answer in answers}) == 1
@@ -243,9 +239,7 @@ def test_a_first_request_that_does_not_end_is_waited_for_a_bounded_time(
     user = UserFactory()
     api = Api.signed_in(user)
     with transaction.atomic():
-        IdempotencyKey.objects.create(
-            caller=f"user:{user.pk}", key=KEY, fingerprint=b"", created_at=utc_now()
-        )
+        IdempotencyKey.objects.create(caller=f"user:{user.pk}", key=KEY, fingerprint=b"", created_at=utc_now())
         (answer,) = run_concurrently(sent(api, "/v1/projects", {"name": "x"}))
         transaction.set_rollback(True)
     assert isinstance(answer, Answer)
@@ -277,8 +271,7 @@ def _until_somebody_waits_for_a_lock() -> None:
     def waits() -> bool:
         with connection.cursor() as cursor:
             cursor.execute(
-                "SELECT count(*) FROM pg_stat_activity"
-                " WHERE datname = current_database() AND wait_event_type = 'Lock'"
+                "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
             )
             return bool(cursor.fetchone()[0])
 

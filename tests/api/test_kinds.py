@@ -30,9 +30,7 @@ def test_heartbeat(api: Api) -> None:
     assert Api().send("post", ping, "job done", content_type="text/plain").json == {"ok": True}
     seen = api.get(f"/v1/monitors/{made.json['id']}").json
     assert seen["status"] == "up"
-    assert (
-        before <= seen["status_since"] <= seen["last_ping_at"] == seen["last_checked_at"] <= to_ms(utc_now())
-    )
+    assert before <= seen["status_since"] <= seen["last_ping_at"] == seen["last_checked_at"] <= to_ms(utc_now())
     again = api.patch(f"/v1/monitors/{made.json['id']}", seen)
     assert again.status == 200, "what was read can be sent back"
 
@@ -53,9 +51,7 @@ def test_creating_a_scheduler_fires_it_once(worker: None, site: Site) -> None:
     api = Api.signed_in(UserFactory())
     body = {"type": "scheduler", "url": site.url("/echo"), "request_body": '{"run": true}'}
     rule = {"type": "json_field", "path": "method", "equals": "POST"}
-    made = api.post(
-        "/v1/monitors", body | {"content_rules": [rule, {"type": "text_contains", "value": "Run-Id"}]}
-    )
+    made = api.post("/v1/monitors", body | {"content_rules": [rule, {"type": "text_contains", "value": "Run-Id"}]})
     assert (made.status, made.json["status"], made.json["method"]) == (201, "up", "POST")
     assert site.requests == 1
     tested = api.post("/v1/monitors/test", body)
@@ -89,9 +85,7 @@ def test_planned_types_are_named_as_planned(api: Api, kind: str) -> None:
     assert "planned" in answer.error
 
 
-@pytest.mark.parametrize(
-    ("minutes", "lasts"), [(1, 1), (10_080, 10_080), (10_081, 10_080), (10**30, 10_080)], ids=str
-)
+@pytest.mark.parametrize(("minutes", "lasts"), [(1, 1), (10_080, 10_080), (10_081, 10_080), (10**30, 10_080)], ids=str)
 def test_mute(api: Api, user: User, minutes: int, lasts: int) -> None:
     monitor = MonitorFactory(owner=user, up=True)
     path = f"/v1/monitors/{monitor.public_id}/mute"
@@ -109,9 +103,7 @@ def test_a_mute_that_is_over_is_none(api: Api, user: User) -> None:
     assert api.get(f"/v1/monitors/{monitor.public_id}").json["muted_until"] is None
 
 
-@pytest.mark.parametrize(
-    "body", [{}, {"minutes": -1}, {"minutes": "5"}, {"minutes": 1.5}, {"minutes": None}, []]
-)
+@pytest.mark.parametrize("body", [{}, {"minutes": -1}, {"minutes": "5"}, {"minutes": 1.5}, {"minutes": None}, []])
 def test_bad_mutes(api: Api, user: User, body: object) -> None:
     monitor = MonitorFactory(owner=user)
     answer = api.post(f"/v1/monitors/{monitor.public_id}/mute", body)

@@ -84,9 +84,7 @@ def test_chosen_monitors(api: Api, user: User) -> None:
     made = api.post(PATH, body(**here, monitor_ids=[inside.public_id]))
     assert (made.status, made.json["project_id"]) == (201, project.public_id)
     refused = api.post(PATH, body(**here, monitor_ids=both))
-    assert refused.error == (
-        f"validation_error monitor_ids: there is no monitor {own.public_id} in this project."
-    )
+    assert refused.error == (f"validation_error monitor_ids: there is no monitor {own.public_id} in this project.")
     # One that leaves the project is no longer covered, nor shown; what was read can be sent back.
     assert api.patch(f"/v1/monitors/{inside.public_id}", {"project_id": None}).status == 200
     shown = api.get(f"{PATH}/{made.json['id']}").json

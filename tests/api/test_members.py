@@ -131,9 +131,7 @@ def test_an_account_younger_than_its_invitation_can_be_added(api: Api, user: Use
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_lost_email_is_logged_and_the_invitation_stands(
-    settings: Settings, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_lost_email_is_logged_and_the_invitation_stands(settings: Settings, caplog: pytest.LogCaptureFixture) -> None:
     owner = UserFactory()
     project = ProjectFactory(owner=owner)
     settings.EMAIL_PORT = free_port()
@@ -172,9 +170,7 @@ def test_bad_bodies_add_nobody(api: Api, user: User, body: Any, named: str) -> N
     assert Membership.objects.count() == 1
 
 
-@pytest.mark.parametrize(
-    "body", [{}, {"role": "owner"}, {"role": 1}, {"role": "admin", "email": "x@y.zz"}, []]
-)
+@pytest.mark.parametrize("body", [{}, {"role": "owner"}, {"role": 1}, {"role": "admin", "email": "x@y.zz"}, []])
 def test_bad_bodies_change_no_role(api: Api, user: User, body: Any) -> None:
     friend = UserFactory()
     project = ProjectFactory(owner=user, member=friend)
@@ -332,9 +328,7 @@ def test_a_token_made_while_its_maker_is_removed() -> None:
         member_id = place(project, friend).public_id
 
         def create() -> object:
-            return create_token(
-                Caller(friend), project_id=project.public_id, name="t", ttl_seconds=None, now=utc_now()
-            )
+            return create_token(Caller(friend), project_id=project.public_id, name="t", ttl_seconds=None, now=utc_now())
 
         made, _removed = run_concurrently(
             create, lambda: remove_member(Caller(owner), project.public_id, member_id, now=utc_now())

@@ -90,9 +90,7 @@ def test_every_field_comes_back_as_it_was_given(worker: None, site: Site) -> Non
     assert made.status == 201
     shown = given | {"request_headers": [{"name": "X-Key", "type": "apikey"}, {"name": "X-Plain"}]}
     assert {name: made.json[name] for name in given} == shown
-    assert made.json["status"] == "up", (
-        "the header and the body reached the target, or its echo would not match"
-    )
+    assert made.json["status"] == "up", "the header and the body reached the target, or its echo would not match"
     again = api.patch(f"/v1/monitors/{made.json['id']}", made.json | {"name": "Other"})
     assert (again.status, again.json["name"]) == (200, "Other")
     assert Monitor.objects.get().full_config["request_headers"][0].value == "hunter2", (
@@ -113,9 +111,7 @@ def test_values_of_headers_are_neither_stored_in_clear_nor_answered(worker: None
 
 def test_a_draft_is_tested_and_nothing_is_saved(worker: None, site: Site) -> None:
     api = Api.signed_in(UserFactory())
-    up = api.post(
-        "/v1/monitors/test", {"url": site.url("/ok"), "request_headers": [{"name": "X", "value": "y"}]}
-    )
+    up = api.post("/v1/monitors/test", {"url": site.url("/ok"), "request_headers": [{"name": "X", "value": "y"}]})
     assert (up.status, up.json["status"], up.json["http_status"], up.json["detail"]) == (200, "up", 200, None)
     down = api.post("/v1/monitors/test", {"url": site.url("/status/503")})
     assert (down.json["status"], down.json["http_status"]) == ("down", 503)
@@ -126,9 +122,7 @@ def test_a_draft_is_tested_and_nothing_is_saved(worker: None, site: Site) -> Non
 
 def test_a_slow_target_is_waited_for_until_its_timeout(worker: None, site: Site) -> None:
     """Longer than the 5 s after which redis-py, left to itself, takes a silent broker for a dead one."""
-    answer = Api.signed_in(UserFactory()).post(
-        "/v1/monitors/test", {"url": site.url("/hang"), "timeout_ms": 6000}
-    )
+    answer = Api.signed_in(UserFactory()).post("/v1/monitors/test", {"url": site.url("/hang"), "timeout_ms": 6000})
     assert (answer.status, answer.json["status"], answer.json["http_status"]) == (200, "down", None)
     assert "6000 ms" in answer.json["detail"]
 
@@ -327,9 +321,7 @@ def test_the_cap_holds_under_concurrent_creation() -> None:
     user = UserFactory()
     user.plan = PlanFactory(monitor_limit=3)
     user.save(update_fields=["plan"])
-    outcomes = run_concurrently(
-        *[lambda: create_monitor(Caller(user), {"url": "http://shop.example/"}, now=NOON)] * 8
-    )
+    outcomes = run_concurrently(*[lambda: create_monitor(Caller(user), {"url": "http://shop.example/"}, now=NOON)] * 8)
     assert sum(isinstance(outcome, MonitorLimit) for outcome in outcomes) == 5
     assert Monitor.objects.count() == 3
 

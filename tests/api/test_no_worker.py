@@ -29,9 +29,7 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_create_answers_with_null_status_and_the_check_follows() -> None:
-    made = Api.signed_in(UserFactory()).post(
-        "/v1/monitors", {"url": "http://127.0.0.1:9/", "timeout_ms": 1000}
-    )
+    made = Api.signed_in(UserFactory()).post("/v1/monitors", {"url": "http://127.0.0.1:9/", "timeout_ms": 1000})
     assert (made.status, made.json["status"], made.json["last_checked_at"]) == (201, None, None)
     due = state_of(Monitor.objects.get()).next_due_at
     assert due is not None
@@ -39,9 +37,7 @@ def test_create_answers_with_null_status_and_the_check_follows() -> None:
 
 
 def test_a_test_run_answers_503() -> None:
-    answer = Api.signed_in(UserFactory()).post(
-        "/v1/monitors/test", {"url": "http://127.0.0.1:9/", "timeout_ms": 1000}
-    )
+    answer = Api.signed_in(UserFactory()).post("/v1/monitors/test", {"url": "http://127.0.0.1:9/", "timeout_ms": 1000})
     assert (answer.status, answer.json["error"]) == (503, "no_worker")
 
 

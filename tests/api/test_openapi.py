@@ -39,15 +39,11 @@ def test_every_body_has_an_example_that_its_schema_admits(operation: dict[str, A
         media = content["application/json"]
         assert "example" in media, where
         schema = media["schema"] | {"components": DOCUMENT["components"]}
-        Draft202012Validator(schema, format_checker=Draft202012Validator.FORMAT_CHECKER).validate(
-            media["example"]
-        )
+        Draft202012Validator(schema, format_checker=Draft202012Validator.FORMAT_CHECKER).validate(media["example"])
 
 
 def test_no_sample_is_left_over() -> None:
-    components = {
-        name: set(schema.get("properties", ())) for name, schema in DOCUMENT["components"]["schemas"].items()
-    }
+    components = {name: set(schema.get("properties", ())) for name, schema in DOCUMENT["components"]["schemas"].items()}
     fields = {f"{name}.{field}" for name, properties in components.items() for field in properties}
     names = {field for properties in components.values() for field in properties}
     assert set(SAMPLES) - {*components, *fields, *names, *OPERATIONS} == set()
@@ -104,9 +100,7 @@ def test_every_list_is_paged_but_that_of_days() -> None:
 def test_schemas_have_names_that_read_well() -> None:
     schemas = DOCUMENT["components"]["schemas"]
     assert not [name for name in schemas if re.search(r"Enum|Serializer|Patched|\\d", name)]
-    assert {"MonitorStatus", "MonitorType", "HttpMethod", "ReasonCode", "RuleType", "HeaderType"} <= set(
-        schemas
-    )
+    assert {"MonitorStatus", "MonitorType", "HttpMethod", "ReasonCode", "RuleType", "HeaderType"} <= set(schemas)
     inline = [
         f"{name}.{field}"
         for name, schema in schemas.items()

@@ -191,9 +191,7 @@ def world(db: None) -> World:
     place = MembershipFactory(project=project, user=colleague, role="member", created_at=utc_now())
     monitor = MonitorFactory(owner=owner, up=True, project=project)
     heartbeat = MonitorFactory(owner=owner, heartbeat=True, project=project)
-    token, _ = create_token(
-        Caller(owner), project_id=project.public_id, name="t", ttl_seconds=None, now=utc_now()
-    )
+    token, _ = create_token(Caller(owner), project_id=project.public_id, name="t", ttl_seconds=None, now=utc_now())
     people = {"owner": owner, "admin": admin, "member": member, "stranger": stranger}
     callers = {name: Api.signed_in(user) for name, user in people.items()}
     callers |= {"token": Api.with_token(owner, project), "other": Api.with_token(owner, other)}
@@ -235,9 +233,7 @@ def world(db: None) -> World:
     return World(callers, ids, heartbeat.public_id, owner.email)
 
 
-@pytest.mark.parametrize(
-    ("method", "template"), TABLE, ids=[f"{method} {template}" for method, template in TABLE]
-)
+@pytest.mark.parametrize(("method", "template"), TABLE, ids=[f"{method} {template}" for method, template in TABLE])
 def test_who_may(world: World, monkeypatch: pytest.MonkeyPatch, method: str, template: str) -> None:
     for waits in (interactive, testing):
         monkeypatch.setattr(waits, "_ask", nobody_answers)
@@ -283,10 +279,7 @@ def test_the_document_has_them_all_too() -> None:
 
     paths = json.loads(SCHEMA.read_text())["paths"]
     described = {
-        (method.upper(), path)
-        for path, methods in paths.items()
-        for method in methods
-        if path.startswith("/v1")
+        (method.upper(), path) for path, methods in paths.items() for method in methods if path.startswith("/v1")
     }
     assert described == set(TABLE)
 

@@ -206,9 +206,7 @@ def test_as_many_queries_for_thirty_rows_as_for_one(
 def test_a_thousand_monitors_take_ten_queries_at_most(api: Api, user: User) -> None:
     model = MonitorFactory(owner=user, up=True)
     fields = {
-        f.name: getattr(model, f.name)
-        for f in Monitor._meta.concrete_fields
-        if f.name not in ("id", "public_id")
+        f.name: getattr(model, f.name) for f in Monitor._meta.concrete_fields if f.name not in ("id", "public_id")
     }
     monitors = Monitor.objects.bulk_create(Monitor(**fields) for _ in range(999))
     MonitorState.objects.bulk_create(MonitorState(monitor=monitor, status="up") for monitor in monitors)

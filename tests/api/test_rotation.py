@@ -102,9 +102,9 @@ def test_a_rotation_in_its_three_steps(settings: Settings, user: User) -> None:
     assert api.post("/v1/tokens", body, key="k").text == token
     assert Monitor.objects.get(pk=plain.pk).header_values is None
     assert not any(opens(old, token) for token in stored())
-    assert [
-        second_factor.use_code(user, code) is not None for code in (app.code(), app.recovery_codes[0])
-    ] == [True] * 2
+    assert [second_factor.use_code(user, code) is not None for code in (app.code(), app.recovery_codes[0])] == [
+        True
+    ] * 2
 
 
 @pytest.mark.django_db(transaction=True)
@@ -118,9 +118,7 @@ def test_rotating_while_monitors_are_changed(settings: Settings) -> None:
         def run() -> None:
             for n in range(offset, 40, 4):
                 headers = [{"name": "Authorization", "value": f"new {n}"}]
-                update_monitor(
-                    Caller(owner), monitors[n].public_id, {"request_headers": headers}, now=utc_now()
-                )
+                update_monitor(Caller(owner), monitors[n].public_id, {"request_headers": headers}, now=utc_now())
                 update_monitor(Caller(owner), monitors[n].public_id, {"name": f"named {n}"}, now=utc_now())
 
         return run
@@ -181,9 +179,7 @@ def test_rows_that_no_key_opens_are_named_and_the_others_done(settings: Settings
     assert value_of(kept) == "kept"
 
 
-def test_broken_off_and_started_again(
-    settings: Settings, user: User, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_broken_off_and_started_again(settings: Settings, user: User, monkeypatch: pytest.MonkeyPatch) -> None:
     monitors = [make_with_header(user, str(n)) for n in range(5)]
     settings.ENCRYPTION_KEYS = (new := make_key(), settings.ENCRYPTION_KEYS[0])
     real, batches = rotation._rows, 0

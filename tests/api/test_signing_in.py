@@ -113,9 +113,7 @@ def test_deleting_the_account_takes_what_is_its_own(api: Api, user: User) -> Non
         now=NOON,
     )
     token = Api.with_token(user, shared)
-    assert api.send("delete", "/v1/account", {"password": "wrong"}).error.startswith(
-        "validation_error password:"
-    )
+    assert api.send("delete", "/v1/account", {"password": "wrong"}).error.startswith("validation_error password:")
     assert api.send("delete", "/v1/account", {"password": PASSWORD}).json == {"ok": True}
     assert not User.objects.filter(pk=user.pk).exists()
     assert list(Monitor.objects.all()) == [kept]

@@ -285,9 +285,7 @@ def test_without_the_broker_everything_passes_soon(
         ("", None, "", "None"),
     ],
 )
-def test_whose_address_counts(
-    settings: Settings, peer: str, forwarded: str | None, trusted: str, counted: str
-) -> None:
+def test_whose_address_counts(settings: Settings, peer: str, forwarded: str | None, trusted: str, counted: str) -> None:
     settings.TRUSTED_PROXIES = tuple(ip_network(cidr) for cidr in trusted.split(",") if cidr)
     headers = {} if forwarded is None else {"X-Forwarded-For": forwarded}
     assert client_network(RequestFactory(REMOTE_ADDR=peer).get("/", headers=headers)) == counted

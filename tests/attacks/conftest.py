@@ -41,9 +41,7 @@ class Stage:
     def web(self) -> psutil.Process:
         """The web process itself, a child of granian's parent."""
         parent = psutil.Process(self.up.pid_of("web"))
-        (worker,) = [
-            child for child in parent.children() if "python" in child.name() or "granian" in child.name()
-        ]
+        (worker,) = [child for child in parent.children() if "python" in child.name() or "granian" in child.name()]
         return worker
 
 
@@ -55,6 +53,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory, clean_environment: dict[str,
             tmp_path_factory.mktemp("attacks") / "data",
             clean_environment,
             ADMIN_PASSWORD=PASSWORD,
+            THROTTLE_SCALE="0",  # what is limited here is what waits at once, in any order of the tests
         )
         stack.callback(up.end)
         up.wait_until_up()

@@ -29,9 +29,7 @@ def flood(stage: Stage, channel_id: str) -> None:
     assert row is not None
     with Celery(broker=stage.servers.redis_url, set_as_current=False) as web:
         for number in range(ATTEMPTS):
-            web.send_task(
-                "alerts.tasks.send_test", [row[0], f"reply:{number}"], queue="alerts", expires=PATIENCE_SEC
-            )
+            web.send_task("alerts.tasks.send_test", [row[0], f"reply:{number}"], queue="alerts", expires=PATIENCE_SEC)
 
 
 def test_hanging_channel_tests_of_one_account_delay_no_other(stage: Stage) -> None:
@@ -65,9 +63,7 @@ def test_a_dead_webhook_raises_no_alarm_and_delays_no_other(stage: Stage) -> Non
 
     target = stage.targets.serve(routes)
     with Receiver() as receiver:
-        dead = stage.attacker.post("/alert-channels", {"kind": "webhook", "url": stage.hanging.url("/dead")})[
-            "id"
-        ]
+        dead = stage.attacker.post("/alert-channels", {"kind": "webhook", "url": stage.hanging.url("/dead")})["id"]
         mine = stage.neighbour.post("/alert-channels", {"kind": "webhook", "url": receiver.url})["id"]
         theirs = [make_monitor(stage.attacker, target.url(f"/{number}")) for number in range(2)]
         own = make_monitor(stage.neighbour, target.url("/own"))

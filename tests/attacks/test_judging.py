@@ -51,9 +51,7 @@ def test_a_hostile_target_delays_no_other_account(stage: Stage) -> None:
             counts = counted(stage)
             if counts[healthy, "down"]:
                 return True
-            checks = {
-                each: sum(counts[each, verdict] for verdict in ("up", "slow", "down")) for each in hostile
-            }
+            checks = {each: sum(counts[each, verdict] for verdict in ("up", "slow", "down")) for each in hostile}
             return counts[healthy, "up"] >= HEALTHY and min(checks.values()) >= HOSTILE
 
         until(over, PATIENCE, "all are checked several times")

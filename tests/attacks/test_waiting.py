@@ -20,9 +20,7 @@ ATTEMPTS = 33
 
 
 def post(client: Any, path: str, body: dict[str, Any] | None = None) -> requests.Response:
-    answer: requests.Response = client._session.post(
-        client._base + path, json=body, timeout=PATIENCE_SEC + 60
-    )
+    answer: requests.Response = client._session.post(client._base + path, json=body, timeout=PATIENCE_SEC + 60)
     return answer
 
 
@@ -62,9 +60,7 @@ def test_hanging_draft_tests(stage: Stage, heartbeat: str) -> None:
 def test_created_and_checked_monitors_of_hanging_targets(stage: Stage, heartbeat: str) -> None:
     made = stage.attacker.post("/monitors", {"url": stage.quiet.url(), "name": "Checked now"})
     before = len(stage.attacker.get("/monitors"))
-    stage.attacker._ask(
-        "PATCH", f"/monitors/{made['id']}", {"url": stage.hanging.url(), "timeout_ms": 10_000}
-    )
+    stage.attacker._ask("PATCH", f"/monitors/{made['id']}", {"url": stage.hanging.url(), "timeout_ms": 10_000})
     body = {"url": stage.hanging.url(), "timeout_ms": 10_000}
     with ThreadPoolExecutor(ATTEMPTS) as pool:
         running = [pool.submit(post, stage.attacker, "/monitors", body) for _ in range(ATTEMPTS - 8)]

@@ -59,9 +59,7 @@ def test_where_somebody_was_is_told_to_himself_alone(api: Api, user: User) -> No
     assert hers == his | {"address": None, "user_agent": None}
     (told,) = rows(Api.signed_in(friend), f"{OWN}?action=member.updated")
     assert told == hers, "whose place it is reads it too"
-    assert rows(api, f"{OWN}?action=member.updated") == [], (
-        "what others did to others is of the project's log"
-    )
+    assert rows(api, f"{OWN}?action=member.updated") == [], "what others did to others is of the project's log"
 
 
 def test_staff_has_no_name_for_those_whom_it_serves(api: Api, user: User) -> None:
@@ -102,7 +100,5 @@ def test_bad_queries(api: Api, user: User, query: str) -> None:
 
 def test_a_new_password_does_not_hide_what_was(api: Api, user: User) -> None:
     api.patch("/v1/account", {"current_password": PASSWORD, "password": "quite another long one"})
-    token = (
-        Api().post("/v1/sessions", {"email": user.email, "password": "quite another long one"}).json["token"]
-    )
+    token = Api().post("/v1/sessions", {"email": user.email, "password": "quite another long one"}).json["token"]
     assert [row["action"] for row in rows(Api(token), OWN)][:2] == ["sign_in.succeeded", "password.changed"]

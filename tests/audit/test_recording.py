@@ -169,9 +169,7 @@ def test_failures_tell_whose_account_was_tried_and_nothing_that_was_typed(user: 
 
 
 @pytest.mark.parametrize("action", FAILURES)
-def test_a_flood_of_failures_fills_no_disk(
-    user: User, action: Action, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_flood_of_failures_fills_no_disk(user: User, action: Action, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(audit.services, "STRANGERS_KEPT", 5)
     other = UserFactory()
     forget_all()

@@ -81,9 +81,7 @@ class Application:
         email = f"{name}-{next(self._numbers)}@example.com"
         # Its processes know no cheaper hashes.
         with self.database(), override_settings(PASSWORD_HASHERS=global_settings.PASSWORD_HASHERS):
-            user = create_account(
-                email=email, password=PASSWORD, plan=plan, is_staff=staff, is_superuser=staff
-            )
+            user = create_account(email=email, password=PASSWORD, plan=plan, is_staff=staff, is_superuser=staff)
         return Person(self, user)
 
     @contextmanager
@@ -143,9 +141,7 @@ class Person:
             client = DjangoClient()
             client.force_login(self.user)
         cookies = [(morsel.key, morsel.value) for morsel in client.cookies.values()]
-        context.add_cookies(
-            [{"name": name, "value": value, "url": self.app.address} for name, value in cookies]
-        )
+        context.add_cookies([{"name": name, "value": value, "url": self.app.address} for name, value in cookies])
 
 
 @contextmanager
@@ -191,9 +187,7 @@ def _wait_until_up(app: Application, *, everything: bool) -> None:
     """The web process answers; `everything`: the workers too, and a tick of beat has come through."""
 
     def answers() -> bool:
-        assert not (ended := app.tree.ended()), {
-            name: app.tree.log(name).read_text()[-4000:] for name in ended
-        }
+        assert not (ended := app.tree.ended()), {name: app.tree.log(name).read_text()[-4000:] for name in ended}
         try:
             with urllib.request.urlopen(f"{app.address}/{'readyz' if everything else 'healthz'}", timeout=5):
                 return True

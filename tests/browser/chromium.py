@@ -9,9 +9,7 @@ from contextlib import contextmanager
 
 from playwright.sync_api import Browser, sync_playwright
 
-MISSING = (
-    "browser tests need Chromium: apt install chromium fonts-dejavu-core, or name the program in CHROMIUM"
-)
+MISSING = "browser tests need Chromium: apt install chromium fonts-dejavu-core, or name the program in CHROMIUM"
 ARGUMENTS = (
     "--no-sandbox",  # which root cannot have, as in CI
     # Not even a look-up leaves the machine, whatever a page or Chromium itself asks for.

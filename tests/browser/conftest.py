@@ -22,9 +22,7 @@ _failed = pytest.StashKey[bool]()
 
 
 @pytest.fixture(scope="session")
-def app(
-    tmp_path_factory: pytest.TempPathFactory, django_db_blocker: DjangoDbBlocker
-) -> Iterator[Application]:
+def app(tmp_path_factory: pytest.TempPathFactory, django_db_blocker: DjangoDbBlocker) -> Iterator[Application]:
     """One for all browser tests of this process, which each bring people of their own."""
     if find_chromium() is None:
         _refuse()

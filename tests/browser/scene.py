@@ -330,16 +330,12 @@ def _maintenance(anna: Caller, project: Project, *, now: datetime) -> str:
     return weekly.public_id
 
 
-def _window(
-    anna: Caller, name: str, starts_at: datetime, lasts: timedelta, *, made: datetime, **given: str
-) -> None:
+def _window(anna: Caller, name: str, starts_at: datetime, lasts: timedelta, *, made: datetime, **given: str) -> None:
     times = {"starts_at": starts_at, "ends_at": starts_at + lasts}
     create_window(anna, {"name": name, "monitors": "all", **times, **given}, now=made)
 
 
-def _status_pages(
-    anna: Caller, monitors: dict[str, Monitor], incident: Incident, *, now: datetime
-) -> dict[str, str]:
+def _status_pages(anna: Caller, monitors: dict[str, Monitor], incident: Incident, *, now: datetime) -> dict[str, str]:
     groups = {
         "Shop": ("Shop home page", "Checkout", "Search", "Product images"),
         "For developers": ("Payments API", "Orders API"),
@@ -393,9 +389,7 @@ def _status_pages(
         {"status": "identified", "text": "Our provider has a rollout under way, and is taking it back."},
         now=now - timedelta(minutes=4),
     )
-    locked = create_page(
-        anna, {"name": "For staff", "slug": "staff", "password": "a fine long password"}, now=now
-    )
+    locked = create_page(anna, {"name": "For staff", "slug": "staff", "password": "a fine long password"}, now=now)
     return {"status_page": page.public_id, "slug": page.slug, "locked": locked.slug}
 
 

@@ -148,9 +148,7 @@ def _live_paths(app: Application, somebody: Person) -> list[str]:
     slug = f"shop-{random_text(5)}"
     with app.database():
         monitor = MonitorFactory(owner=somebody.user, up=True, **HEARTBEAT)
-        incident = declare(
-            Caller(somebody.user), {"title": "Tills", "text": "Nobody can pay."}, now=utc_now()
-        )
+        incident = declare(Caller(somebody.user), {"title": "Tills", "text": "Nobody can pay."}, now=utc_now())
         make_page(somebody.user, [monitor], slug=slug)
     return [
         "/monitors",

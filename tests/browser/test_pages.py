@@ -31,9 +31,7 @@ def shown(app: Application) -> scene.Scene:
         return scene.build()
 
 
-@pytest.mark.parametrize(
-    "page", [page for page in PAGES if page.name not in OTHERS], ids=lambda page: page.name
-)
+@pytest.mark.parametrize("page", [page for page in PAGES if page.name not in OTHERS], ids=lambda page: page.name)
 def test_page(app: Application, browse: Browse, shown: scene.Scene, page: Page) -> None:
     person = Person(app, shown.owner) if page.signed_in else None
     path = page.path.format(**shown.places)
@@ -53,9 +51,7 @@ def test_page(app: Application, browse: Browse, shown: scene.Scene, page: Page) 
 
 
 @pytest.mark.parametrize("name", ["monitor-down", "incident", "incidents", "channel", "windows", "status"])
-def test_times_are_in_the_language_of_the_page(
-    app: Application, browse: Browse, shown: scene.Scene, name: str
-) -> None:
+def test_times_are_in_the_language_of_the_page(app: Application, browse: Browse, shown: scene.Scene, name: str) -> None:
     """Whatever the browser's language is, and in one format with scripts and without them; of logs with seconds."""
     (page,) = (page for page in PAGES if page.name == name)
     person = Person(app, shown.owner) if page.signed_in else None

@@ -55,10 +55,7 @@ def test_from_making_it_to_news_by_mail(page: Page, app: Application, browse: Br
     desk.get_by_label("Text").fill("We are looking.")
     desk.get_by_role("button", name="Publish note").click()
     expect(desk.get_by_text("Note published.")).to_be_visible()
-    assert (
-        app.mail_to(reader, about="Orders are late")["Subject"]
-        == "[Shop status] Investigating: Orders are late"
-    )
+    assert app.mail_to(reader, about="Orders are late")["Subject"] == "[Shop status] Investigating: Orders are late"
 
 
 def test_days_are_read_by_keyboard(page: Page, app: Application, keyboard: Keyboard) -> None:

@@ -86,9 +86,7 @@ def _forget_probers() -> None:
 
 def compare(found: Mapping[str, Found], *, with_reason: bool = True) -> None:
     """Fails with a line for each case that came out otherwise than the catalogue says."""
-    lines = [
-        f"{case.id}: {fault}" for case in CASES for fault in _faults(case, found.get(case.id), with_reason)
-    ]
+    lines = [f"{case.id}: {fault}" for case in CASES for fault in _faults(case, found.get(case.id), with_reason)]
     assert not lines, "\n".join(lines)
 
 
@@ -221,9 +219,7 @@ def test_as_scheduled_checks(stage: Stage, worker: None) -> None:
     dispatch_due()
     until(lambda: CheckResult.objects.count() == len(CASES), 60, "a result for every monitor")
     found = {
-        cases[result.monitor_id].id: Found(
-            result.verdict, result.http_status, result.detail, result.reason_code
-        )
+        cases[result.monitor_id].id: Found(result.verdict, result.http_status, result.detail, result.reason_code)
         for result in CheckResult.objects.all()
     }
     compare(found)

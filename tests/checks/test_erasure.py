@@ -73,9 +73,7 @@ def test_two_at_once_beside_roll_ups() -> None:
     fill(kept, gone)
     HourlyRollup.objects.all().delete()
     LateHour.objects.bulk_create(
-        LateHour(monitor_id=monitor_id, hour=NOON - day * DAY)
-        for monitor_id in (kept.pk, gone.pk)
-        for day in (0, 1, 2)
+        LateHour(monitor_id=monitor_id, hour=NOON - day * DAY) for monitor_id in (kept.pk, gone.pk) for day in (0, 1, 2)
     )
     delete_monitor(Caller(user), gone.public_id)
     run_concurrently(erase_deleted, erase_deleted, *[partial(roll_up, NOON + DAY)] * 3)

@@ -71,9 +71,7 @@ class Range:
     def faults(self, batch: list[Shot], report: Report) -> list[str]:
         """What is wrong with the outcomes, each with the shot it belongs to."""
         ended = Counter(number for number, _, _ in report.ended)
-        wrong = [
-            f"{ended[number]} outcomes: {shot!r}" for number, shot in enumerate(batch) if ended[number] != 1
-        ]
+        wrong = [f"{ended[number]} outcomes: {shot!r}" for number, shot in enumerate(batch) if ended[number] != 1]
         for number, outcome, _ in report.ended:
             if found := find_faults(batch[number].spec, outcome):
                 wrong.append(f"{', '.join(found)}: {outcome!r} of {batch[number]!r}")
@@ -91,9 +89,7 @@ def _addressed(script: Script, site: Site) -> Script:
     """The script with the places of other responses in it, where its redirects leave room for one."""
     port = b"%d" % site.port
     return [
-        step.replace(b"%p", port).replace(b"%d", b"%d" % (number * 37 % 100))
-        if isinstance(step, bytes)
-        else step
+        step.replace(b"%p", port).replace(b"%d", b"%d" % (number * 37 % 100)) if isinstance(step, bytes) else step
         for number, step in enumerate(script)
     ]
 
@@ -106,8 +102,7 @@ def find_faults(spec: HttpSpec, outcome: CheckOutcome) -> list[str]:
     rules = {
         "a reason beside a pass, or none beside a failure": (reason is None) is not outcome.passed,
         "no reason that a target can give": reason in NEVER,
-        "a detail beside up, or none beside the rest": (detail is None)
-        is not (outcome.verdict is Verdict.UP),
+        "a detail beside up, or none beside the rest": (detail is None) is not (outcome.verdict is Verdict.UP),
         "passed with a status that fails": outcome.passed and not expects(spec, outcome.http_status or 0),
         "passed without a latency": outcome.passed and outcome.latency_ms is None,
         "an impossible status": outcome.http_status is not None and not 1 <= outcome.http_status <= 999,
@@ -161,9 +156,7 @@ def test_any_answer_ends_in_one_verdict(range_: Range) -> None:
         "memory_goal_mib": batch * KIB_PER_PROBE // 1024,
         "kept_memory_mib": round((reports[-1].held - before.held) / 1024, 1),
         "cpu_ms_per_check": round(sum(report.cpu_seconds for report in reports) / len(overruns) * 1000, 2),
-        "reasons": Counter(
-            outcome.reason_code or "passed" for report in reports for _, outcome, _ in report.ended
-        ),
+        "reasons": Counter(outcome.reason_code or "passed" for report in reports for _, outcome, _ in report.ended),
     }
     print(json.dumps(found))  # noqa: T201
     assert failures == [], "\n\n".join([f"{len(failures)} failures", *failures[:20]])

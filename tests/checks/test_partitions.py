@@ -28,9 +28,7 @@ DAY = timedelta(days=1)
 
 
 def store(*moments: datetime, monitor_id: int = 7) -> None:
-    store_results(
-        [(monitor_id, claim, outcome(Verdict.UP, at=at)) for claim, at in enumerate(moments, start=1)]
-    )
+    store_results([(monitor_id, claim, outcome(Verdict.UP, at=at)) for claim, at in enumerate(moments, start=1)])
 
 
 def rows_by_part() -> dict[str, int]:

@@ -338,10 +338,7 @@ def test_names(range_: Range) -> None:
     zone = {link: Name(alias=after) for link, after in itertools.pairwise(links)}
     zone[links[-1]] = Name(addresses, truncated=True)
     zone[links[0]] = Name(alias=links[1], truncated=True)
-    zone |= {
-        f"lost-{link}": Name(alias=f"lost-{after}", truncated=True)
-        for link, after in itertools.pairwise(links)
-    }
+    zone |= {f"lost-{link}": Name(alias=f"lost-{after}", truncated=True) for link, after in itertools.pairwise(links)}
     names = range_.targets.serve_names(zone)
     engine = ProbeEngine(LOOPBACK, resolver=Resolver([names.address]))
     for host, reason in (

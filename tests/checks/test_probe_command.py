@@ -31,9 +31,7 @@ NOWHERE = "http://127.0.0.1:1/"
 def probe(*arguments: str, networks: str = "127.0.0.0/8") -> subprocess.CompletedProcess[str]:
     """Without a database or a broker, which the test session's environment would offer."""
     environment = {
-        name: value
-        for name, value in os.environ.items()
-        if name not in {"DATABASE_URL", "REDIS_URL", "DATA_DIR"}
+        name: value for name, value in os.environ.items() if name not in {"DATABASE_URL", "REDIS_URL", "DATA_DIR"}
     }
     return subprocess.run(
         [sys.executable, "manage.py", "probe", *arguments],
@@ -48,9 +46,7 @@ def probe(*arguments: str, networks: str = "127.0.0.0/8") -> subprocess.Complete
 
 def test_up(targets: TargetServer) -> None:
     site = targets.serve([answer(200, b'{"status": "ok"}')])
-    ran = probe(
-        site.url(), "--json-field", "status=ok", "--text-absent", "error", "--header", "X-Key: a: b", "--json"
-    )
+    ran = probe(site.url(), "--json-field", "status=ok", "--text-absent", "error", "--header", "X-Key: a: b", "--json")
     assert ran.returncode == 0, ran.stderr
     found = json.loads(ran.stdout)
     assert set(found) == FIELDS

@@ -174,9 +174,7 @@ def test_follows_redirects(engine: ProbeEngine, targets: TargetServer) -> None:
             "/end?x": [answer(200, b"the end")],
         }
     )
-    outcome = engine.check(
-        get(url=site.url(), follow_redirects=True, rules=CONTAINS_END, headers=(("X-Key", "s"),))
-    )
+    outcome = engine.check(get(url=site.url(), follow_redirects=True, rules=CONTAINS_END, headers=(("X-Key", "s"),)))
     assert (outcome.verdict, outcome.http_status) == (UP, 200)
     assert (outcome.connect_ms, outcome.ttfb_ms) == (None, None)
     assert [seen.header("x-key") for seen in site.seen] == ["s", "s", "s"]
@@ -269,9 +267,7 @@ def test_names_that_hang_end_at_the_deadline_and_delay_nobody(targets: TargetSer
     specs = [(name, short(url=f"http://{name}/", timeout_ms=5_000)) for name in silent]
     good = ("good", get(url=site.url(host="good.test")))
     ended: dict[str, CheckOutcome] = {}
-    engine.run(
-        [*specs, good], lambda key, outcome: ended.setdefault(key, outcome), max_in_flight=len(specs) + 1
-    )
+    engine.run([*specs, good], lambda key, outcome: ended.setdefault(key, outcome), max_in_flight=len(specs) + 1)
     assert next(iter(ended)) == "good"
     assert ended.pop("good").verdict is UP
     assert {outcome.reason_code for outcome in ended.values()} == {ReasonCode.TIMEOUT}

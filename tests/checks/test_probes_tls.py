@@ -67,9 +67,7 @@ def test_from_http_to_https(engine: ProbeEngine, targets: TargetServer, certific
     assert secure.seen[0].header("x-key") is None
 
 
-def test_a_reset_after_the_handshake(
-    engine: ProbeEngine, targets: TargetServer, certificates: Certificates
-) -> None:
+def test_a_reset_after_the_handshake(engine: ProbeEngine, targets: TargetServer, certificates: Certificates) -> None:
     site = targets.serve([Reset()], tls=certificates.good())
     outcome = engine.check(HttpSpec(site.url(), check_ssl=True))
     assert outcome.reason_code is ReasonCode.CONNECTION_FAILURE

@@ -75,9 +75,7 @@ def test_the_registrable_domain_of_a_url(url: str, domain: str | None) -> None:
     assert (None if host is None else registrable_domain(host)) == domain
 
 
-@pytest.mark.parametrize(
-    "host", ["", ".", "a..com", "-.com", "x y.com", "a/b.com", "127.0.0.1", "[::1]", "é.com"]
-)
+@pytest.mark.parametrize("host", ["", ".", "a..com", "-.com", "x y.com", "a/b.com", "127.0.0.1", "[::1]", "é.com"])
 def test_what_is_no_name_has_no_registrable_domain(host: str) -> None:
     assert registrable_domain(host) is None
 
@@ -85,9 +83,7 @@ def test_what_is_no_name_has_no_registrable_domain(host: str) -> None:
 @given(st.text(max_size=80))
 def test_any_text_gives_a_plain_name_or_none(host: str) -> None:
     domain = registrable_domain(host)
-    assert domain is None or (
-        domain.isascii() and set(domain) <= set("abcdefghijklmnopqrstuvwxyz0123456789-.")
-    )
+    assert domain is None or (domain.isascii() and set(domain) <= set("abcdefghijklmnopqrstuvwxyz0123456789-."))
 
 
 def test_a_lookup(client: RdapClient, registry: Registry) -> None:
@@ -188,13 +184,9 @@ def test_any_json_gives_an_expiry_or_a_failure(document: Any) -> None:
         pytest.param(told({"objectClassName": "entity"}), "no domain", id="another object"),
         pytest.param(told(domain_object("example.com")), "no expiration date", id="no event"),
         pytest.param(told(domain_object("example.com", events=None)), "no expiration date", id="no events"),
-        pytest.param(
-            told(domain_object("example.com", ("expiration", "soon"))), "cannot be read", id="no date"
-        ),
+        pytest.param(told(domain_object("example.com", ("expiration", "soon"))), "cannot be read", id="no date"),
         pytest.param([answer(200, b"x" * 2_000_000)], "too much", id="huge"),
-        pytest.param(
-            [answer(200, gzip.compress(b" " * 50_000_000), "Content-Encoding: gzip")], "too much", id="bomb"
-        ),
+        pytest.param([answer(200, gzip.compress(b" " * 50_000_000), "Content-Encoding: gzip")], "too much", id="bomb"),
         pytest.param([answer(200, b"x", "Content-Encoding: gzip")], "no JSON", id="no gzip"),
         pytest.param([Hang()], "in time", id="silent"),
         pytest.param([b"HTTP/1.1 200 OK\r\n\r\n", Repeat(b" ", 0.02)], "in time", id="dripping"),
@@ -249,9 +241,7 @@ def test_any_retry_after_is_kept_within_bounds(header: str) -> None:
         pytest.param([answer(503, b"", "Retry-After: 300")], timedelta(minutes=5), id="503 for 5 minutes"),
     ],
 )
-def test_a_registry_that_is_busy(
-    script: Script, wait: timedelta, client: RdapClient, registry: Registry
-) -> None:
+def test_a_registry_that_is_busy(script: Script, wait: timedelta, client: RdapClient, registry: Registry) -> None:
     registry.answers["example.com"] = script
     with pytest.raises(RegistryBusy) as caught:
         client.look_up("example.com", now=NOW)

@@ -81,9 +81,7 @@ def stored(*, until: datetime) -> dict[tuple[int, datetime], tuple[Any, ...]]:
     return {(monitor_id, hour): tuple(rest) for monitor_id, hour, *rest in rows}
 
 
-def means(
-    found: Sequence[Found], *, since: datetime
-) -> tuple[dict[int, float], dict[int, dict[date, float]]]:
+def means(found: Sequence[Found], *, since: datetime) -> tuple[dict[int, float], dict[int, dict[date, float]]]:
     """By monitor, and by monitor and day, the slow way."""
     passed: dict[int, list[int]] = defaultdict(list)
     by_day: dict[int, dict[date, list[int]]] = defaultdict(lambda: defaultdict(list))
@@ -122,9 +120,7 @@ steps = st.tuples(
 
 @pytest.mark.django_db
 @hypothesis_settings(max_examples=examples(50), deadline=None)
-@given(
-    story=st.lists(steps, min_size=1, max_size=12), since=st.integers(0, 40 * 3600), partitioned=st.booleans()
-)
+@given(story=st.lists(steps, min_size=1, max_size=12), since=st.integers(0, 40 * 3600), partitioned=st.booleans())
 def test_whatever_comes_when_it_is_as_if_counted_at_the_end(
     story: list[tuple[int, list[tuple[int, timedelta, Verdict, int | None]], int | None]],
     since: int,

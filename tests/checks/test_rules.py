@@ -145,9 +145,7 @@ def test_json_field_agrees_with_a_plain_reading(document: object) -> None:
     """For documents whose numbers Python writes as it reads them, `equals` is json.dumps of the value."""
     body = json.dumps({"a": [document]})
     expected = (
-        document
-        if isinstance(document, str)
-        else json.dumps(document, ensure_ascii=False, separators=(",", ":"))
+        document if isinstance(document, str) else json.dumps(document, ensure_ascii=False, separators=(",", ":"))
     )
     assert broken(body, field("a.0", expected)) is None
     assert broken(body, field("a.0", expected + "x")) is not None

@@ -129,9 +129,7 @@ def echo_port() -> Iterator[int]:
 @pytest.fixture
 def toy_engine(targets: TargetServer) -> ProbeEngine:
     names = targets.serve_names({"echo.test": Name(("127.0.0.1",))})
-    return ProbeEngine(
-        LOOPBACK, resolver=Resolver([names.address]), protocols={**PROTOCOLS, EchoSpec: EchoProbe}
-    )
+    return ProbeEngine(LOOPBACK, resolver=Resolver([names.address]), protocols={**PROTOCOLS, EchoSpec: EchoProbe})
 
 
 def test_both_protocols_in_one_batch(toy_engine: ProbeEngine, targets: TargetServer, echo_port: int) -> None:
@@ -198,9 +196,7 @@ def test_a_timer_calls_unless_the_probe_ended(toy_engine: ProbeEngine, echo_port
     assert called == ["first", "second"]
 
 
-def test_a_broken_protocol_fails_its_own_checks_only(
-    echo_port: int, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_broken_protocol_fails_its_own_checks_only(echo_port: int, caplog: pytest.LogCaptureFixture) -> None:
     class BrokenProbe(EchoProbe):
         def expire(self) -> None:
             """Leave the probe in progress."""

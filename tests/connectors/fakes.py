@@ -30,9 +30,7 @@ import requests
 # another shape. All are for what we ask; the page of consent works.
 Mode = Literal["", "down", "slow", "429", "500", "wrong_json", "wrong_types"]
 
-_PAGE = (
-    b"<!doctype html><title>Consent</title><form method=post><button name=decision value=allow>Allow</button>"
-)
+_PAGE = b"<!doctype html><title>Consent</title><form method=post><button name=decision value=allow>Allow</button>"
 _ADDRESS = "from the name"
 
 
@@ -143,9 +141,7 @@ class Fake:
             self._tokens.clear()
 
     def __enter__(self) -> Self:
-        threading.Thread(
-            target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True
-        ).start()
+        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
         return self
 
     def __exit__(
@@ -267,9 +263,7 @@ class FakeVercel(Fake):
         }
 
     def unauthorized(self) -> Refused:
-        return Refused(
-            403, {"error": {"code": "forbidden", "message": "Not authorized", "invalidToken": True}}
-        )
+        return Refused(403, {"error": {"code": "forbidden", "message": "Not authorized", "invalidToken": True}})
 
     def listed(self, path: str, query: Mapping[str, str]) -> Answer:
         team_id, team_name = self.team or (None, None)
@@ -300,9 +294,7 @@ class FakeVercel(Fake):
         shown = [self._shown(listed, 2_000_000 - start - at) for at, listed in enumerate(page)]
         if start == 0:
             shown = [*self.odd, *shown]
-        return Answer(
-            200, {"projects": shown, "pagination": {"count": len(page), "next": following, "prev": None}}, {}
-        )
+        return Answer(200, {"projects": shown, "pagination": {"count": len(page), "next": following, "prev": None}}, {})
 
     def _shown(self, listed: FakeProject, updated_at: int) -> dict[str, Any]:
         if listed.address is None and listed.domain is None:
@@ -330,9 +322,7 @@ class FakeNetlify(Fake):
     TOKEN_PATH = "/oauth/token"
     AUTHORIZE_PATH = "/authorize"
 
-    def __init__(
-        self, *, redirect_uri: str, account: str = "Ada Lovelace", lifetime_sec: int | None = None
-    ) -> None:
+    def __init__(self, *, redirect_uri: str, account: str = "Ada Lovelace", lifetime_sec: int | None = None) -> None:
         super().__init__(redirect_uri=redirect_uri, account=account)
         self.lifetime_sec = lifetime_sec
         self.renews_after = 0

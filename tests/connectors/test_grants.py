@@ -143,9 +143,7 @@ def test_a_provider_that_is_down_while_renewing_costs_nothing(netlify: FakeNetli
     assert fetch(user) == 3
 
 
-def test_a_renewal_that_nobody_ends(
-    netlify: FakeNetlify, user: User, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_renewal_that_nobody_ends(netlify: FakeNetlify, user: User, monkeypatch: pytest.MonkeyPatch) -> None:
     """The process was killed: others wait in vain for as long as they may, until the lease has run out."""
     now = utc_now()
     Connector.objects.update(renewing_until=now + LEASE)
@@ -175,9 +173,7 @@ def test_linking_anew_while_renewing(
     assert (connector.tokens, connector.renewing_until) == (linked[0], None)
 
 
-def test_disconnecting_while_renewing(
-    netlify: FakeNetlify, user: User, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_disconnecting_while_renewing(netlify: FakeNetlify, user: User, monkeypatch: pytest.MonkeyPatch) -> None:
     netlify.expire()
     while_renewing(netlify, monkeypatch, lambda: Connector.objects.all().delete())
     with pytest.raises(NotFound):
@@ -185,9 +181,7 @@ def test_disconnecting_while_renewing(
     assert not Connector.objects.exists()
 
 
-def test_a_key_rotation_while_renewing(
-    netlify: FakeNetlify, user: User, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_key_rotation_while_renewing(netlify: FakeNetlify, user: User, monkeypatch: pytest.MonkeyPatch) -> None:
     """It writes the old tokens anew; what the provider has given since is stored all the same."""
 
     def reencrypt() -> None:

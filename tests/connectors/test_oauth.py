@@ -144,9 +144,7 @@ def test_a_missing_or_forged_state(fake: Fake, user: User, state: str | None) ->
     assert fake.TOKEN_PATH not in fake.calls
 
 
-def test_a_state_of_another_provider_stays_for_its_own(
-    vercel: FakeVercel, netlify: FakeNetlify, user: User
-) -> None:
+def test_a_state_of_another_provider_stays_for_its_own(vercel: FakeVercel, netlify: FakeNetlify, user: User) -> None:
     query = begin(netlify, user)
     assert "was not started here" in refused(vercel, query)
     assert finish(netlify, query).user == user
@@ -232,9 +230,7 @@ MODES: list[tuple[Mode, str]] = [
 
 
 @pytest.mark.parametrize(("mode", "text"), MODES)
-def test_a_provider_gone_wrong(
-    fake: Fake, user: User, mode: Mode, text: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_provider_gone_wrong(fake: Fake, user: User, mode: Mode, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("connectors.providers.guarded.REQUEST_SEC", 0.5)
     query = begin(fake, user)
     fake.mode = mode

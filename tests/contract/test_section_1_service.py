@@ -55,9 +55,7 @@ def test_scheduler_calls_the_customers_url(live: Api, targets: TargetServer) -> 
     body = {"type": "scheduler", "url": target.url("/run"), "request_body": '{"job": 1}'}
     monitor = live.post("/v1/monitors", body).json
     assert (monitor["status"], check_now(live, monitor["id"])["status"]) == ("up", "up")
-    assert [(seen.method, seen.path, seen.body) for seen in target.seen] == [
-        ("POST", "/run", b'{"job": 1}')
-    ] * 2
+    assert [(seen.method, seen.path, seen.body) for seen in target.seen] == [("POST", "/run", b'{"job": 1}')] * 2
     runs = {seen.header("pulsekeeper-run-id") for seen in target.seen}
     assert len(runs) == 2, "each slot has its own (decision 26)"
     assert all(runs)

@@ -73,9 +73,7 @@ TEXT_RULE = {"type": "text_contains", "value": "o"}
 
 
 def is_of(value: Any, types: tuple[type, ...], *, nullable: bool) -> bool:
-    return (nullable and value is None) or (
-        isinstance(value, types) and (bool in types or not isinstance(value, bool))
-    )
+    return (nullable and value is None) or (isinstance(value, types) and (bool in types or not isinstance(value, bool)))
 
 
 def try_draft(api: Api, url: str, **given: Any) -> Any:
@@ -118,9 +116,7 @@ def test_the_description_says_the_same_of_monitor(snapshot: Path) -> None:
     """All fields below are always present; nullable ones are null when noted."""
     described = json.loads(snapshot.read_text())["components"]["schemas"]["Monitor"]
     assert sorted(described["required"]) == sorted(described["properties"]) == sorted(MONITOR)
-    nullable = {
-        name for name, schema in described["properties"].items() if "null" in json.dumps(schema).lower()
-    }
+    nullable = {name for name, schema in described["properties"].items() if "null" in json.dumps(schema).lower()}
     assert nullable == {name for name, (_, null) in MONITOR.items() if null}
 
 
@@ -424,9 +420,7 @@ def test_head_is_forced_to_get_when_content_rules_are_set(live: Api, site: Site)
 
 @pytest.mark.parametrize("method", ["HEAD", "OPTIONS"])
 @pytest.mark.parametrize("rules", [[], [TEXT_RULE]], ids=["plain", "with rules"])
-def test_schedulers_reject_head_and_options(
-    api: Api, user: User, method: str, rules: list[dict[str, Any]]
-) -> None:
+def test_schedulers_reject_head_and_options(api: Api, user: User, method: str, rules: list[dict[str, Any]]) -> None:
     """Schedulers reject HEAD and OPTIONS and default to POST."""
     body = {"type": "scheduler", "url": "http://shop.example/", "method": method, "content_rules": rules}
     for path in ("/v1/monitors", "/v1/monitors/test"):
@@ -450,10 +444,7 @@ def test_the_api_style_check_never_uses_head(api: Api, user: User, kind: str, ru
 @pytest.mark.parametrize(
     ("plan", "given", "stored"),
     [
-        *[
-            ("free", given, stored)
-            for given, stored in ((1, 300), (299, 300), (300, 300), (301, 301), (-5, 300))
-        ],
+        *[("free", given, stored) for given, stored in ((1, 300), (299, 300), (300, 300), (301, 301), (-5, 300))],
         *[("pro", given, stored) for given, stored in ((0, 60), (59, 60), (60, 60), (61, 61), (3600, 3600))],
     ],
 )
@@ -549,9 +540,7 @@ def test_request_body_is_sent_with_every_scheduled_check(live: Api, targets: Tar
         check_now(live, monitor["id"])
         for request in target.seen[-2:]:
             assert (request.method, request.body.decode()) == (method, '{"é": 1}')
-            assert [value for name, value in request.headers if name == "content-type"] == [
-                "application/json"
-            ]
+            assert [value for name, value in request.headers if name == "content-type"] == ["application/json"]
     headers = [{"name": "content-TYPE", "value": "text/csv"}]
     try_draft(live, target.url("/"), method="POST", request_body="a,b", request_headers=headers)
     assert [value for name, value in target.seen[-1].headers if name == "content-type"] == ["text/csv"]

@@ -64,9 +64,7 @@ def test_a_slow_check_that_does_not_pass_is_no_slow_one(live: Api, site: Site) -
 
 
 @pytest.mark.parametrize("slow_ms", [0, 60_000], ids=["slow", "up"])
-def test_up_or_slow_to_down_when_the_count_reaches_fail_threshold(
-    live: Api, site: Site, slow_ms: int
-) -> None:
+def test_up_or_slow_to_down_when_the_count_reaches_fail_threshold(live: Api, site: Site, slow_ms: int) -> None:
     """up or slow | consecutive failed checks | count reaches fail_threshold | down"""
     monitor = create(live, site, slow_ms=slow_ms, fail_threshold=2)
     first = monitor["status"]

@@ -114,9 +114,7 @@ def test_mute_of_0_clears(api: Api, user: User) -> None:
     assert api.post(path, {"minutes": 0}).status == 200, "of what is not muted"
 
 
-@pytest.mark.parametrize(
-    "body", [{}, {"minutes": -1}, {"minutes": 1.5}, {"minutes": "5"}, {"minutes": None}], ids=str
-)
+@pytest.mark.parametrize("body", [{}, {"minutes": -1}, {"minutes": 1.5}, {"minutes": "5"}, {"minutes": None}], ids=str)
 def test_minutes_is_a_required_integer(api: Api, user: User, body: dict[str, Any]) -> None:
     """{minutes: integer, required}"""
     answered = api.post(f"/v1/monitors/{MonitorFactory(owner=user).public_id}/mute", body)
@@ -176,9 +174,7 @@ def test_tokens(api: Api, user: User) -> None:
     assert (revoked.status, revoked.json, api.get("/v1/tokens").json) == (200, {"ok": True}, [])
 
 
-@pytest.mark.parametrize(
-    ("role", "status"), [("owner", 201), ("admin", 201), ("member", 201), ("stranger", 400)]
-)
+@pytest.mark.parametrize(("role", "status"), [("owner", 201), ("admin", 201), ("member", 201), ("stranger", 400)])
 def test_who_may_create_tokens(user: User, role: str, status: int) -> None:
     """project_id is required and the caller must be owner, admin or member of that project"""
     people = {"owner": user, "admin": UserFactory(), "member": UserFactory(), "stranger": UserFactory()}

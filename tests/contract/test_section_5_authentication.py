@@ -96,9 +96,7 @@ def test_a_token_reads_and_writes_its_own_project_only(api: Api, user: User) -> 
     assert Monitor.objects.filter(name="Untitled").count() == 4, "nothing outside has changed"
 
 
-@pytest.mark.parametrize(
-    "body", [{"project_id": None}, {"project_id": "OTHER"}, {"project_id": "FOREIGN"}], ids=str
-)
+@pytest.mark.parametrize("body", [{"project_id": None}, {"project_id": "OTHER"}, {"project_id": "FOREIGN"}], ids=str)
 def test_a_token_moves_nothing_out_of_its_project(api: Api, user: User, body: dict[str, str | None]) -> None:
     """scoped to exactly one project"""
     own = ProjectFactory(owner=user)

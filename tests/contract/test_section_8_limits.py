@@ -70,11 +70,7 @@ def test_limit(api: Api, user: User, within: dict[str, Any], beyond: dict[str, A
     path = f"/v1/monitors/{monitor.public_id}"
     kept = api.patch(path, within)
     assert kept.status == 200
-    shown = (
-        [{"name": header["name"]} for header in within[field]]
-        if field == "request_headers"
-        else within[field]
-    )
+    shown = [{"name": header["name"]} for header in within[field]] if field == "request_headers" else within[field]
     assert kept.json[field] == shown, "kept whole"
     before = Monitor.objects.values().get()
     for answered in (

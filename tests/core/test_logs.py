@@ -55,9 +55,7 @@ def as_text(logger: logging.Logger) -> Iterator[Reader]:
 def test_a_line_is_an_object(logger: logging.Logger, as_json: Callable[[], list[dict[str, Any]]]) -> None:
     with logs.bound(request_id="r1"):
         logs.add(user="usr_1")
-        logger.warning(
-            "%d batches\nwait", 3, extra={"monitor": 7, "reason": None, "data": {"args": ["secret"]}}
-        )
+        logger.warning("%d batches\nwait", 3, extra={"monitor": 7, "reason": None, "data": {"args": ["secret"]}})
     logger.info("after")
     first, second = as_json()
     assert first.pop("timestamp").endswith("Z")
@@ -87,9 +85,7 @@ def test_text_is_for_people(logger: logging.Logger, as_text: Reader) -> None:
     with logs.bound(task="t", task_id="1"):
         logger.warning("a name\nof two lines", extra={"count": 2, "password": "hunter22"})
     (line,) = as_text()
-    assert (
-        line[19:] == " WARNING tests.logs: a name\\nof two lines  task=t task_id=1 count=2 password=[masked]"
-    )
+    assert line[19:] == " WARNING tests.logs: a name\\nof two lines  task=t task_id=1 count=2 password=[masked]"
 
 
 def test_bindings_end_with_their_block() -> None:

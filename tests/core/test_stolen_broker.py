@@ -93,9 +93,7 @@ def test_pages_answer_and_run_nothing_from_the_broker(
     page, badge = make_page(owner, [monitor]), create_badge(Caller(owner), monitor.public_id, now=utc_now())
     staff = Client()
     staff.force_login(
-        create_account(
-            email="staff@example.com", password=PASSWORD, plan="pro", is_staff=True, is_superuser=True
-        )
+        create_account(email="staff@example.com", password=PASSWORD, plan="pro", is_staff=True, is_superuser=True)
     )
     public_paths = [f"/status/{page.slug}{part}" for part in ("", ".json", ".atom")]
     public_paths += [f"/badge/{badge.key}/status.svg", "/metrics", "/readyz", "/v1/monitors"]
@@ -119,9 +117,7 @@ def test_a_malformed_answer_of_a_worker_counts_as_none(broker: redis.Redis, mark
     assert not marker.exists()
 
 
-def test_an_entry_that_was_not_stored_under_its_key_is_absent(
-    broker: redis.Redis, settings: Settings
-) -> None:
+def test_an_entry_that_was_not_stored_under_its_key_is_absent(broker: redis.Redis, settings: Settings) -> None:
     place = PublishedPage(page_id=1, slug="shop", version=1, domain=None, lock="x")
     store("status-page-at:shop", place, seconds=60)
     assert load("status-page-at:shop", PublishedPage, seconds=60) == place
@@ -148,16 +144,12 @@ def test_workers_take_json_alone_and_answer_few_commands(
     with start_worker(app, pool="threads", concurrency=1, perform_ping_check=False, queues=["dispatch"]):
         assert app.control.ping(timeout=30, limit=1), "it listens"
         with app.connection_for_write() as connection, connection.Producer() as producer:
-            producer.publish(
-                bomb, routing_key="dispatch", headers={"task": "audit.tasks.sweep", "id": "1"}, **pickled
-            )
+            producer.publish(bomb, routing_key="dispatch", headers={"task": "audit.tasks.sweep", "id": "1"}, **pickled)
             producer.publish(bomb, exchange="celery.pidbox", **pickled)
         # Behind the messages above. A worker that obeyed would not answer the pings.
         for command in ("shutdown", "pool_shrink", "conf", "revoke"):
             answers = app.control.broadcast(command, {"task_id": "1"}, reply=True, timeout=30, limit=1)
-            assert [list(answer) for reply in answers or [] for answer in reply.values()] == [["error"]], (
-                command
-            )
+            assert [list(answer) for reply in answers or [] for answer in reply.values()] == [["error"]], command
         assert app.control.ping(timeout=30, limit=1)
         assert app.control.inspect(timeout=5).active_queues()
     assert broker.llen("dispatch") == 0

@@ -279,10 +279,7 @@ def test_the_log_and_another_try(web: Client, user: User) -> None:
 
 def test_pages_of_the_log_follow_each_other(web: Client, user: User) -> None:
     channel = ChannelFactory(owner=user)
-    made = [
-        DeliveryFactory(channel=channel, created_at=NOON + timedelta(minutes=n // 3))
-        for n in range(PAGE * 2 + 5)
-    ]
+    made = [DeliveryFactory(channel=channel, created_at=NOON + timedelta(minutes=n // 3)) for n in range(PAGE * 2 + 5)]
     address: str | None = "?"
     count = 0
     while address is not None:
@@ -302,10 +299,7 @@ def test_every_service_can_be_chosen_and_shows_what_its_address_looks_like(web: 
     for kind in KINDS:
         assert (f'href="?kind={kind}">' in chooser) == (kind != "apprise")
     for service in SERVICES:
-        assert (
-            service in native
-            or f'href="?kind=apprise&service={service.schemes[0]}">{service.name}<' in chooser
-        )
+        assert service in native or f'href="?kind=apprise&service={service.schemes[0]}">{service.name}<' in chooser
     for own in own_kinds:
         text = unescape(web.get(f"{NEW}?kind={own.name}").content.decode())
         assert own.setup in text
@@ -323,9 +317,7 @@ def test_the_list_takes_as_many_queries_for_one_as_for_many(web: Client, user: U
     counts: list[list[int]] = []
     for count in (1, 9):
         for _ in range(count):
-            channel = ChannelFactory(
-                owner=user, project=project, monitors="chosen", monitor_ids=[monitor.public_id]
-            )
+            channel = ChannelFactory(owner=user, project=project, monitors="chosen", monitor_ids=[monitor.public_id])
             for _ in range(count):
                 DeliveryFactory(channel=channel, dead=True)
         counts.append([])

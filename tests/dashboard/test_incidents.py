@@ -204,12 +204,8 @@ def test_what_is_over_by_now_is_said_and_not_an_error_page(web: Client, user: Us
         assert reason in page.content.decode()
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"), [("", "required"), ("x" * 2001, "at most 2000"), ("a\0b", "Null")]
-)
-def test_a_comment_that_is_refused_stays_in_its_field(
-    web: Client, user: User, text: str, reason: str
-) -> None:
+@pytest.mark.parametrize(("text", "reason"), [("", "required"), ("x" * 2001, "at most 2000"), ("a\0b", "Null")])
+def test_a_comment_that_is_refused_stays_in_its_field(web: Client, user: User, text: str, reason: str) -> None:
     incident = outage(user)
     page = web.post(f"/incidents/{incident.public_id}/comments", {"text": text}).content.decode()
     assert reason in page
@@ -233,10 +229,7 @@ def test_declared_commented_and_resolved(web: Client, user: User) -> None:
     text = page.content.decode()
     assert f"Declared by {user.email}" in text
     assert 'id="resolve"' in text
-    assert (
-        'id="resolve"'
-        not in web.post(f"/incidents/{incident.public_id}/resolve", follow=True).content.decode()
-    )
+    assert 'id="resolve"' not in web.post(f"/incidents/{incident.public_id}/resolve", follow=True).content.decode()
     incident.refresh_from_db()
     assert incident.resolution == "closed"
 

@@ -65,9 +65,7 @@ def created(user: User) -> Monitor:
     return Monitor.objects.get(owner=user)
 
 
-def test_a_person_who_is_not_signed_in_is_sent_to_sign_in(
-    client: Client, db: None, settings: Settings
-) -> None:
+def test_a_person_who_is_not_signed_in_is_sent_to_sign_in(client: Client, db: None, settings: Settings) -> None:
     settings.LOGIN_URL = "/account/login/"
     answer = client.get("/monitors/new")
     assert (answer.status_code, answer.headers["Location"]) == (302, "/account/login/?next=/monitors/new")
@@ -125,9 +123,7 @@ def test_everything_that_is_typed_is_stored(web: Client, user: User) -> None:
     assert (config.interval_sec, config.timeout_ms, config.slow_ms) == (5_400, 60_000, 800)
     assert (config["follow_redirects"], config.check_ssl, config.check_domain) == (True, True, True)
     assert (config.fail_threshold, config.recover_threshold) == (5, 2)
-    assert config["request_body"] == '{\n  "a": 1\n}', (
-        "line ends as they were typed, not as browsers send them"
-    )
+    assert config["request_body"] == '{\n  "a": 1\n}', "line ends as they were typed, not as browsers send them"
     assert [(rule.type.value, rule.path, rule.value, rule.equals) for rule in config["content_rules"]] == [
         ("json_field", "data.0.ok", None, ""),
         ("json_field", "version", None, None),
@@ -382,9 +378,7 @@ def test_header_values_are_kept_replaced_and_removed(
         owner=user, request_headers=[{"name": "X-Key", "value": "old1"}, {"name": "X-Other", "value": "old2"}]
     )
     assert edited(web, monitor, **given).status_code == 302
-    assert [
-        (header.name, header.value) for header in Monitor.objects.get().full_config["request_headers"]
-    ] == headers
+    assert [(header.name, header.value) for header in Monitor.objects.get().full_config["request_headers"]] == headers
 
 
 def test_a_header_that_is_renamed_needs_a_value(web: Client, user: User) -> None:
@@ -404,10 +398,7 @@ def test_bad_input_of_an_edit_is_kept(web: Client, user: User) -> None:
 def test_a_kind_changes_among_those_that_are_probed_alike(web: Client, user: User) -> None:
     monitor = MonitorFactory(owner=user)
     assert (
-        edited(
-            web, monitor, **{"type": "keyword", "rule-0-kind": "contains", "rule-0-value": "ok"}
-        ).status_code
-        == 302
+        edited(web, monitor, **{"type": "keyword", "rule-0-kind": "contains", "rule-0-value": "ok"}).status_code == 302
     )
     assert (Monitor.objects.get().type, Monitor.objects.get().options["method"]) == ("keyword", "GET")
     page = edited(web, monitor, type="heartbeat").content.decode()
@@ -498,9 +489,7 @@ def test_the_test_run_of_an_edit_sends_the_stored_header_values(client: Client, 
         request_headers=[{"name": "X-Key", "value": "s3cret"}],
         content_rules=[{"type": "json_field", "path": "headers.X-Key", "equals": "s3cret"}],
     )
-    answer = tried(
-        client, f"/monitors/{monitor.public_id}/edit", typed(**_as_typed(monitor)) | {"name": "Not saved"}
-    )
+    answer = tried(client, f"/monitors/{monitor.public_id}/edit", typed(**_as_typed(monitor)) | {"name": "Not saved"})
     assert _text(answer.content.decode()).strip().startswith("Up HTTP 200")
     assert Monitor.objects.get().name != "Not saved"
 

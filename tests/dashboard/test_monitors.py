@@ -114,9 +114,7 @@ def test_nothing_yet_leads_on(web: Client) -> None:
         ("?page=99999", []),
     ],
 )
-def test_lists_what_is_asked_for(
-    web: Client, shown: dict[str, Monitor], query: str, expected: list[str]
-) -> None:
+def test_lists_what_is_asked_for(web: Client, shown: dict[str, Monitor], query: str, expected: list[str]) -> None:
     assert names(page(web, f"/monitors{query}")) == expected
 
 
@@ -293,9 +291,7 @@ def test_what_was_so_before_is_told(web: Client, user: User) -> None:
 def test_many_take_as_many_statements_as_one(user: User, action: str) -> None:
     def taken(count: int) -> int:
         make_many(user, count, name=f"Of {count}")
-        chosen = list(
-            Monitor.objects.filter(name__startswith=f"Of {count}").values_list("public_id", flat=True)
-        )
+        chosen = list(Monitor.objects.filter(name__startswith=f"Of {count}").values_list("public_id", flat=True))
         with CaptureQueriesContext(connection) as queries:
             assert actions.apply(Caller(user), actions.named(action), chosen, now=utc_now()).done == count
         return len(queries)
@@ -330,9 +326,7 @@ def test_stops_in_time_and_tells_what_is_left(user: User) -> None:
     assert Monitor.objects.filter(enabled=True).count() == 2
 
 
-@pytest.mark.parametrize(
-    "action", ["", "explode", "mute:7", "mute:", "move:%00", "move:a b", "pause:1:2", "move:\0"]
-)
+@pytest.mark.parametrize("action", ["", "explode", "mute:7", "mute:", "move:%00", "move:a b", "pause:1:2", "move:\0"])
 def test_unknown_actions_do_nothing(web: Client, user: User, action: str) -> None:
     monitor = MonitorFactory(owner=user)
     before = Monitor.objects.values().get()
@@ -341,9 +335,7 @@ def test_unknown_actions_do_nothing(web: Client, user: User, action: str) -> Non
     assert Monitor.objects.values().get() == before or action == "pause:1:2"
 
 
-@pytest.mark.parametrize(
-    "back", ["https://elsewhere.example/", "//elsewhere.example/", "javascript:alert(1)"]
-)
+@pytest.mark.parametrize("back", ["https://elsewhere.example/", "//elsewhere.example/", "javascript:alert(1)"])
 def test_goes_back_to_no_other_site(web: Client, user: User, back: str) -> None:
     monitor = MonitorFactory(owner=user)
     assert act(web, "pause", monitor=monitor.public_id, next=back).redirect_chain == [("/monitors", 302)]
@@ -363,9 +355,7 @@ def test_what_is_somebody_elses_is_not_there(web: Client, action: str) -> None:
     assert theirs.public_id not in page(web, f"/monitors/live?row={theirs.public_id}:1")
 
 
-def test_nothing_is_shown_to_those_who_are_not_signed_in(
-    client: Client, user: User, settings: Settings
-) -> None:
+def test_nothing_is_shown_to_those_who_are_not_signed_in(client: Client, user: User, settings: Settings) -> None:
     settings.LOGIN_URL = "/account/login/"
     monitor = MonitorFactory(owner=user)
     paths = [
@@ -376,10 +366,7 @@ def test_nothing_is_shown_to_those_who_are_not_signed_in(
     ]
     for path in paths:
         assert client.get(path).url.startswith("/account/login/")  # type: ignore[attr-defined]
-    assert (
-        client.post("/monitors/actions", {"action": "delete", "monitor": monitor.public_id}).status_code
-        == 302
-    )
+    assert client.post("/monitors/actions", {"action": "delete", "monitor": monitor.public_id}).status_code == 302
     assert Monitor.objects.exists()
 
 
@@ -503,17 +490,12 @@ def make_many(user: User, count: int, *, name: str = "Monitor", project_id: int 
     now = utc_now()
     columns = config_columns(build({"interval_sec": 60, "url": "http://127.0.0.1:9/"}))
     made = Monitor.objects.bulk_create(
-        Monitor(
-            owner=user, created_at=now, project_id=project_id, **columns | {"name": f"{name} {number:04}"}
-        )
+        Monitor(owner=user, created_at=now, project_id=project_id, **columns | {"name": f"{name} {number:04}"})
         for number in range(count)
     )
-    MonitorState.objects.bulk_create(
-        MonitorState(monitor=monitor, status="up", status_since=now) for monitor in made
-    )
+    MonitorState.objects.bulk_create(MonitorState(monitor=monitor, status="up", status_since=now) for monitor in made)
     StatusChange.objects.bulk_create(
-        StatusChange(monitor=monitor, at=now - timedelta(hours=2), before="up", after="down")
-        for monitor in made
+        StatusChange(monitor=monitor, at=now - timedelta(hours=2), before="up", after="down") for monitor in made
     )
 
 

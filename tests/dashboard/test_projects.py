@@ -78,9 +78,7 @@ def test_lists_need_as_many_queries_for_one_as_for_many(web: Client, user: User)
     def more() -> None:
         other = ProjectFactory(owner=user)
         for project in (shop, other):
-            create_token(
-                Caller(user), project_id=project.public_id, name="t", ttl_seconds=None, now=utc_now()
-            )
+            create_token(Caller(user), project_id=project.public_id, name="t", ttl_seconds=None, now=utc_now())
         add_member(Caller(user), shop.public_id, email=UserFactory().email, role="member", now=utc_now())
 
     shop = ProjectFactory(owner=user)
@@ -204,9 +202,7 @@ OFFERS = {
 def test_what_a_role_may_not_do_is_neither_offered_nor_done(db: None, role: str) -> None:
     people = {"owner": UserFactory(), "admin": UserFactory(), "member": UserFactory()}
     shop = ProjectFactory(owner=people["owner"], admin=people["admin"], member=people["member"])
-    other = add_member(
-        Caller(people["owner"]), shop.public_id, email=UserFactory().email, role="member", now=utc_now()
-    )
+    other = add_member(Caller(people["owner"]), shop.public_id, email=UserFactory().email, role="member", now=utc_now())
     add_member(Caller(people["owner"]), shop.public_id, email="new@example.com", role="member", now=utc_now())
     web = signed_in(people[role])
     page = text_of(web.get(path_of(shop)))

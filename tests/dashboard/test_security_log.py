@@ -81,7 +81,6 @@ def test_pages_of_it_in_as_many_queries_as_one_entry_takes(
             break
         page = text(
             web,
-            "/account/log/"
-            + page.split('rel="next"')[0].rpartition('href="')[2].split('"')[0].replace("&amp;", "&"),
+            "/account/log/" + page.split('rel="next"')[0].rpartition('href="')[2].split('"')[0].replace("&amp;", "&"),
         )
     assert seen == 16

@@ -72,9 +72,7 @@ def test_sent_twice_it_makes_one(web: Client) -> None:
         ({"password": "short"}, "at least 8 characters"),
     ],
 )
-def test_what_does_not_hold_is_said_and_what_was_typed_stays(
-    web: Client, fields: dict[str, str], reason: str
-) -> None:
+def test_what_does_not_hold_is_said_and_what_was_typed_stays(web: Client, fields: dict[str, str], reason: str) -> None:
     text = text_of(add(web, description=HOSTILE, **fields))
     assert reason.lower() in text.lower()
     assert ESCAPED in text

@@ -42,12 +42,8 @@ def plaintexts_in(answer: Any) -> set[str]:
     return set(re.findall(r"svc_\w+", answer.content.decode()))
 
 
-def make_token(
-    user: User, project: Project, *, name: str = "Pipeline", age: timedelta = timedelta(0)
-) -> ProjectToken:
-    return create_token(
-        Caller(user), project_id=project.public_id, name=name, ttl_seconds=60, now=utc_now() - age
-    )[0]
+def make_token(user: User, project: Project, *, name: str = "Pipeline", age: timedelta = timedelta(0)) -> ProjectToken:
+    return create_token(Caller(user), project_id=project.public_id, name=name, ttl_seconds=60, now=utc_now() - age)[0]
 
 
 def test_a_token_is_shown_once_and_works(web: Client, user: User) -> None:
@@ -92,12 +88,8 @@ def test_a_double_click_makes_one_token() -> None:
         ("custom", "90d", timedelta(days=90)),
     ],
 )
-def test_how_long_a_token_lives(
-    web: Client, user: User, lifetime: str, custom: str, lives: timedelta | None
-) -> None:
-    assert (
-        web.post(NEW, typed(ProjectFactory(owner=user), lifetime=lifetime, custom=custom)).status_code == 200
-    )
+def test_how_long_a_token_lives(web: Client, user: User, lifetime: str, custom: str, lives: timedelta | None) -> None:
+    assert web.post(NEW, typed(ProjectFactory(owner=user), lifetime=lifetime, custom=custom)).status_code == 200
     token = ProjectToken.objects.get()
     assert (None if token.expires_at is None else token.expires_at - token.created_at) == lives
 

@@ -84,9 +84,7 @@ def make(
         ({"rrule": "nonsense", "until": "2020-01-01", "days": ["MO"]}, "", "once"),
     ],
 )
-def test_a_window_is_at_the_times_of_its_clock(
-    web: Client, fields: dict[str, Any], rrule: str, words: str
-) -> None:
+def test_a_window_is_at_the_times_of_its_clock(web: Client, fields: dict[str, Any], rrule: str, words: str) -> None:
     page = add(web, **fields)
     window = MaintenanceWindow.objects.get()
     assert page.redirect_chain == [("/maintenance", 302)]
@@ -216,8 +214,7 @@ def test_the_calendar_goes_by_the_window_s_clock_over_the_change_to_summer(web: 
 def test_the_calendar_is_cut_where_it_would_have_no_end(user: User) -> None:
     long_ago = NOW - timedelta(days=3600)
     windows = [
-        make(user, name=f"{n}", starts=long_ago, now=long_ago, rrule="FREQ=DAILY;UNTIL=20260501")
-        for n in range(8)
+        make(user, name=f"{n}", starts=long_ago, now=long_ago, rrule="FREQ=DAILY;UNTIL=20260501") for n in range(8)
     ]
     calendar = Calendar.of(windows, now=NOW)
     shown = [row for _, rows in calendar.days for row in rows]
@@ -301,10 +298,7 @@ def test_windows_of_others_are_not_there(web: Client) -> None:
 
 def test_a_deleted_window_is_gone_and_hostile_names_are_text(web: Client, user: User) -> None:
     window = make(user, name=HOSTILE)
-    text = (
-        web.get("/maintenance").content.decode()
-        + web.get(f"/maintenance/{window.public_id}").content.decode()
-    )
+    text = web.get("/maintenance").content.decode() + web.get(f"/maintenance/{window.public_id}").content.decode()
     assert "<script>alert" not in text
     assert ESCAPED in text
     page = web.post(f"/maintenance/{window.public_id}/delete", follow=True)

@@ -157,20 +157,14 @@ def _check_arrived(
         if said_at is not None and not items:
             audit.report("lost_alerts", watched, at, f"{channel} got no alert about the {what} of {incident}")
         elif said_at is None and items:
-            text = (
-                f"{channel} got an alert about the {what} of {incident}, which was not announced: {items[0]}"
-            )
+            text = f"{channel} got an alert about the {what} of {incident}, which was not announced: {items[0]}"
             audit.report("double_alerts", watched, at, text)
         if len({(each.key, each.item) for each in items}) > 1:
-            text = (
-                f"{channel} got several alerts about the {what} of {incident}: {', '.join(map(str, items))}"
-            )
+            text = f"{channel} got several alerts about the {what} of {incident}: {', '.join(map(str, items))}"
             audit.report("double_alerts", watched, at, text)
         if len({each.event_type for each in items}) > 1:
             audit.report("double_alerts", watched, at, f"{channel} got different events: {items}")
     if downs and overs and (overs[0].call, overs[0].item) < (downs[0].call, downs[0].item):
         assert incident.resolved_at is not None
         at = incident.resolved_at.timestamp() - audit.start
-        audit.report(
-            "overtaken_alerts", watched, at, f"{channel} got {overs[0]} before {downs[0]} of {incident}"
-        )
+        audit.report("overtaken_alerts", watched, at, f"{channel} got {overs[0]} before {downs[0]} of {incident}")

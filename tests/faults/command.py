@@ -16,9 +16,7 @@ from tests.faults.script import STARTING_SEC
 from tests.faults.system import System
 
 
-def command(
-    serve: Callable[[ExitStack, Path], System], *, seconds: float, starting_sec: float = STARTING_SEC
-) -> int:
+def command(serve: Callable[[ExitStack, Path], System], *, seconds: float, starting_sec: float = STARTING_SEC) -> int:
     """Read SECONDS_TO_RUN (default: `seconds`), MONITORS and SEED from the environment and run the test.
 
     The last line printed is one JSON object; its seed repeats the same script. Return 1 if there were violations, which

@@ -128,14 +128,10 @@ class FaultRun:
         from tests.faults.monitor_audit import Audit
         from tests.faults.tenant import make_channels, make_monitors, schedule_checks
 
-        assert LEASE_MARGIN.total_seconds() + TIMEOUT_MS / 1000 == LEASE_SEC, (
-            "LEASE_SEC of the script is out of date"
-        )
+        assert LEASE_MARGIN.total_seconds() + TIMEOUT_MS / 1000 == LEASE_SEC, "LEASE_SEC of the script is out of date"
         fleet = make_monitors(self._script.parts, target=self._target.url)
         consumer = AlertConsumer(self._script.seed)
-        make_channels(
-            fleet, receiver=stack.enter_context(Receiver(consumer, address=self._system.address)).url
-        )
+        make_channels(fleet, receiver=stack.enter_context(Receiver(consumer, address=self._system.address)).url)
         jobs = Jobs(
             [
                 Job(watched.part, f"/v1/heartbeats/{watched.public_id}/ping", self._system.webs)
@@ -179,9 +175,7 @@ class FaultRun:
             recoveries.append(recovered)
             if burst is not self._script.bursts[-1]:
                 if recovered + WITHIN_SEC > burst.calm_end:
-                    raise SystemExit(
-                        "this machine is too slow: a calm ended before the recovery was complete"
-                    )
+                    raise SystemExit("this machine is too slow: a calm ended before the recovery was complete")
                 self.injector.tend(start + burst.calm_end - time.time())
         return recoveries
 
@@ -197,9 +191,7 @@ class FaultRun:
         from tests.faults.alert_audit import unfinished
 
         sent = self.injector.tend(ALERTS_SECONDS, enough=lambda: not unfinished())
-        self.injector.note(
-            "all alerts delivered" if sent else f"not delivered in {ALERTS_SECONDS} s: {unfinished()}"
-        )
+        self.injector.note("all alerts delivered" if sent else f"not delivered in {ALERTS_SECONDS} s: {unfinished()}")
 
     def _answers(self, since: datetime) -> bool:
         """Return whether web and the scheduler (through broker, dispatcher and database) work."""
@@ -227,8 +219,5 @@ def _unsettled(fleet: list[MonitoredPart], start: float, recovered: float) -> li
         for watched in fleet
         for state in [states[watched.monitor_id]]
         if (state.status != "down") is not watched.part.is_up(now)
-        or (
-            watched.part.kind != "heartbeat"
-            and (state.last_checked_at is None or state.last_checked_at < since)
-        )
+        or (watched.part.kind != "heartbeat" and (state.last_checked_at is None or state.last_checked_at < since))
     ]

@@ -171,9 +171,7 @@ class Server:
 
 def postgres(folder: Path) -> tuple[Server, str]:
     """Start PostgreSQL with TLS and a password. Return it and the URL of its database."""
-    programs = max(
-        Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name), default=None
-    )
+    programs = max(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name), default=None)
     if programs is None:
         raise SystemExit("error: PostgreSQL is not installed: apt-get install postgresql")
     home = _home(folder / "postgres", "postgres")
@@ -198,9 +196,7 @@ def postgres(folder: Path) -> tuple[Server, str]:
         f"listen_addresses = '{SERVER_ADDRESS}'\nunix_socket_directories = '{home}'\nmax_connections = 300\n"
         f"ssl = on\nssl_cert_file = '{certificate}'\nssl_key_file = '{key}'\n"
     )
-    server = Server(
-        "postgres", "postgres", (str(programs / "postgres"), "-D", str(data)), folder / "postgres.log"
-    )
+    server = Server("postgres", "postgres", (str(programs / "postgres"), "-D", str(data)), folder / "postgres.log")
     server.start()
     psql = (
         *as_user("postgres"),

@@ -93,17 +93,13 @@ class Audit:
         """Check everything. `attempts` are by part number, `triggers` are (part number, run id, time)."""
         results, changes = self._results(), self._changes()
         states = {state.monitor_id: state for state in MonitorState.objects.all()}
-        gaps = [
-            (self._since(gap.started_at), self._since(gap.ended_at)) for gap in SchedulerGap.objects.all()
-        ]
+        gaps = [(self._since(gap.started_at), self._since(gap.ended_at)) for gap in SchedulerGap.objects.all()]
         self._no_trigger_twice(fleet, triggers)
         for watched in fleet:
             found, moved = results[watched.monitor_id], changes[watched.monitor_id]
             self._no_result_twice(watched, found, moved)
             if watched.part.kind == "heartbeat":
-                self._heartbeat(
-                    watched, moved, sorted(attempts[watched.part.number], key=lambda a: a.sent), gaps
-                )
+                self._heartbeat(watched, moved, sorted(attempts[watched.part.number], key=lambda a: a.sent), gaps)
             else:
                 self._verdicts(watched, found)
                 self._none_late(watched, found)
@@ -134,9 +130,7 @@ class Audit:
             found[monitor_id].append(Change(self._since(at), before, after, claim, reason))
         return found
 
-    def _no_result_twice(
-        self, watched: MonitoredPart, results: Sequence[Result], changes: Sequence[Change]
-    ) -> None:
+    def _no_result_twice(self, watched: MonitoredPart, results: Sequence[Result], changes: Sequence[Change]) -> None:
         """Check that every (monitor, claim) is stored once and changes the state at most once, with its result."""
         for claim, times in Counter(result.claim for result in results).items():
             if times > 1:
@@ -157,9 +151,7 @@ class Audit:
                 self.report("double_results", watched, change.at, text)
             before = change.after
 
-    def _no_trigger_twice(
-        self, fleet: Sequence[MonitoredPart], triggers: Iterable[tuple[int, str, float]]
-    ) -> None:
+    def _no_trigger_twice(self, fleet: Sequence[MonitoredPart], triggers: Iterable[tuple[int, str, float]]) -> None:
         by_number = {watched.part.number: watched for watched in fleet}
         runs: dict[tuple[int, str], list[float]] = defaultdict(list)
         for number, run_id, at in triggers:
@@ -186,9 +178,7 @@ class Audit:
             until = recovered + WITHIN_SEC
             if not any(recovered <= result.at <= until for result in results):
                 after = min((result.at for result in results if result.at > recovered), default=None)
-                text = (
-                    f"unchecked for {WITHIN_SEC:g} s after the recovery at {recovered:.1f} s, until {after}"
-                )
+                text = f"unchecked for {WITHIN_SEC:g} s after the recovery at {recovered:.1f} s, until {after}"
                 self.report("late_monitors", watched, recovered, text)
         last = max((result.at for result in results), default=-1.0)
         if self.end - last > OLDEST_SEC:
@@ -227,15 +217,11 @@ class Audit:
             moved = [end - start for start, end in gaps if start <= change.at - (end - start) <= end]
             for pinged in [change.at - DEADLINE_SEC - by for by in (0.0, *moved)]:
                 last = [
-                    p
-                    for p in pings
-                    if p[0] - BLUR_SEC <= pinged <= (p[1] if p[2] else p[0] + UNCERTAIN_SEC) + BLUR_SEC
+                    p for p in pings if p[0] - BLUR_SEC <= pinged <= (p[1] if p[2] else p[0] + UNCERTAIN_SEC) + BLUR_SEC
                 ]
                 between = [p for p in pings if p[2] and p[0] > pinged + BLUR_SEC and p[1] < change.at]
                 if last and not between:
                     break
             else:
                 near = [p for p in pings if change.at - 2 * DEADLINE_SEC < p[0] < change.at + 2]
-                self.report(
-                    "false_downs", watched, change.at, f"down although it was pinged: {near}; gaps {gaps}"
-                )
+                self.report("false_downs", watched, change.at, f"down although it was pinged: {near}; gaps {gaps}")

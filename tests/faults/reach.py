@@ -53,9 +53,7 @@ NETWORKS = {name: Network(name, number) for number, name in enumerate(NAMES, sta
 
 def documented() -> dict[str, list[str]]:
     """Return what each process may reach (docs/operate/deployment.md). Raises ValueError for a name not in NAMES."""
-    _, _, table = (
-        (ROOT / "docs" / "operate" / "deployment.md").read_text().partition("| process | how many |")
-    )
+    _, _, table = (ROOT / "docs" / "operate" / "deployment.md").read_text().partition("| process | how many |")
     found = {}
     for line in table.splitlines()[2:]:
         if not line.startswith("|"):
@@ -63,9 +61,7 @@ def documented() -> dict[str, list[str]]:
         process, _, _, reaches = [cell.strip() for cell in line.strip("|").split("|")]
         found[process.strip("`")] = [name.strip().strip("*") for name in reaches.split(",")]
     if unknown := {name for names in found.values() for name in names} - set(NAMES):
-        raise ValueError(
-            f"docs/operate/deployment.md names {', '.join(sorted(unknown))}, which no network stands for"
-        )
+        raise ValueError(f"docs/operate/deployment.md names {', '.join(sorted(unknown))}, which no network stands for")
     return found
 
 
@@ -264,9 +260,7 @@ def _play(web: str, *, inbox: Inbox, receiver: Receiver, site: Site) -> None:
 
         receiver.calls.clear()
         site.stop()
-        until(
-            lambda: [call.json["event"] for call in receiver.calls] == ["down"], PATIENCE, "a webhook arrives"
-        )
+        until(lambda: [call.json["event"] for call in receiver.calls] == ["down"], PATIENCE, "a webhook arrives")
         _wait_for_mail(inbox, OWNER, "an alert by `interactive`")
         _wait_for_mail(inbox, READER, "a mail to a subscriber by `interactive`")
         until(ready, PATIENCE, "all is well")

@@ -43,9 +43,7 @@ class TwoHosts(System):
         places: Mapping[str, Place],
         servers: Mapping[str, Server],
     ) -> None:
-        super().__init__(
-            tree, webs=[f"{host.address}:{PORT}" for host in hosts.values()], address=SERVER_ADDRESS
-        )
+        super().__init__(tree, webs=[f"{host.address}:{PORT}" for host in hosts.values()], address=SERVER_ADDRESS)
         self.hosts = hosts
         self._places = places
         self._servers = servers

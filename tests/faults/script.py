@@ -110,9 +110,7 @@ def write_script(
     return Script(seed, seconds, tuple(_part(dice, number, bursts) for number in range(monitors)), bursts)
 
 
-def _bursts(
-    dice: random.Random, seconds: float, victims: dict[str, list[str]], calm_sec: float
-) -> tuple[Burst, ...]:
+def _bursts(dice: random.Random, seconds: float, victims: dict[str, list[str]], calm_sec: float) -> tuple[Burst, ...]:
     bursts: list[Burst] = []
     servers: list[float] = []  # when one was killed
     start = 1.0

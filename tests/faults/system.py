@@ -101,9 +101,7 @@ def kill_with_children(pid: int) -> bool:
 
 def serve_privately(stack: ExitStack, folder: Path) -> None:
     """Start durable private servers and put settings for this process and the tree into os.environ."""
-    found = stack.enter_context(
-        embedded_servers(folder, postgres_settings={"fsync": "on", "synchronous_commit": "on"})
-    )
+    found = stack.enter_context(embedded_servers(folder, postgres_settings={"fsync": "on", "synchronous_commit": "on"}))
     os.environ.update(
         load_or_create_secrets(folder),
         DATA_DIR=str(folder),

@@ -63,9 +63,7 @@ def _make(caller: Caller, part: Part, *, target: str) -> MonitoredPart:
     )
     if not heartbeat:
         # The scheduler makes the first check.
-        MonitorState.objects.filter(pk=monitor.pk).update(
-            claimed_at=None, slot_at=None, next_due_at=now + NOT_YET
-        )
+        MonitorState.objects.filter(pk=monitor.pk).update(claimed_at=None, slot_at=None, next_due_at=now + NOT_YET)
     return MonitoredPart(part, monitor.pk, monitor.public_id)
 
 

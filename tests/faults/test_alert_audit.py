@@ -47,9 +47,7 @@ def deliver(seconds: float) -> list[ReceivedAlert]:
     while (claimed := claim(at(seconds))) is not None:
         channel, payload = load(claimed)
         assert channel is not None
-        message = messages.render(
-            payload, key=claimed.public_id, base_url="https://p.example", now=at(seconds)
-        )
+        message = messages.render(payload, key=claimed.public_id, base_url="https://p.example", now=at(seconds))
         path = channel.config["url"].removeprefix("http://127.0.0.1:9")
         call = Call(path, claimed.public_id, {}, json.dumps(message.webhook_body).encode())
         accepted.append(ReceivedAlert(at(seconds).timestamp(), call, 200))

@@ -19,9 +19,7 @@ HOSTS = {"host": ["host-a", "host-b"]}
 
 
 def test_hosts_are_away_for_seconds_and_have_longer_to_start() -> None:
-    script = write_script(
-        1, seconds=2000, monitors=1, victims=VICTIMS | HOSTS, starting_sec=MANY_STARTING_SEC
-    )
+    script = write_script(1, seconds=2000, monitors=1, victims=VICTIMS | HOSTS, starting_sec=MANY_STARTING_SEC)
     faults = [fault for burst in script.bursts for fault in burst.faults if fault.victim in HOSTS["host"]]
     assert {fault.victim for fault in faults} == set(HOSTS["host"])
     assert all(2 <= fault.restart_after <= 5 for fault in faults)
@@ -99,9 +97,7 @@ def test_a_host_stops_its_processes_and_restarts_only_those_that_should_run(slee
 
 
 def test_a_process_whose_host_is_down_waits_for_it(sleepers: Sleepers) -> None:
-    injector = _play(
-        sleepers, Fault(0.0, "clock-2", restart_after=0.1), Fault(0.02, "host-b", restart_after=0.4)
-    )
+    injector = _play(sleepers, Fault(0.0, "clock-2", restart_after=0.1), Fault(0.02, "host-b", restart_after=0.4))
     assert sleepers.running() == ALL
     events = [event.text for event in injector.events]
     assert events.index("restored host-b") < events.index("started clock-2")

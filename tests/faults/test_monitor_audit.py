@@ -53,9 +53,7 @@ def store(watched: MonitoredPart, claim: int, at: float, verdict: str) -> None:
 
 
 def change(watched: MonitoredPart, claim: int, at: float, before: str | None, after: str) -> None:
-    StatusChange.objects.create(
-        monitor_id=watched.monitor_id, claim=claim, at=moment(at), before=before, after=after
-    )
+    StatusChange.objects.create(monitor_id=watched.monitor_id, claim=claim, at=moment(at), before=before, after=after)
 
 
 def check_all(watched: MonitoredPart) -> None:

@@ -110,16 +110,12 @@ HEADER_LINES: st.SearchStrategy[bytes] = st.one_of(
 def plain_bodies(draw: Draw) -> bytes:
     kind = draw(chance)
     if kind < 30:
-        return draw(
-            st.sampled_from((b"", b"the end", b"hello the end\n", b"\xff\xfe\x00", b"\xc3\xbcber the end"))
-        )
+        return draw(st.sampled_from((b"", b"the end", b"hello the end\n", b"\xff\xfe\x00", b"\xc3\xbcber the end")))
     if kind < 75:
         return draw(st.sampled_from(pools.JSON_TEXTS))
     if kind < 95:
         return noise(draw(st.integers(0, 255)), draw(st.sampled_from((1, 100, 10_000))))
-    return draw(
-        st.sampled_from((b"x" * MIB, b"x" * (MIB + 1), b"ab" * MIB, b"\xf0\x9f\x98\x80" * (MIB // 4)))
-    )
+    return draw(st.sampled_from((b"x" * MIB, b"x" * (MIB + 1), b"ab" * MIB, b"\xf0\x9f\x98\x80" * (MIB // 4))))
 
 
 def _raw_deflate(data: bytes) -> bytes:
@@ -191,9 +187,7 @@ def chunked(draw: Draw, body: bytes) -> bytes:
     chunks = [body[at : at + size] for at in range(0, len(body), size)]
     framed = [b"%x\r\n%s\r\n" % (len(chunk), chunk) for chunk in chunks]
     if draw(chance) < 30:
-        framed.insert(
-            draw(st.integers(0, 255)) * (len(framed) + 1) // 256, draw(st.sampled_from(pools.BAD_CHUNKS))
-        )
+        framed.insert(draw(st.integers(0, 255)) * (len(framed) + 1) // 256, draw(st.sampled_from(pools.BAD_CHUNKS)))
     return b"".join(framed) + draw(st.sampled_from(pools.CHUNK_ENDS))
 
 
@@ -216,12 +210,8 @@ def http_responses(draw: Draw) -> bytes:
         lines.append(b"Transfer-Encoding: chunked")
         body = draw(chunked(body))
     elif framing < 88:
-        lines.append(
-            b"Content-Length: %d" % max(0, len(body) + draw(st.sampled_from((-7, -1, 1, 9, 99_999))))
-        )
-    ending = (
-        b"\r\n" if sober or draw(chance) < 90 else draw(st.sampled_from((b"\n", b"\r", b"\r\r\n", b"\n\r\n")))
-    )
+        lines.append(b"Content-Length: %d" % max(0, len(body) + draw(st.sampled_from((-7, -1, 1, 9, 99_999)))))
+    ending = b"\r\n" if sober or draw(chance) < 90 else draw(st.sampled_from((b"\n", b"\r", b"\r\r\n", b"\n\r\n")))
     response = ending.join(lines) + ending * 2 + body
     if draw(chance) < 8:
         response = b"".join(draw(st.lists(st.sampled_from(pools.INTERIM), min_size=1, max_size=3))) + response

@@ -178,9 +178,7 @@ def test_a_lane_that_is_full_stops_no_other(echo: Echo, port: int, monkeypatch: 
         for path in ("/healthz", "/readyz", "/status/page"):
             stack.enter_context(sent(port, f"GET {path} HTTP/1.1\nHost: 127.0.0.1"))
         until(
-            lambda: (
-                {environ["PATH_INFO"] for environ in echo.environs} >= {"/healthz", "/readyz", "/status/page"}
-            ),
+            lambda: {environ["PATH_INFO"] for environ in echo.environs} >= {"/healthz", "/readyz", "/status/page"},
             PATIENCE_SEC,
             "the others have threads of their own",
         )

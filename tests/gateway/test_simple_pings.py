@@ -204,9 +204,7 @@ def test_a_ping_that_django_records_counts_once(front: Front) -> None:
     assert [seconds_to_wait(PINGS, "127.0.0.8") is None for _ in range(3)] == [True, True, False]
 
 
-def test_only_a_trusted_proxy_says_that_the_client_uses_https(
-    front: Front, up: Monitor, settings: Settings
-) -> None:
+def test_only_a_trusted_proxy_says_that_the_client_uses_https(front: Front, up: Monitor, settings: Settings) -> None:
     settings.SECURE_HSTS_SECONDS = 3_600
     settings.TRUSTED_PROXIES = [ip_network("127.0.0.3/32")]
     forwarded = {"X_Forwarded_Proto": "https", "X_Forwarded_For": "192.0.2.9"}

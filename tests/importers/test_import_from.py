@@ -56,9 +56,7 @@ def user(db: None) -> User:
 
 
 def source_of(sample: str) -> str:
-    return next(
-        name for name in ("uptime-kuma", "healthchecks", "uptimerobot", "gatus") if sample.startswith(name)
-    )
+    return next(name for name in ("uptime-kuma", "healthchecks", "uptimerobot", "gatus") if sample.startswith(name))
 
 
 KUMA = ("uptime-kuma", str(SAMPLES / "uptime-kuma-v1.json"))
@@ -72,9 +70,7 @@ def test_what_mappers_make_is_taken(import_from: Callable[..., Ran], user: User,
     first = import_from(*arguments, "--json")
     told = json.loads(first.out)
     assert told["counts"]["created"] == len(wanted) == Monitor.objects.count(), first.out
-    assert (first.code, told["counts"]["existing"]) == (1, 0), (
-        "each sample has something that cannot be taken over"
-    )
+    assert (first.code, told["counts"]["existing"]) == (1, 0), "each sample has something that cannot be taken over"
     assert "hunter2" not in first.out + first.err
     assert all(monitor["notes"] for monitor in told["monitors"] if monitor["outcome"] == "skipped")
     again = import_from(*arguments)
@@ -82,9 +78,7 @@ def test_what_mappers_make_is_taken(import_from: Callable[..., Ran], user: User,
     assert Monitor.objects.count() == len(wanted)
 
 
-def test_a_file_of_which_nothing_is_lost_is_0(
-    import_from: Callable[..., Ran], user: User, tmp_path: Path
-) -> None:
+def test_a_file_of_which_nothing_is_lost_is_0(import_from: Callable[..., Ran], user: User, tmp_path: Path) -> None:
     file = tmp_path / "checks.json"
     file.write_text(json.dumps({"checks": [{"name": "Backup", "timeout": 3600, "grace": 60}]}))
     ran = import_from("healthchecks", str(file), "--account", user.email)
@@ -153,9 +147,7 @@ def test_what_the_api_would_refuse_is_left_out(
     assert (ran.code, ran.last) == (1, "3 created, 0 existing, 4 skipped")
     assert "\x1b" not in ran.out
     assert "hunter2" not in ran.out + ran.err
-    assert import_from("uptime-kuma", str(file), "--account", user.email).last.startswith(
-        "0 created, 3 existing"
-    )
+    assert import_from("uptime-kuma", str(file), "--account", user.email).last.startswith("0 created, 3 existing")
 
 
 @pytest.mark.parametrize(
@@ -172,9 +164,7 @@ def test_what_the_api_would_refuse_is_left_out(
     ],
     ids=lambda given: given if isinstance(given, str) else given[0],
 )
-def test_wrong_use_is_2(
-    import_from: Callable[..., Ran], user: User, arguments: tuple[str, ...], words: str
-) -> None:
+def test_wrong_use_is_2(import_from: Callable[..., Ran], user: User, arguments: tuple[str, ...], words: str) -> None:
     names = {"OWN": user.email, "STRANGER": ProjectFactory().public_id}
     ran = import_from(*(names.get(word, word) for word in arguments))
     assert (ran.code, ran.out) == (2, "")

@@ -95,9 +95,7 @@ def test_uptime_kuma_2() -> None:
     found = sample("uptime-kuma-v2.json")
     api = found["API"]
     assert given_of(api) | {"type": "api", "expect_status": 200, "check_domain": True} == given_of(api)
-    assert given_of(api)["content_rules"] == [
-        {"type": "json_field", "path": "services.0.state", "equals": "ok"}
-    ]
+    assert given_of(api)["content_rules"] == [{"type": "json_field", "path": "services.0.state", "equals": "ok"}]
     assert set(notes_of(api)) == {"maxredirects", "parent", "description"}
     assert notes_of(found["Site"]) == {"type": "group is not supported"}
     assert notes_of(found["Partner"]) == {"authMethod": "oauth2-cc is not supported"}
@@ -307,9 +305,7 @@ def test_no_file_takes_long_to_map(reader: Callable[[str], list[MappedMonitor]],
 
 
 @pytest.mark.parametrize("reader", [uptime_kuma.read, healthchecks.read, uptimerobot.read, gatus.read])
-@pytest.mark.parametrize(
-    "text", ["", "x", "[1]", '{"a": 1}', "null", "{" * 400, "[" * 400, "\x00", '"\\ud800"']
-)
+@pytest.mark.parametrize("text", ["", "x", "[1]", '{"a": 1}', "null", "{" * 400, "[" * 400, "\x00", '"\\ud800"'])
 def test_a_file_that_is_none(reader: Callable[[str], list[MappedMonitor]], text: str) -> None:
     with pytest.raises(UnreadableFileError):
         reader(text)
@@ -347,9 +343,7 @@ def test_whatever_a_field_holds_a_mapper_returns(name: str, data: st.DataObject)
     """A field of each sample's monitors, with something else in it."""
     text = (SAMPLES / name).read_text()
     document = _document(name, text)
-    key = next(
-        key for key in ("monitorList", "checks", "monitors", "data", "endpoints", "2") if key in document
-    )
+    key = next(key for key in ("monitorList", "checks", "monitors", "data", "endpoints", "2") if key in document)
     items = [document[key]] if key == "2" else document[key]
     item = data.draw(st.sampled_from(items))
     item[data.draw(st.sampled_from(sorted(item)))] = data.draw(_VALUES)

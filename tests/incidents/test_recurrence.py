@@ -22,9 +22,7 @@ def utc(text: str) -> datetime:
     return datetime.fromisoformat(text).replace(tzinfo=UTC)
 
 
-def schedule(
-    starts_at: str, rrule: str = "", *, hours: float = 1, time_zone: str = "Europe/Berlin"
-) -> Schedule:
+def schedule(starts_at: str, rrule: str = "", *, hours: float = 1, time_zone: str = "Europe/Berlin") -> Schedule:
     start = utc(starts_at)
     return Schedule(start, start + timedelta(hours=hours), time_zone, rrule)
 
@@ -150,9 +148,7 @@ TABLE = {
 
 
 @pytest.mark.parametrize(("zone", "start", "rule", "hours", "rows"), TABLE.values(), ids=list(TABLE))
-def test_over_the_switches(
-    zone: str, start: str, rule: str, hours: float, rows: list[tuple[str, str]]
-) -> None:
+def test_over_the_switches(zone: str, start: str, rule: str, hours: float, rows: list[tuple[str, str]]) -> None:
     window = schedule(start, rule, hours=hours, time_zone=zone)
     check(window, now=utc("2026-03-01T00:00"))
     expected = [(utc(begin), utc(end)) for begin, end in rows]

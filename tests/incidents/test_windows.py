@@ -68,8 +68,7 @@ class TestCover:
         make_window(owner, now=NOON - HOUR)
         moment = timedelta(milliseconds=1)
         assert [
-            is_covered(monitor, at)
-            for at in (NOON - moment, NOON, NOON + HOUR - moment, NOON + HOUR, NOON + 2 * HOUR)
+            is_covered(monitor, at) for at in (NOON - moment, NOON, NOON + HOUR - moment, NOON + HOUR, NOON + 2 * HOUR)
         ] == [False, True, True, False, False]
 
     def test_a_personal_window_over_all_covers_what_its_owner_owns(self) -> None:
@@ -153,9 +152,7 @@ class TestLeftOut:
         assert noted(monitor) == noted(other) == [(NOON, NOON + 4 * HOUR)]
         delete_window(Caller(owner), everything.public_id)
         note_maintenance(NOON + 2 * HOUR)
-        assert noted(other) == [(NOON, NOON + 2 * HOUR)], (
-            "it was under maintenance until the window was deleted"
-        )
+        assert noted(other) == [(NOON, NOON + 2 * HOUR)], "it was under maintenance until the window was deleted"
         assert noted(monitor) == [(NOON, NOON + 3 * HOUR)]
 
     def test_what_is_over_stays(self) -> None:
@@ -263,9 +260,7 @@ class TestRolling:
         assert roll_forward(NOON + HOUR) == 5
         assert not MaintenanceWindow.objects.exclude(current_ends_at=None).exists()
 
-    def test_one_that_can_no_longer_be_read_does_not_stop_the_rest(
-        self, caplog: pytest.LogCaptureFixture
-    ) -> None:
+    def test_one_that_can_no_longer_be_read_does_not_stop_the_rest(self, caplog: pytest.LogCaptureFixture) -> None:
         owner = UserFactory()
         odd, gone, fine = (make_window(owner, rrule="FREQ=DAILY;COUNT=3") for _ in range(3))
         MaintenanceWindow.objects.filter(pk=odd.pk).update(rrule="FREQ=OFTEN")

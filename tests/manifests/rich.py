@@ -42,9 +42,7 @@ def make_rich(owner: User | None = None, *, suffix: str = "") -> User:
     MonitorFactory(owner=owner, name="Checkout", project=blog, url="https://blog.example.com/")
     MonitorFactory(owner=owner, name="true", url="https://example.com/?a=%09#b", interval_sec=900)
     backup = MonitorFactory(owner=owner, name="Backup", heartbeat=True, interval_sec=86_400, grace_sec=0)
-    MonitorFactory(
-        owner=owner, name="Nightly", scheduler=True, url="https://example.com/run", interval_sec=3600
-    )
+    MonitorFactory(owner=owner, name="Nightly", scheduler=True, url="https://example.com/run", interval_sec=3600)
     MonitorFactory(
         owner=owner,
         name="API",

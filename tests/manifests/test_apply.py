@@ -80,9 +80,7 @@ def test_first_checks_are_due_at_once() -> None:
     report = apply_text(user, WINDOW + "", environment=KEY, now=now)
     assert report.first_checks == 1
     claims = claim_due(now, limit=10)
-    assert [(claim.monitor_id, claim.number) for claim in claims] == [
-        (Monitor.objects.get(name="Checkout").pk, 1)
-    ]
+    assert [(claim.monitor_id, claim.number) for claim in claims] == [(Monitor.objects.get(name="Checkout").pk, 1)]
 
 
 def test_a_dry_run_says_the_same_and_does_nothing() -> None:
@@ -97,9 +95,7 @@ def test_a_dry_run_says_the_same_and_does_nothing() -> None:
 def test_changes_are_told_field_by_field_and_secrets_masked() -> None:
     user = UserFactory()
     apply_text(user, WINDOW, environment=KEY)
-    text = WINDOW.replace(
-        "url: https://shop.example.com/", "url: https://shop.example.com/v2\n    slow_ms: 300"
-    )
+    text = WINDOW.replace("url: https://shop.example.com/", "url: https://shop.example.com/v2\n    slow_ms: 300")
     text = text.replace("[{project: Shop, name: Checkout}, Backup]", "[Backup]")
     text = text.replace("name: Buying", "name: Buy")
     report = apply_text(user, text, environment={"PK_KEY": "k-456"})
@@ -369,9 +365,7 @@ def test_nothing_that_is_told_moves_a_terminals_cursor() -> None:
 
 def test_limits_of_others_are_said_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(alerts.services, "MAX_CHANNELS", 3)
-    channels = "".join(
-        f"  - {{name: C{n}, kind: webhook, url: 'https://example.com/{n}'}}\n" for n in range(3)
-    )
+    channels = "".join(f"  - {{name: C{n}, kind: webhook, url: 'https://example.com/{n}'}}\n" for n in range(3))
     told_ = refusal(UserFactory(), f"version: 1\nchannels:\n{channels}")  # its own address is one
     assert told_ == ["5:5: channels[2]: The number of alert channels of an account is reached."]
 

@@ -53,9 +53,7 @@ def test_apply_and_export(email: str, tmp_path: Path) -> None:
     assert Monitor.objects.count() == 0
     code, out, err = run(*arguments)
     assert (code, err) == (0, "")
-    assert out.endswith(
-        "1 created, 0 changed, 0 deleted.\n1 first check runs with the next tick of the scheduler.\n"
-    )
+    assert out.endswith("1 created, 0 changed, 0 deleted.\n1 first check runs with the next tick of the scheduler.\n")
     assert run(*arguments, "--detailed-exitcode") == (0, "Nothing to change.\n", "")
     code, text, err = run("export", "--account", email)
     assert (code, err) == (0, "")
@@ -75,9 +73,7 @@ def test_as_json(email: str) -> None:
     assert report["changes"] == [
         {"action": "create", "kind": "monitor", "name": "M", "project": None, "line": 2, "fields": []}
     ]
-    code, out, _ = run(
-        "apply", "-", "--account", email, "--json", "--dry-run", stdin=GOOD.replace("300", "600")
-    )
+    code, out, _ = run("apply", "-", "--account", email, "--json", "--dry-run", stdin=GOOD.replace("300", "600"))
     report = json.loads(out)
     assert report["applied"] is False
     assert report["changes"][0]["fields"] == [{"field": "interval_sec", "before": "300", "after": "600"}]
@@ -144,9 +140,7 @@ def process(stdin: str, *arguments: str, **environment: str) -> subprocess.Compl
 
 
 def test_without_a_database() -> None:
-    ran = process(
-        GOOD, "apply", "-", "--account", "me@example.com", DATABASE_URL="postgresql://127.0.0.1:1/x"
-    )
+    ran = process(GOOD, "apply", "-", "--account", "me@example.com", DATABASE_URL="postgresql://127.0.0.1:1/x")
     assert (ran.returncode, ran.stdout) == (4, "")
     assert "the database does not answer" in ran.stderr
     assert "Traceback" not in ran.stderr

@@ -40,9 +40,7 @@ def test_applying_an_export_changes_nothing(with_ids: bool) -> None:
     with CaptureQueriesContext(connection) as queries:
         report = apply_text(user, text, prune=True, environment=VALUES)
     assert (report.changes, report.unmentioned) == ([], 0)
-    written = [
-        query["sql"] for query in queries if not query["sql"].startswith(("SELECT", "SAVEPOINT", "RELEASE"))
-    ]
+    written = [query["sql"] for query in queries if not query["sql"].startswith(("SELECT", "SAVEPOINT", "RELEASE"))]
     assert written == []
     assert exported(user, with_ids=with_ids) == text
 

@@ -22,9 +22,7 @@ VALUES = st.recursive(
     | st.sampled_from(["all", "${PK_X}", "${keep:PK_X}", "${X}", "2026-01-01T00:00:00Z", "webhook", "GET"]),
     lambda inner: (
         st.lists(inner, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(["name", "value", "id", "project", "monitors", "monitor", "type"]), inner
-        )
+        | st.dictionaries(st.sampled_from(["name", "value", "id", "project", "monitors", "monitor", "type"]), inner)
     ),
     max_leaves=8,
 )

@@ -21,9 +21,7 @@ def row(metric: Any) -> str:
 
 def test_the_table_is_what_there_is() -> None:
     lines = (DOCS / "operate" / "metrics.md").read_text().splitlines()
-    written = [
-        line for line in lines if re.match(rf"\| `pulsekeeper_\w+` \| ({'|'.join(KINDS.values())}) \|", line)
-    ]
+    written = [line for line in lines if re.match(rf"\| `pulsekeeper_\w+` \| ({'|'.join(KINDS.values())}) \|", line)]
     assert written == [row(metric) for metric in [*GAUGES, *INSTRUMENTS]]
 
 
@@ -36,9 +34,7 @@ def test_names_follow_the_custom() -> None:
 
 
 def test_the_dashboard_asks_for_what_there_is_and_for_all_of_it() -> None:
-    series = {
-        name: name for group in (GAUGES, COUNTERS, LEVELS) for name in (metric.name for metric in group)
-    }
+    series = {name: name for group in (GAUGES, COUNTERS, LEVELS) for name in (metric.name for metric in group)}
     series |= {f"{h.name}_{part}": h.name for h in HISTOGRAMS for part in ("bucket", "sum", "count")}
     asked = {
         name

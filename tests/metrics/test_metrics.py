@@ -80,11 +80,7 @@ def test_with_nothing_at_all() -> None:
     assert found["pulsekeeper_record_retries_total"] == 0
     assert found["pulsekeeper_probe_seconds_count"] == found["pulsekeeper_probe_seconds_sum"] == 0
     assert found["pulsekeeper_queue_length{queue=probes}"] == 0
-    assert (
-        found["pulsekeeper_unreachable{source=database}"]
-        == found["pulsekeeper_unreachable{source=broker}"]
-        == 0
-    )
+    assert found["pulsekeeper_unreachable{source=database}"] == found["pulsekeeper_unreachable{source=broker}"] == 0
     assert "pulsekeeper_tick_age_seconds" not in found, "the scheduler has never run"
 
 
@@ -128,9 +124,7 @@ def test_a_response_that_is_slow_to_judge_is_counted(user: User, monkeypatch: py
     ):
         slow = targets.serve([answer(200, b"[" + b"1," * 500_000 + b"1]")])
         rule = {"type": "json_field", "path": "400000"}
-        MonitorFactory(
-            owner=user, type="api", method="GET", url=slow.url(), timeout_ms=60_000, content_rules=[rule]
-        )
+        MonitorFactory(owner=user, type="api", method="GET", url=slow.url(), timeout_ms=60_000, content_rules=[rule])
         MonitorFactory(owner=user, url=targets.serve([answer()]).url())
         MonitorState.objects.update(next_due_at=utc_now() - timedelta(seconds=5), claimed_at=None)
         dispatch_due()
@@ -154,17 +148,13 @@ def test_pings_are_counted_by_what_came_of_them(user: User, settings: Settings) 
     assert [stranger.get("/v1/heartbeats/mon_x/ping").status_code for _ in range(2)] == [404, 429]
     found = scrape()
     outcomes = {"full": 1, "unchanged": 2, "unknown": 2, "throttled": 1}
-    assert {
-        outcome: found[f"pulsekeeper_pings_total{{outcome={outcome}}}"] for outcome in outcomes
-    } == outcomes
+    assert {outcome: found[f"pulsekeeper_pings_total{{outcome={outcome}}}"] for outcome in outcomes} == outcomes
     assert found["pulsekeeper_heartbeats_missed_total"] == 1
 
 
 def test_claims_that_are_lost_are_counted(user: User) -> None:
     MonitorFactory(owner=user)
-    MonitorState.objects.update(
-        next_due_at=utc_now() - timedelta(seconds=1)
-    )  # the lease of its first claim is over
+    MonitorState.objects.update(next_due_at=utc_now() - timedelta(seconds=1))  # the lease of its first claim is over
     dispatch_due()
     assert scrape()["pulsekeeper_claims_lost_total{fate=again}"] == 1
     assert scrape()["pulsekeeper_queue_length{queue=probes}"] == 1
@@ -205,9 +195,7 @@ def test_two_processes_add_up_and_one_that_is_gone_still_counts() -> None:
     assert found["pulsekeeper_pings_total{outcome=full}"] == 6
     assert found["pulsekeeper_probe_seconds_count"] == 6
     assert found["pulsekeeper_probe_seconds_sum"] == pytest.approx(2 * 99.021)
-    buckets = {
-        le: found[f"pulsekeeper_probe_seconds_bucket{{le={le}}}"] for le in ("0.005", "0.025", "60", "+Inf")
-    }
+    buckets = {le: found[f"pulsekeeper_probe_seconds_bucket{{le={le}}}"] for le in ("0.005", "0.025", "60", "+Inf")}
     assert buckets == {"0.005": 2, "0.025": 4, "60": 4, "+Inf": 6}
     for process in processes:
         process.communicate("\n", timeout=20)
@@ -304,9 +292,7 @@ def test_a_scrape_is_good_for_a_while(monkeypatch: pytest.MonkeyPatch, user: Use
         ("", {}, "", 404),
     ],
 )
-def test_who_may_see_it(
-    settings: Settings, peer: str, headers: dict[str, str], trusted: str, status: int
-) -> None:
+def test_who_may_see_it(settings: Settings, peer: str, headers: dict[str, str], trusted: str, status: int) -> None:
     settings.METRICS_ALLOWED = (*settings.METRICS_ALLOWED, ip_network("10.1.0.0/16"))
     settings.TRUSTED_PROXIES = tuple(ip_network(cidr) for cidr in trusted.split(",") if cidr)
     answer = Client(REMOTE_ADDR=peer).get("/metrics", headers=headers)

@@ -86,11 +86,7 @@ def test_a_change_is_the_same_as_one_by_one(kind: str, given: dict[str, Any]) ->
     assert many.full_config == one.full_config
     assert state(many) == state(one)
     turns = [
-        list(
-            StatusChange.objects.filter(monitor=monitor)
-            .values_list("kind", "at", "before", "after")
-            .order_by("pk")
-        )
+        list(StatusChange.objects.filter(monitor=monitor).values_list("kind", "at", "before", "after").order_by("pk"))
         for monitor in (one, many)
     ]
     assert turns[0] == turns[1]
@@ -113,9 +109,7 @@ def test_what_is_made_is_stored_to_the_letter() -> None:
     ]
     assert [monitor.state.next_due_at for monitor in stored] == [NOON, None, None]
     assert {monitor.registration for monitor in stored} == {None, DomainRegistration.objects.get()}
-    bulk.update_monitors(
-        [Change(one.pk, user, None, one.full_config, enabled=True) for one in stored], now=LATER
-    )
+    bulk.update_monitors([Change(one.pk, user, None, one.full_config, enabled=True) for one in stored], now=LATER)
     assert [Monitor.objects.get(pk=monitor.pk).full_config for monitor in made] == [CONFIG, heartbeat, CONFIG]
     assert not Monitor.objects.exclude(project=None).exists()
 

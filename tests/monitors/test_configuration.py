@@ -16,9 +16,7 @@ URL = "https://shop.example/health"
 
 
 def new(given: dict[str, Any] | None = None, *, floor_sec: int = 60) -> MonitorConfig:
-    return complete(
-        {"url": URL} | (given or {}), floor_sec=floor_sec, permits_host=lambda host: host != "10.0.0.1"
-    )
+    return complete({"url": URL} | (given or {}), floor_sec=floor_sec, permits_host=lambda host: host != "10.0.0.1")
 
 
 def changed(stored: MonitorConfig, given: dict[str, Any]) -> MonitorConfig:
@@ -185,8 +183,7 @@ def test_refused(given: dict[str, Any], field: str) -> None:
 
 def test_host_header_and_equals_may_be_set() -> None:
     config = new(
-        header("Host", "other.example")
-        | {"content_rules": [{"type": "json_field", "path": "a.b", "equals": ""}]}
+        header("Host", "other.example") | {"content_rules": [{"type": "json_field", "path": "a.b", "equals": ""}]}
     )
     assert config["request_headers"][0].name == "Host"
     assert config["content_rules"][0].equals == ""
@@ -252,10 +249,7 @@ def test_header_values_stay_with_their_server(url: str, keeps: bool) -> None:
 
 def test_spellings_of_one_international_host_are_one_server() -> None:
     stored = new(STORED | {"url": "https://b\u00fccher.example/"})
-    assert (
-        changed(stored, {"url": "https://xn--bcher-kva.example/"})["request_headers"]
-        == stored["request_headers"]
-    )
+    assert changed(stored, {"url": "https://xn--bcher-kva.example/"})["request_headers"] == stored["request_headers"]
 
 
 def test_values_given_with_the_new_server_are_used() -> None:
@@ -267,18 +261,13 @@ def test_values_given_with_the_new_server_are_used() -> None:
         ("", False),
     ]
     emptied = changed(after, {"request_headers": [{"name": "X-Key", "value": ""}]})
-    assert [(h.value, h.dropped) for h in emptied["request_headers"]] == [("", False)], (
-        "that is what was asked for"
-    )
+    assert [(h.value, h.dropped) for h in emptied["request_headers"]] == [("", False)], "that is what was asked for"
 
 
 def test_the_host_header_names_a_server_too() -> None:
     named = [{"name": header["name"]} for header in STORED["request_headers"]]
     stored = changed(new(STORED), {"request_headers": [*STORED["request_headers"], HOST]})
-    assert (
-        changed(stored, {"request_headers": [{"name": "host"}, *named]})["request_headers"][1].value
-        == "s3cret"
-    )
+    assert changed(stored, {"request_headers": [{"name": "host"}, *named]})["request_headers"][1].value == "s3cret"
     for headers in (named, [*named, HOST | {"value": "evil.example"}]):
         after = changed(stored, {"request_headers": headers})
         assert [h.value for h in after["request_headers"][:2]] == ["", ""]

@@ -33,9 +33,7 @@ def by_turns(now: datetime = NOON, days: int = 10) -> dict[str, list[float | Non
     return {m.name: [day.uptime for day in daily_uptime(m, days=days, now=now)] for m in monitors}
 
 
-def change(
-    monitor: Monitor, days_ago: float, before: str | None, after: str | None, kind: Kind = Kind.STATUS
-) -> None:
+def change(monitor: Monitor, days_ago: float, before: str | None, after: str | None, kind: Kind = Kind.STATUS) -> None:
     StatusChangeFactory(monitor=monitor, at=NOON - days_ago * DAY, before=before, after=after, kind=kind)
 
 

@@ -176,9 +176,7 @@ def crossed(expires_at: datetime, now: datetime) -> int | None:
     return min((days for days in THRESHOLDS if expires_at - now <= days * DAY), default=None)
 
 
-@settings(
-    max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     history=st.lists(
         st.tuples(

@@ -63,9 +63,7 @@ def traces(monitor: Monitor) -> tuple[Any, ...]:
     )
 
 
-@settings(
-    max_examples=examples(50), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=examples(50), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     state=STATES,
     verdict=st.sampled_from([UP, UP, SLOW, DOWN]),

@@ -143,17 +143,11 @@ def owner(db: None) -> User:
     return user
 
 
-@settings(
-    max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(EVENTS, st.integers(5, 60), st.integers(0, 30), st.integers(1, 3))
-@example(
-    [Ping(1), Switch(1), Wait(90), Switch(5), Wait(5)], 10, 5, 1
-)  # too late by the time of its resumption
+@example([Ping(1), Switch(1), Wait(90), Switch(5), Wait(5)], 10, 5, 1)  # too late by the time of its resumption
 @example([Ping(1), Mute(1, 1), Wait(30), Mute(0, 1), Wait(5)], 10, 5, 1)  # too late by the end of its mute
-@example(
-    [Ping(1), Wait(60), Ping(1), Wait(60), Ping(1), Ping(1), Ping(1)], 10, 5, 3
-)  # no run of pings, then one
+@example([Ping(1), Wait(60), Ping(1), Wait(60), Ping(1), Ping(1), Ping(1)], 10, 5, 3)  # no run of pings, then one
 def test_a_heartbeat_against_the_reference(
     owner: User, events: list[Event], interval: int, grace: int, recover: int
 ) -> None:
@@ -201,9 +195,7 @@ def test_a_heartbeat_against_the_reference(
     assert all(one.at <= two.at for one, two in pairwise(changes)), "status_since never goes back"
 
 
-@pytest.mark.parametrize(
-    ("late_ms", "status"), [(0, "up"), (1, "down")], ids=["exactly at the deadline", "after it"]
-)
+@pytest.mark.parametrize(("late_ms", "status"), [(0, "up"), (1, "down")], ids=["exactly at the deadline", "after it"])
 def test_deadline_to_the_millisecond(owner: User, late_ms: int, status: str) -> None:
     monitor = MonitorFactory(owner=owner, heartbeat=True, interval_sec=60, grace_sec=10)
     record_ping(monitor.public_id, now=NOON)

@@ -144,9 +144,7 @@ def test_pings_while_paused_are_only_recorded() -> None:
         pytest.param(40, 500, ("down", 500), id="past it: down since resuming, not before"),
     ],
 )
-def test_a_check_follows_at_once_after_resuming(
-    last_ping: float, resumed: float, expected: tuple[str, float]
-) -> None:
+def test_a_check_follows_at_once_after_resuming(last_ping: float, resumed: float, expected: tuple[str, float]) -> None:
     monitor = heartbeat(0)
     change(monitor, 30, enabled=False)
     record_ping(monitor.public_id, now=at(last_ping))
@@ -262,9 +260,7 @@ def test_ping_and_sweep_and_ping_at_once() -> None:
         run_concurrently(ping, partial(sweep, claims, now=at(second + DEADLINE + 2)), ping)
         assert standing(monitor)[0] == "up"
         assert state_of(monitor).next_due_at == at(second + 2 * DEADLINE + 2)
-        turns = list(
-            StatusChange.objects.filter(monitor=monitor).order_by("pk").values_list("before", "after")
-        )
+        turns = list(StatusChange.objects.filter(monitor=monitor).order_by("pk").values_list("before", "after"))
         assert turns in ([(None, "up")], [(None, "up"), ("up", "down"), ("down", "up")])
         results = CheckResult.objects.filter(monitor_id=monitor.pk)
         assert results.count() == results.values("claim").distinct().count() == 1 + 2 + len(turns) // 2

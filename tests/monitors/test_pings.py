@@ -114,9 +114,7 @@ def test_both_ways_leave_the_same(owner: User, difference: str) -> None:
 MOMENTS = st.none() | st.integers(-200, 200).map(at)
 
 
-@settings(
-    max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.fixed_dictionaries(
         {
@@ -236,9 +234,7 @@ def test_a_ping_that_waited_for_an_edit_goes_by_what_it_left(
 @pytest.mark.django_db(transaction=True)
 def test_a_ping_that_waited_for_a_mute_goes_by_it(owner: User) -> None:
     monitor = heartbeat(owner)
-    assert pinged_amid(
-        monitor, partial(mute_monitor, Caller(owner), monitor.public_id, minutes=10, now=at(-1))
-    )
+    assert pinged_amid(monitor, partial(mute_monitor, Caller(owner), monitor.public_id, minutes=10, now=at(-1)))
     assert state_of(monitor).next_due_at == at(599)
 
 
@@ -281,10 +277,7 @@ def test_the_short_cut_answers_what_the_endpoint_would(owner: User, method: str)
 
     short = Client().generic(method, path)
     request = short.wsgi_request
-    assert (
-        pings_middleware(never)(request).content
-        == HeartbeatPing.as_view()(request, monitor.public_id).content
-    )
+    assert pings_middleware(never)(request).content == HeartbeatPing.as_view()(request, monitor.public_id).content
     other = Client().get("/v1/nothing")
     kept = {"X-Content-Type-Options", "X-Frame-Options", "Referrer-Policy", "Cross-Origin-Opener-Policy"}
     assert kept <= set(short.headers)

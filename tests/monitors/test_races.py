@@ -95,9 +95,7 @@ def test_many_pings_at_once(user: User) -> None:
     for _ in range(ROUNDS):
         monitor = heartbeat(user)
         moments = [NOON + timedelta(milliseconds=ms) for ms in range(6)]
-        accepted = run_concurrently(
-            *(partial(record_ping, monitor.public_id, now=moment) for moment in moments)
-        )
+        accepted = run_concurrently(*(partial(record_ping, monitor.public_id, now=moment) for moment in moments))
         state = state_of(monitor)
         assert accepted == [True] * 6
         assert (state.status, state.last_ping_at) == ("up", moments[-1])
@@ -157,9 +155,7 @@ def test_a_pause_and_a_result(user: User) -> None:
         applied = CheckResult.objects.filter(monitor_id=monitor.pk, claim=number).exists()
         assert (state.next_due_at, state.claimed_at) == (None, None)
         assert state.status == ("down" if applied else "up"), "recorded before it, or dropped after it"
-        kinds = list(
-            StatusChange.objects.filter(monitor=monitor).order_by("pk").values_list("kind", flat=True)
-        )
+        kinds = list(StatusChange.objects.filter(monitor=monitor).order_by("pk").values_list("kind", flat=True))
         assert kinds == (["status", "status", "paused"] if applied else ["status", "paused"])
         assert transitions(monitor)[-1] == (state.status, state.status)
 

@@ -32,9 +32,7 @@ def check(monitor: Monitor, verdict: Verdict, *, minute: int, config_version: in
 
 
 def claims_stored(monitor: Monitor) -> list[int]:
-    return list(
-        CheckResult.objects.filter(monitor_id=monitor.pk).order_by("claim").values_list("claim", flat=True)
-    )
+    return list(CheckResult.objects.filter(monitor_id=monitor.pk).order_by("claim").values_list("claim", flat=True))
 
 
 def test_first_result_sets_the_status_and_the_next_slot() -> None:
@@ -152,9 +150,7 @@ def test_the_same_batch_recorded_by_many_at_once_moves_each_state_once() -> None
     claim_due(at, limit=20)
     batch = [check_record(monitor, claim=2, verdict=DOWN, at=at) for monitor in monitors]
     run_concurrently(*(partial(record, batch[::order], now=at) for order in (1, -1, 1, -1)))
-    assert {(state_of(m).failures, state_of(m).status, state_of(m).applied_claim) for m in monitors} == {
-        (1, "up", 2)
-    }
+    assert {(state_of(m).failures, state_of(m).status, state_of(m).applied_claim) for m in monitors} == {(1, "up", 2)}
     assert CheckResult.objects.filter(claim=2).count() == 20
 
 

@@ -81,9 +81,7 @@ def test_an_edit_keeps_the_slot_and_closes_the_claim() -> None:
     monitor = scheduler()
     claim = claimed(monitor, NOON + minutes(1))
     start_runs([claim])
-    update_monitor(
-        Caller(monitor.owner), monitor.public_id, {"url": "http://127.0.0.1:10/"}, now=NOON + minutes(1)
-    )
+    update_monitor(Caller(monitor.owner), monitor.public_id, {"url": "http://127.0.0.1:10/"}, now=NOON + minutes(1))
     found = check_record(monitor, claim=claim.number, verdict=Verdict.DOWN, at=NOON + minutes(1))
     record([found], now=NOON + minutes(1))
     state = state_of(monitor)

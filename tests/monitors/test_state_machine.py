@@ -136,9 +136,7 @@ def check_invariants(
     """What holds of every single step, whatever the reference says."""
     again = before.fresh and not after.fresh and before.status is after.status is Verdict.DOWN
     differs = before.status is not after.status
-    assert (change is not None) == (differs or again), (
-        "a change if it differs, or is down after a pause as before"
-    )
+    assert (change is not None) == (differs or again), "a change if it differs, or is down after a pause as before"
     if not differs:
         assert after.since == before.since
     else:
@@ -196,9 +194,7 @@ def test_advance_against_the_reference(events: list[Event], fail: int, recover: 
 
 
 @pytest.mark.django_db
-@settings(
-    max_examples=examples(10), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=examples(10), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(EVENTS, THRESHOLDS, THRESHOLDS)
 def test_the_whole_write_path_against_the_reference(events: list[Event], fail: int, recover: int) -> None:
     """The same runs through the services that production uses: claims, recording, PATCH, the database."""
@@ -248,9 +244,7 @@ def second(number: int) -> datetime:
     return NOON + timedelta(seconds=number)
 
 
-def naive_uptime(
-    history: list[tuple[int, StatusInterval]], first: StatusInterval, gaps: set[int]
-) -> float | None:
+def naive_uptime(history: list[tuple[int, StatusInterval]], first: StatusInterval, gaps: set[int]) -> float | None:
     """Each second of the window by itself: observed or not, down or not."""
     observed = down = 0
     for at in range(LENGTH):

@@ -36,17 +36,13 @@ def percent(
         pytest.param([(25, UP, DOWN)], DOWN, [], 25.0, id="down since"),
         pytest.param([(25, UP, DOWN), (35, DOWN, UP)], UP, [], 90.0, id="an outage of ten minutes"),
         pytest.param([(50, NONE, DOWN), (75, DOWN, UP)], UP, [], 50.0, id="observed from the first check on"),
-        pytest.param(
-            [(20, DOWN, PAUSED_DOWN), (80, PAUSED_DOWN, DOWN), (90, DOWN, UP)], UP, [], 25.0, id="pause"
-        ),
+        pytest.param([(20, DOWN, PAUSED_DOWN), (80, PAUSED_DOWN, DOWN), (90, DOWN, UP)], UP, [], 25.0, id="pause"),
         pytest.param([], UP, [(10, 60)], 100.0, id="our own gap is not observed"),
         pytest.param([(50, UP, DOWN)], DOWN, [(50, 75)], 66.67, id="nor is it down time"),
         pytest.param([], UP, [(-10, 110)], None, id="a gap throughout"),
         pytest.param([(50, UP, DOWN)], DOWN, [(40, 80), (60, 90), (20, 30)], 75.0, id="gaps that overlap"),
         pytest.param([(20, UP, DOWN), (10, DOWN, UP)], UP, [], 100.0, id="a clock that ran backwards"),
-        pytest.param(
-            [(50, UP, DOWN), (130, DOWN, UP)], UP, [(120, 125)], 50.0, id="changes after the window"
-        ),
+        pytest.param([(50, UP, DOWN), (130, DOWN, UP)], UP, [(120, 125)], 50.0, id="changes after the window"),
         pytest.param([(120, UP, DOWN)], DOWN, [], 100.0, id="the next change tells how it stood"),
         pytest.param([(1, UP, DOWN), (4, DOWN, UP)], UP, [(4, 100)], 25.0, id="four minutes observed"),
     ],

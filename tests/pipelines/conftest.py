@@ -59,9 +59,7 @@ def project(user: User) -> Project:
 @pytest.fixture
 def token(user: User, project: Project, monkeypatch: pytest.MonkeyPatch) -> str:
     """A token of the project, in the environment."""
-    made = create_token(
-        Caller(user), project_id=project.public_id, name="CI", ttl_seconds=None, now=utc_now()
-    )
+    made = create_token(Caller(user), project_id=project.public_id, name="CI", ttl_seconds=None, now=utc_now())
     monkeypatch.setenv("PULSEKEEPER_TOKEN", made[1])
     return made[1]
 

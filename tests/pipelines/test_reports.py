@@ -29,9 +29,7 @@ from monitors.pipelines.findings import (
 )
 from tests.helpers import examples
 
-SHOP = Target(
-    "mon_1", "Shop", "http", "https://shop.example/health?token=hunter2", "prj_1", True, Verdict.UP, 10_000
-)
+SHOP = Target("mon_1", "Shop", "http", "https://shop.example/health?token=hunter2", "prj_1", True, Verdict.UP, 10_000)
 UP = Finding(SHOP, Standing.UP, latency_ms=182, http_status=200, checked_at=1)
 SLOW = Finding(SHOP, Standing.SLOW, latency_ms=2000, http_status=200, detail="Slow.", checked_at=1)
 DOWN = Finding(

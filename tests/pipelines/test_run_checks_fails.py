@@ -106,9 +106,7 @@ def test_what_is_away_is_4(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("PULSEKEEPER_TOKEN", "svc_x")
-    assert run_checks("--url", NOWHERE).err == (
-        f"CommandError: {NOWHERE} cannot be reached: nothing answers there\n"
-    )
+    assert run_checks("--url", NOWHERE).err == (f"CommandError: {NOWHERE} cannot be reached: nothing answers there\n")
     other = targets.serve([answer(200, b"<html>")])
     for address in (NOWHERE, other.url().rstrip("/"), targets.serve([answer(502)]).url().rstrip("/")):
         assert run_checks("--url", address).code == 4

@@ -58,9 +58,7 @@ def live(ada: User, friend: User) -> Any:
     App(ada)
 
     # In the friend's project.
-    theirs = declare(
-        Caller(friend), {"title": "Late", "text": "Late.", "project_id": shared.public_id}, now=now
-    )
+    theirs = declare(Caller(friend), {"title": "Late", "text": "Late.", "project_id": shared.public_id}, now=now)
     acknowledge(caller, theirs.public_id, now=now)
     comment(caller, theirs.public_id, text="It is the cable.", now=now)
     resolve(caller, theirs.public_id, now=now)

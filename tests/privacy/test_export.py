@@ -157,9 +157,7 @@ def test_the_command(user: User, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("email", "output", "said"), [("nobody@example.com", None, "no account"), (None, "no/x", "cannot")]
 )
-def test_what_the_command_refuses(
-    user: User, tmp_path: Path, email: str | None, output: str | None, said: str
-) -> None:
+def test_what_the_command_refuses(user: User, tmp_path: Path, email: str | None, output: str | None, said: str) -> None:
     with pytest.raises(CommandError, match=said):
         call_command("export_account", email or user.email, output=tmp_path / output if output else None)
 

@@ -24,9 +24,7 @@ class Served(Protocol):
 class Client:
     """A client of the API."""
 
-    def __init__(
-        self, instance: Served, email: str = "admin@example.com", *, host: str = "127.0.0.1"
-    ) -> None:
+    def __init__(self, instance: Served, email: str = "admin@example.com", *, host: str = "127.0.0.1") -> None:
         self._base = f"http://{host}:{instance.port}/v1"
         self._session = requests.Session()
         answer = self.post("/sessions", {"email": email, "password": PASSWORD})

@@ -38,9 +38,7 @@ def inbox() -> Iterator[Inbox]:
 
 
 @pytest.fixture(scope="package")
-def up(
-    tmp_path_factory: pytest.TempPathFactory, clean_environment: dict[str, str], inbox: Inbox
-) -> Iterator[Up]:
+def up(tmp_path_factory: pytest.TempPathFactory, clean_environment: dict[str, str], inbox: Inbox) -> Iterator[Up]:
     """One instance for all tests that start none: it may check every second, throttles nothing and sends mail."""
     running = Up(
         [sys.executable, "manage.py", "up"],

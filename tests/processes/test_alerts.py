@@ -59,9 +59,7 @@ class Stage:
             shifted = sql.SQL(", ").join(
                 sql.SQL("{0} = {0} - %(time)s").format(sql.Identifier(column)) for column in columns
             )
-            self.database.execute(
-                sql.SQL("UPDATE {} SET {}").format(sql.Identifier(table), shifted), {"time": time}
-            )
+            self.database.execute(sql.SQL("UPDATE {} SET {}").format(sql.Identifier(table), shifted), {"time": time})
 
     def remind(self) -> None:
         """What beat does every minute."""
@@ -142,9 +140,7 @@ class Somebody:
         )
         self.wait_until_sent(*self.channels.values())
         assert [call.json["event"] for call in self.calls] == list(events)
-        assert [mail["Subject"].partition(" ")[0] for mail in self.mails] == [
-            f"[{event.upper()}]" for event in events
-        ]
+        assert [mail["Subject"].partition(" ")[0] for mail in self.mails] == [f"[{event.upper()}]" for event in events]
 
     def incident(self, monitor_id: str) -> Any:
         """Of a monitor that has had one only, with its timeline."""
@@ -243,9 +239,7 @@ def test_an_outage_is_told_of_once_each_time_and_written_down(outage: Outage) ->
     for kind, channel_id in outage.of.channels.items():
         deliveries = outage.of.deliveries(channel_id)
         assert [one["id"] for one in deliveries] == keys[kind]
-        assert {(one["state"], one["attempts"], one["last_error"]) for one in deliveries} == {
-            ("sent", 1, None)
-        }
+        assert {(one["state"], one["attempts"], one["last_error"]) for one in deliveries} == {("sent", 1, None)}
         assert [(item["news"], item["incident_id"]) for one in deliveries for item in one["items"]] == [
             (news, outage.incident["id"]) for news in ("down", "reminder", "acknowledged", "recovered")
         ]
@@ -347,9 +341,7 @@ def test_a_receiver_that_hangs_delays_no_other(stage: Stage, somebody: Callable[
     assert [call.json["event"] for call in stage.receiver.calls if call.path == "/after"] == ["down"]
 
 
-def test_thirty_outages_at_once_are_three_messages_at_most(
-    stage: Stage, somebody: Callable[[str], Somebody]
-) -> None:
+def test_thirty_outages_at_once_are_three_messages_at_most(stage: Stage, somebody: Callable[[str], Somebody]) -> None:
     owner = somebody("storm")
     names = [f"Shop {number:02}" for number in range(1, STORM + 1)]
     with Site() as site:

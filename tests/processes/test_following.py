@@ -49,9 +49,7 @@ def client(up: Up) -> Iterator[Client]:
     client.close()
 
 
-def test_a_monitor_is_followed_through_an_outage(
-    up: Up, client: Client, clean_environment: dict[str, str]
-) -> None:
+def test_a_monitor_is_followed_through_an_outage(up: Up, client: Client, clean_environment: dict[str, str]) -> None:
     with Site() as site:
         # The worker for first checks is stopped, so the status is null until the scheduler makes the check.
         interactive = psutil.Process(up.pid_of("interactive"))
@@ -74,9 +72,7 @@ def test_a_monitor_is_followed_through_an_outage(
     steps = zip([None, "up", "down"], ["up", "down", "up"], times, strict=True)
     assert found["changes"] == [[before, after, at] for before, after, at in steps]
     verdicts = {at: verdict for _, verdict, at in found["results"]}
-    assert [verdicts[at] for at in times] == ["up", "down", "up"], (
-        "each change is the time of a stored result"
-    )
+    assert [verdicts[at] for at in times] == ["up", "down", "up"], "each change is the time of a stored result"
     run = [verdict for _, verdict, at in found["results"] if times[0] <= at <= times[1]]
     assert run[-3:] == ["up", "down", "down"], "down with the second failure in a row, not with the first"
     claims = [claim for claim, _, _ in found["results"]]

@@ -44,9 +44,7 @@ def refusal(environment: dict[str, str], **variables: str) -> str:
     return line
 
 
-def test_a_taken_port_is_refused_before_anything_starts(
-    clean_environment: dict[str, str], data_dir: Path
-) -> None:
+def test_a_taken_port_is_refused_before_anything_starts(clean_environment: dict[str, str], data_dir: Path) -> None:
     with socket.socket() as accepted:
         accepted.bind(("127.0.0.1", 0))
         accepted.listen()
@@ -61,9 +59,7 @@ def test_a_port_that_is_none_is_refused(clean_environment: dict[str, str], data_
     assert "PORT must be" in refusal(clean_environment, DATA_DIR=str(data_dir), PORT=port)
 
 
-def test_a_data_folder_that_cannot_be_written_is_refused(
-    clean_environment: dict[str, str], tmp_path: Path
-) -> None:
+def test_a_data_folder_that_cannot_be_written_is_refused(clean_environment: dict[str, str], tmp_path: Path) -> None:
     # Below a file: also root cannot write there.
     (tmp_path / "file").write_text("")
     line = refusal(clean_environment, DATA_DIR=str(tmp_path / "file" / "data"), PORT=str(free_port()))
@@ -199,9 +195,7 @@ def answers(port: int) -> bool:
 def sign_in(port: int, password: str) -> str:
     """Sign the first account in, and return its plan."""
     body = json.dumps({"email": EMAIL, "password": password}).encode()
-    request = urllib.request.Request(
-        f"http://127.0.0.1:{port}/v1/sessions", body, {"Content-Type": "application/json"}
-    )
+    request = urllib.request.Request(f"http://127.0.0.1:{port}/v1/sessions", body, {"Content-Type": "application/json"})
     with urllib.request.urlopen(request, timeout=10) as answer:
         plan: str = json.load(answer)["user"]["plan"]
         return plan

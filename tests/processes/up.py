@@ -21,9 +21,7 @@ STOP_SECONDS = 30  # on a machine that is busy with other tests
 class Up:
     """A running `up`, its output, and what belongs to it."""
 
-    def __init__(
-        self, command: list[str], data_dir: Path, environment: dict[str, str], **variables: str
-    ) -> None:
+    def __init__(self, command: list[str], data_dir: Path, environment: dict[str, str], **variables: str) -> None:
         self.data_dir = data_dir
         self.port = free_port()
         self.log = data_dir.parent / f"up-{self.port}.log"

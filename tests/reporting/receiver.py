@@ -44,9 +44,7 @@ class Receiver:
             if path == "/v1/traces":
                 for group in ExportTraceServiceRequest.FromString(body).resource_spans:
                     names = {each.key: each.value.string_value for each in group.resource.attributes}
-                    found += [
-                        (names["service.name"], span) for scope in group.scope_spans for span in scope.spans
-                    ]
+                    found += [(names["service.name"], span) for scope in group.scope_spans for span in scope.spans]
         return found
 
 

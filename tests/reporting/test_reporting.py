@@ -78,9 +78,7 @@ def test_of_pings_there_are_no_traces(settings: Any) -> None:
 
 def test_traces() -> None:
     with receiver() as received:
-        seen, lines = crash(
-            OTEL_EXPORTER_OTLP_ENDPOINT=f"http://{received.host}", OTEL_RESOURCE_ATTRIBUTES="a=b"
-        )
+        seen, lines = crash(OTEL_EXPORTER_OTLP_ENDPOINT=f"http://{received.host}", OTEL_RESOURCE_ATTRIBUTES="a=b")
     assert seen["loaded"] == ["opentelemetry.sdk"]
     assert {service for service, _ in received.spans()} == {"pulsekeeper-web"}
     spans = {span.name: span for _, span in received.spans()}
@@ -94,9 +92,7 @@ def test_traces() -> None:
     assert (said["trace_id"], said["span_id"]) == (work.trace_id.hex(), work.span_id.hex())
     middleware = seen["middleware"]
     traced = next(place for place, name in enumerate(middleware) if "opentelemetry" in name)
-    assert (
-        middleware.index("config.middleware.pings") < traced < middleware.index("config.access.log_requests")
-    )
+    assert middleware.index("config.middleware.pings") < traced < middleware.index("config.access.log_requests")
 
 
 def test_nobody_is_there_to_be_told() -> None:

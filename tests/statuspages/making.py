@@ -72,9 +72,7 @@ def slow_jpeg(*, side: int = 2_048, scans: int = 54_000) -> bytes:
         return b"\xff" + bytes([marker]) + struct.pack(">H", len(data) + 2) + data
 
     blocks = (side // 8) ** 2
-    tables = segment(0xDB, b"\0" + b"\1" * 64) + segment(
-        0xC2, struct.pack(">BHHB", 8, side, side, 1) + b"\1\x11\0"
-    )
+    tables = segment(0xDB, b"\0" + b"\1" * 64) + segment(0xC2, struct.pack(">BHHB", 8, side, side, 1) + b"\1\x11\0")
     # One code each, the bit 0: "no difference", and "the next 16384 + n blocks are empty" with n in 14 bits.
     tables += segment(0xC4, b"\0\1" + bytes(16)) + segment(0xC4, b"\x10\1" + bytes(15) + b"\xe0")
     runs = ("0" + "1" * 14) * -(-blocks // 32_767)

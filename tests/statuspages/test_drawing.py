@@ -10,9 +10,7 @@ from hypothesis import strategies as st
 
 from statuspages import bars, colours
 
-PERCENTS = st.lists(
-    st.one_of(st.none(), st.sampled_from([100.0, 99.99, 95.0, 94.99, 0.0])), min_size=1, max_size=90
-)
+PERCENTS = st.lists(st.one_of(st.none(), st.sampled_from([100.0, 99.99, 95.0, 94.99, 0.0])), min_size=1, max_size=90)
 BOX = re.compile(r"M(\d+) (\d+)h(\d+)v(\d+)H(\d+)z")
 
 

@@ -80,9 +80,7 @@ def test_nothing_of_a_monitor_is_told_but_what_is_shown(user: User) -> None:
     page = make_page(user, [monitor])
     has_outage(monitor)
     has_outage(other)
-    incident = has_outage(
-        private_monitor(user), resolved_at=utc_now(), resolution=Incident.Resolution.RECOVERED
-    )
+    incident = has_outage(private_monitor(user), resolved_at=utc_now(), resolution=Incident.Resolution.RECOVERED)
     note = {"title": "Late", "status": "investigating", "text": "Orders are late."}
     create_note(Caller(user), page.public_id, note, now=utc_now())
     text = everything_of(page)
@@ -252,9 +250,7 @@ class TestPasswords:
         tries = [client.post(f"/status/{page.slug}/unlock", {"password": "x"}).status_code for _ in range(11)]
         assert tries == [403] * 10 + [429]
 
-    def test_many_addresses_together_try_it_so_often_only(
-        self, user: User, client: Any, settings: Settings
-    ) -> None:
+    def test_many_addresses_together_try_it_so_often_only(self, user: User, client: Any, settings: Settings) -> None:
         settings.THROTTLE_SCALE = 1
         few = {"status-password": (2, 900), "status-password-page": (5, 900)}
         settings.THROTTLES = settings.THROTTLES | few

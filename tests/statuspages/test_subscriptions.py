@@ -105,9 +105,7 @@ def test_from_the_form_to_news_to_the_end(user: User, page: StatusPage, inbox: I
 
     stop = re.sub("[<>]", "", str(told["List-Unsubscribe"])).partition("localhost:8000")[2]
     assert Client().post(stop, {"List-Unsubscribe": "One-Click"}).status_code == 200
-    add_update(
-        Caller(user), page.public_id, note.public_id, {"status": "resolved", "text": "Done."}, now=utc_now()
-    )
+    add_update(Caller(user), page.public_id, note.public_id, {"status": "resolved", "text": "Done."}, now=utc_now())
     tick()
     assert len(inbox.mails) == 2
     assert not Subscriber.objects.exists()
@@ -184,9 +182,7 @@ def test_who_does_not_agree_within_a_day_is_forgotten(page: StatusPage) -> None:
 
 
 class TestOutages:
-    def test_are_told_when_alerts_are_and_once(
-        self, monitor: Monitor, page: StatusPage, inbox: Inbox
-    ) -> None:
+    def test_are_told_when_alerts_are_and_once(self, monitor: Monitor, page: StatusPage, inbox: Inbox) -> None:
         make_subscriber(page)
         incident = has_outage(monitor)
         tick()
@@ -204,17 +200,13 @@ class TestOutages:
         assert [mail["Subject"] for mail in inbox.mails[1:]] == ["[Shop status] Shown 1 has recovered"]
         assert PageEvent.objects.filter(incident=incident).count() == 2
 
-    def test_of_what_a_page_does_not_show_are_not_told(
-        self, user: User, page: StatusPage, inbox: Inbox
-    ) -> None:
+    def test_of_what_a_page_does_not_show_are_not_told(self, user: User, page: StatusPage, inbox: Inbox) -> None:
         make_subscriber(page)
         has_outage(MonitorFactory(owner=user, up=True), announced_at=utc_now())
         tick()
         assert inbox.mails == []
 
-    def test_of_long_ago_are_not_told_by_a_new_page(
-        self, monitor: Monitor, page: StatusPage, inbox: Inbox
-    ) -> None:
+    def test_of_long_ago_are_not_told_by_a_new_page(self, monitor: Monitor, page: StatusPage, inbox: Inbox) -> None:
         make_subscriber(page)
         has_outage(monitor, announced_at=utc_now() - timedelta(hours=2))
         tick()
@@ -222,9 +214,7 @@ class TestOutages:
 
 
 class TestCrashes:
-    def test_a_sender_that_dies_is_followed_by_another(
-        self, user: User, page: StatusPage, inbox: Inbox
-    ) -> None:
+    def test_a_sender_that_dies_is_followed_by_another(self, user: User, page: StatusPage, inbox: Inbox) -> None:
         make_subscriber(page)
         create_note(Caller(user), page.public_id, NOTE, now=utc_now())
         events.create_mails(utc_now())
@@ -342,9 +332,7 @@ def test_an_account_with_many_pages_gets_no_more_turns_than_one_with_a_single_pa
     assert {mail.pk for mail in theirs} <= claimed
 
 
-def test_of_a_page_that_is_taken_down_nothing_more_is_sent(
-    user: User, page: StatusPage, inbox: Inbox
-) -> None:
+def test_of_a_page_that_is_taken_down_nothing_more_is_sent(user: User, page: StatusPage, inbox: Inbox) -> None:
     make_subscriber(page)
     create_note(Caller(user), page.public_id, NOTE, now=utc_now())
     update_page(Caller(user), page.public_id, {"published": False})

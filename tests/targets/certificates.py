@@ -104,9 +104,7 @@ class Certificates:
     def wordy(self, text: str, *, names: int) -> ssl.SSLContext:
         """Subject and issuer are `text`, and `names` names beside the right ones are in the certificate."""
         name = x509.Name([x509.NameAttribute(x509.NameOID.ORGANIZATION_NAME, text)])
-        others = [
-            x509.DNSName(f"{number}.a-long-name-for-a-host-that-is-not-there.test") for number in range(names)
-        ]
+        others = [x509.DNSName(f"{number}.a-long-name-for-a-host-that-is-not-there.test") for number in range(names)]
         return self._self_signed(name, [*others, x509.DNSName("localhost")], file="wordy.pem")
 
     def _self_signed(self, name: x509.Name, alternatives: list[x509.DNSName], *, file: str) -> ssl.SSLContext:

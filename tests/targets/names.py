@@ -126,9 +126,7 @@ class _Datagrams(asyncio.DatagramProtocol):
             self._transport.sendto(reply, addr)
 
 
-async def _serve_stream(
-    server: NameServer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-) -> None:
+async def _serve_stream(server: NameServer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     try:
         while True:
             size = int.from_bytes(await reader.readexactly(2))
@@ -147,12 +145,8 @@ async def start_name_server(
     """One port for both transports, on the running loop. The caller closes what it gets."""
     stream, datagram = _bound_pair(host)
     server = NameServer(f"{host}:{stream.getsockname()[1]}", zone)
-    datagrams, _ = await asyncio.get_running_loop().create_datagram_endpoint(
-        lambda: _Datagrams(server), sock=datagram
-    )
-    streams = await asyncio.start_server(
-        lambda reader, writer: _serve_stream(server, reader, writer), sock=stream
-    )
+    datagrams, _ = await asyncio.get_running_loop().create_datagram_endpoint(lambda: _Datagrams(server), sock=datagram)
+    streams = await asyncio.start_server(lambda reader, writer: _serve_stream(server, reader, writer), sock=stream)
     return server, datagrams, streams
 
 

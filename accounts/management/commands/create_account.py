@@ -42,8 +42,6 @@ exit codes:
         except ValidationFailed as error:
             raise CommandError(str(error.reason)) from None
         if options["as_json"]:
-            self.stdout.write(
-                json.dumps({"email": user.email, "plan": user.plan.name, "staff": user.is_staff})
-            )
+            self.stdout.write(json.dumps({"email": user.email, "plan": user.plan.name, "staff": user.is_staff}))
         else:
             self.stdout.write(f"created {user.email} on plan {user.plan.name}")

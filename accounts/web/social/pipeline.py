@@ -46,9 +46,7 @@ def reauthenticate(
     if not begun.get("again"):
         return None
     if not UserSocialAuth.objects.filter(user=user, provider=backend.name, uid=uid).exists():
-        raise OAuthRefused(
-            f"This {backend.title} account is not linked to the account that is signed in here."
-        )
+        raise OAuthRefused(f"This {backend.title} account is not linked to the account that is signed in here.")
     record_authentication(strategy.request, user, "social", provider=backend.name, reauthenticated=True)
     query = f"?{urlencode({'next': begun['next']})}" if begun["next"] else ""
     return redirect(f"{reverse('account_reauthenticate_by_mail')}{query}")

@@ -68,9 +68,7 @@ def shown_headers(lines: Iterable[bytes], mask: Mask) -> tuple[tuple[str, str], 
         if name == "set-cookie":
             first, *attributes = value.split(";")
             value = ";".join([_COOKIE_VALUE.sub(f"={MASKED}", first, count=1), *attributes])
-        shown.append(
-            (name, shown_text(value, mask, whole=len(line) <= LINE_BYTES, is_url=name == "location"))
-        )
+        shown.append((name, shown_text(value, mask, whole=len(line) <= LINE_BYTES, is_url=name == "location")))
         if len(shown) == _MAX_HEADERS:
             break
     return tuple(shown)

@@ -37,9 +37,7 @@ def explain(spec: HttpSpec, hop: Hop, transfer: Transfer) -> Failure | None:
         return None if hop.headers_ended else _explain_broken(hop)
     if code == pycurl.E_OPERATION_TIMEDOUT:
         return timed_out(spec, _phase(hop, transfer))
-    failure = explain_connection(
-        transfer, code, hop.message, connected=bool(hop.connect_us), check_ssl=spec.check_ssl
-    )
+    failure = explain_connection(transfer, code, hop.message, connected=bool(hop.connect_us), check_ssl=spec.check_ssl)
     if failure is not None:
         return failure
     if code in _NOT_HTTP_CODES:

@@ -72,9 +72,7 @@ class HttpProbe(Probe[HttpSpec]):
 
     def expire(self) -> None:
         if not self._sending or self._transfer is None:
-            self.fail(
-                timed_out(self.spec, "the name servers gave no answer; check the domain's name servers")
-            )
+            self.fail(timed_out(self.spec, "the name servers gave no answer; check the domain's name servers"))
             return
         # libcurl forgot the transfer: its own timeout is earlier.
         self.loop.cancel_transfer(self._transfer.easy)
@@ -113,11 +111,7 @@ class HttpProbe(Probe[HttpSpec]):
     def _transmit(self, request: Request, addresses: str | None) -> None:
         remaining_ms = round((self.deadline - time.monotonic()) * 1000)
         if remaining_ms <= 0:
-            self.fail(
-                timed_out(
-                    self.spec, "the time was used up before the request could be sent; raise the timeout"
-                )
-            )
+            self.fail(timed_out(self.spec, "the time was used up before the request could be sent; raise the timeout"))
             return
         transfer, self._transfer = self._transfer, None  # lost, not reused, if libcurl refuses it
         if transfer is None:

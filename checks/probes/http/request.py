@@ -33,9 +33,7 @@ def _header_lines(headers: tuple[tuple[str, str], ...], method: str, body: bytes
     names: set[str] = set()
     for name, value in headers:
         if not _TOKEN.fullmatch(name) or _ENDS_LINE.search(value):
-            raise BadRequestError(
-                "A request header cannot be sent: its name or value holds a forbidden character."
-            )
+            raise BadRequestError("A request header cannot be sent: its name or value holds a forbidden character.")
         names.add(name.lower())
         if name.lower() == "host" and not value.strip():
             continue  # no request is valid with an empty one; libcurl sends the URL's host

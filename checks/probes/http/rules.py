@@ -120,9 +120,7 @@ def _check_json(rule: ContentRule, body: _Body, mask: Callable[[str], str]) -> s
             return None
         found = comparable(value)
     except NotJsonError:
-        return (
-            f"The body is not JSON, so its field {name} cannot be read; check what the address answers with."
-        )
+        return f"The body is not JSON, so its field {name} cannot be read; check what the address answers with."
     except LookupError:
         return f"The JSON of the body has no field {name}; check the path, or what the service left out."
     except RecursionError:
@@ -158,13 +156,11 @@ def find_broken_rule(
         elif rule.type is RuleType.TEXT_ABSENT:
             if rule.value in body.text:
                 broken = (
-                    f"The body contains {quote(rule.value)}, which must be absent; "
-                    "open the page and see what it shows."
+                    f"The body contains {quote(rule.value)}, which must be absent; open the page and see what it shows."
                 )
         elif over_cap:
             broken = (
-                f"The body is too large (over 1 MiB) to read its JSON field {quote(rule.path)}; "
-                "check a smaller answer."
+                f"The body is too large (over 1 MiB) to read its JSON field {quote(rule.path)}; check a smaller answer."
             )
         else:
             broken = _check_json(rule, body, mask)

@@ -61,8 +61,7 @@ def _ascii_host(host: str) -> str:
         if any(len(label) > _MAX_LABEL for label in labels):  # before Punycode, which takes quadratic time
             raise BadRequestError(_NO_NAME)
         encoded = ".".join(
-            label if label.isascii() else "xn--" + label.encode("punycode").decode("ascii")
-            for label in labels
+            label if label.isascii() else "xn--" + label.encode("punycode").decode("ascii") for label in labels
         )
     except UnicodeError as error:
         raise BadRequestError(_NO_NAME) from error

@@ -96,9 +96,7 @@ class Transfer(Handle):
         setopt(pycurl.WRITEFUNCTION, self._take_body)
         self._altered = False
 
-    def start(
-        self, request: Request, *, timeout_ms: int, addresses: str | None, keep_body: bool, follow: bool
-    ) -> None:
+    def start(self, request: Request, *, timeout_ms: int, addresses: str | None, keep_body: bool, follow: bool) -> None:
         """Prepare the handle for a request. Raises pycurl.error if libcurl refuses it.
 
         `addresses` are those of the target's host, None if the host is an address itself.
@@ -219,9 +217,7 @@ class Transfer(Handle):
         if line[:17].lower() == b"content-encoding:" and len(self._content_encoding) < _VALUE_CAP:
             value = line[17:].strip()[:_VALUE_CAP]
             self._content_encoding += b"," + value if self._content_encoding else value
-        elif (
-            self._follow and self._location is None and line[:9].lower() == b"location:" and self._redirects()
-        ):
+        elif self._follow and self._location is None and line[:9].lower() == b"location:" and self._redirects():
             self._location = line[9:].strip()
 
     def _redirects(self) -> bool:

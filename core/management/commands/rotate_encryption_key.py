@@ -38,10 +38,6 @@ exit codes:
             )
             if done.unreadable:
                 unreadable += len(done.unreadable)
-                self.stderr.write(
-                    f"{column}: no key decrypts the rows {', '.join(map(str, done.unreadable))}"
-                )
+                self.stderr.write(f"{column}: no key decrypts the rows {', '.join(map(str, done.unreadable))}")
         if unreadable:
-            raise CommandError(
-                f"{unreadable} rows cannot be decrypted; keep the old keys, or add the one they need"
-            )
+            raise CommandError(f"{unreadable} rows cannot be decrypted; keep the old keys, or add the one they need")

@@ -106,9 +106,7 @@ exit codes:
                 continue
             now = server_pids(settings.DATA_DIR)
             if now is None:
-                manager.fail(
-                    f"the private servers ended: see {settings.DATA_DIR / 'servers' / 'supervisor.log'}"
-                )
+                manager.fail(f"the private servers ended: see {settings.DATA_DIR / 'servers' / 'supervisor.log'}")
             elif now != before:
                 self.stdout.write("A private server ended and was restarted.")
                 self.stdout.flush()

@@ -40,12 +40,8 @@ exit codes:
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("file", metavar="FILE", help="YAML; - is standard input")
         parser.add_argument("--account", required=True, metavar="EMAIL", help="the account to change")
-        parser.add_argument(
-            "--dry-run", action="store_true", help="show what would change without changing it"
-        )
-        parser.add_argument(
-            "--prune", action="store_true", help="delete what the file manages but does not list"
-        )
+        parser.add_argument("--dry-run", action="store_true", help="show what would change without changing it")
+        parser.add_argument("--prune", action="store_true", help="delete what the file manages but does not list")
         parser.add_argument(
             "--detailed-exitcode", action="store_true", help=f"exit with {EXIT_CHANGES} if there are changes"
         )
@@ -62,9 +58,7 @@ exit codes:
                 now=utc_now(),
             )
         except InvalidManifest as error:
-            self._report_problems(
-                error, "standard input" if file == "-" else file, as_json=options["as_json"]
-            )
+            self._report_problems(error, "standard input" if file == "-" else file, as_json=options["as_json"])
         show = self._show_json if options["as_json"] else self._show
         show(report, dry_run=options["dry_run"])
         if options["detailed_exitcode"] and report.changes:

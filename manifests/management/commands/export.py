@@ -33,9 +33,7 @@ exit codes:
         parser.add_argument("--project", metavar="ID", help="export only this project")
         parser.add_argument("--ids", action="store_true", help="include all ids, to rename or move objects")
         parser.add_argument("--output", metavar="FILE", help="file to write (default: standard output)")
-        parser.add_argument(
-            "--json", action="store_true", dest="as_json", help="write JSON, which is YAML too"
-        )
+        parser.add_argument("--json", action="store_true", dest="as_json", help="write JSON, which is YAML too")
 
     def handle(self, *, account: str, **options: Any) -> None:
         try:

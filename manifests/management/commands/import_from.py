@@ -63,13 +63,9 @@ class Command(OurCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("source", choices=SOURCES, help="product that exported the file")
         parser.add_argument("file", metavar="FILE", type=Path, help="the exported file")
-        parser.add_argument(
-            "--account", required=True, metavar="EMAIL", help="account that gets the monitors"
-        )
+        parser.add_argument("--account", required=True, metavar="EMAIL", help="account that gets the monitors")
         parser.add_argument("--project", metavar="ID", help="project for the monitors")
-        parser.add_argument(
-            "--dry-run", action="store_true", help="show what would be created without creating it"
-        )
+        parser.add_argument("--dry-run", action="store_true", help="show what would be created without creating it")
         parser.add_argument("--json", action="store_true", dest="as_json", help="print one JSON object")
 
     def handle(self, **options: Any) -> None:
@@ -162,6 +158,4 @@ def _as_json(imported: Sequence[Imported], *, dry_run: bool) -> str:
         for each in imported
     ]
     counts = _counts(imported)
-    return json.dumps(
-        {"dry_run": dry_run, "counts": counts, "monitors": monitors}, ensure_ascii=False, indent=2
-    )
+    return json.dumps({"dry_run": dry_run, "counts": counts, "monitors": monitors}, ensure_ascii=False, indent=2)

@@ -96,9 +96,7 @@ def _check_url(url: str, egress: EgressGuard) -> None:
         raise _usage("the URL holds a user name or password; use --header 'Authorization: …' instead")
     address = literal_address(host)
     if address is not None and not egress.permits(address):
-        raise _usage(
-            f"{address} is a private or reserved address; ALLOWED_PRIVATE_NETWORKS can open its network"
-        )
+        raise _usage(f"{address} is a private or reserved address; ALLOWED_PRIVATE_NETWORKS can open its network")
 
 
 def build_spec(url: str, options: dict[str, Any], egress: EgressGuard) -> HttpSpec:
@@ -116,9 +114,7 @@ def build_spec(url: str, options: dict[str, Any], egress: EgressGuard) -> HttpSp
         raise _usage("--slow-ms must not be negative")
     expect_status = options["expect_status"] or None
     if expect_status is not None and expect_status not in _STATUSES:
-        raise _usage(
-            f"--expect-status must be {_STATUSES.start} to {_STATUSES.stop - 1}, or 0 for any 2xx or 3xx"
-        )
+        raise _usage(f"--expect-status must be {_STATUSES.start} to {_STATUSES.stop - 1}, or 0 for any 2xx or 3xx")
     spec = HttpSpec(
         url,
         method="GET" if rules and options["method"] == "HEAD" else options["method"],
@@ -191,12 +187,8 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("url", metavar="URL", help="http or https, without user name and password")
-        parser.add_argument(
-            "--method", default="HEAD", choices=sorted(METHODS), help="default: HEAD, GET with rules"
-        )
-        parser.add_argument(
-            "--expect-status", type=int, metavar="CODE", help="exactly this one; default: 2xx or 3xx"
-        )
+        parser.add_argument("--method", default="HEAD", choices=sorted(METHODS), help="default: HEAD, GET with rules")
+        parser.add_argument("--expect-status", type=int, metavar="CODE", help="exactly this one; default: 2xx or 3xx")
         rule_options = (
             ("--text-contains", "TEXT", "the body must contain it"),
             ("--text-absent", "TEXT", "the body must not contain it"),
@@ -216,9 +208,7 @@ class Command(BaseCommand):
         parser.add_argument(
             "--timeout-ms", type=int, default=10_000, metavar="MS", help="for everything; default 10000"
         )
-        parser.add_argument(
-            "--slow-ms", type=int, default=1_500, metavar="MS", help="from here on slow; default 1500"
-        )
+        parser.add_argument("--slow-ms", type=int, default=1_500, metavar="MS", help="from here on slow; default 1500")
         parser.add_argument("--follow-redirects", action="store_true", help="judge where redirects lead to")
         parser.add_argument("--check-ssl", action="store_true", help="report TLS failures as an SSL problem")
         parser.add_argument("--fail-on-slow", action="store_true", help="exit with 1 when slow")

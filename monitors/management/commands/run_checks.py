@@ -55,9 +55,7 @@ class Command(OurCommand):
         which = parser.add_argument_group("which monitors", "at least one of these, or --url")
         which.add_argument("--project", metavar="ID", help="those of this project")
         which.add_argument("--account", metavar="EMAIL", help="all that this account sees; not with --url")
-        which.add_argument(
-            "--monitor", metavar="ID", action="append", default=[], help="this one; repeatable"
-        )
+        which.add_argument("--monitor", metavar="ID", action="append", default=[], help="this one; repeatable")
         which.add_argument(
             "--name",
             metavar="GLOB",

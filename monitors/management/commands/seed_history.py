@@ -41,21 +41,15 @@ exit codes:
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--monitors", type=positive, required=True, help="how many")
         parser.add_argument("--days", type=positive, required=True, help="how far their past goes back")
-        parser.add_argument(
-            "--interval", type=positive, default=60, help="seconds between checks (default 60)"
-        )
-        parser.add_argument(
-            "--email", default="seed@example.com", help="account that gets them; made if missing"
-        )
+        parser.add_argument("--interval", type=positive, default=60, help="seconds between checks (default 60)")
+        parser.add_argument("--email", default="seed@example.com", help="account that gets them; made if missing")
         parser.add_argument(
             "--yes-this-is-not-production", action="store_true", dest="sure", help="needed without DEBUG"
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
         if not settings.DEBUG and not options["sure"]:
-            raise CommandError(
-                "this fills the database; say --yes-this-is-not-production if it is not", returncode=2
-            )
+            raise CommandError("this fills the database; say --yes-this-is-not-production if it is not", returncode=2)
         if not 1 <= options["interval"] <= 3600:
             raise CommandError("--interval must be 1 to 3600", returncode=2)
         seeded = seed_history(
@@ -65,9 +59,7 @@ exit codes:
             interval_sec=options["interval"],
             now=utc_now(),
         )
-        self.stdout.write(
-            f"{seeded.monitors} monitors, {seeded.results} results, {seeded.changes} status changes"
-        )
+        self.stdout.write(f"{seeded.monitors} monitors, {seeded.results} results, {seeded.changes} status changes")
         if options["days"] > settings.RESULTS_KEPT_DAYS:
             self.stdout.write(
                 f"Results older than RESULTS_KEPT_DAYS={settings.RESULTS_KEPT_DAYS} days go with the next run of "

@@ -122,9 +122,7 @@ slow(
     slow_ms=500,
     method="HEAD",
 )
-slow(
-    "latency-trigger", "Answers a trigger after 0.4 s.", [Pause(0.4), answer()], slow_ms=300, type="scheduler"
-)
+slow("latency-trigger", "Answers a trigger after 0.4 s.", [Pause(0.4), answer()], slow_ms=300, type="scheduler")
 slow(
     "latency-tls",
     "Answers after 0.4 s, over TLS.",
