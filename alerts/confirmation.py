@@ -29,6 +29,7 @@ from alerts.models import AlertChannel
 from alerts.transports import KINDS
 from audit.actions import Action
 from core.clock import utc_now
+from core.db import get_or_not_found
 from core.errors import NotFound
 from core.ids import random_text
 from core.mail import send_once
@@ -54,7 +55,7 @@ def own_address(caller: Caller) -> str | None:
 
     The row is locked, before any project or channel: code that ends or changes the account locks it FOR UPDATE first,
     waits, and then finds the channel that this transaction saves. KEY SHARE does not conflict with
-    `_enforce_quota`.
+    `placement.enforce_quota`.
     """
     if caller.project is not None:
         return None
@@ -131,14 +132,8 @@ def _digest(token: str) -> bytes:
 
 def find_unconfirmed(token: str, *, now: datetime) -> AlertChannel:
     """Return the channel that a link is for. Raise NotFound."""
-    found = (
-        AlertChannel.objects.filter(confirmation_digest=_digest(token), confirmation_until__gt=now)
-        .select_related("owner", "project")
-        .first()
-    )
-    if found is None:
-        raise NotFound
-    return found
+    open_ones = AlertChannel.objects.filter(confirmation_until__gt=now).select_related("owner", "project")
+    return get_or_not_found(open_ones, confirmation_digest=_digest(token))
 
 
 def confirm(token: str, *, now: datetime) -> None:

@@ -8,7 +8,7 @@ from datetime import datetime
 from django.db.models import Count, Prefetch, Q, QuerySet
 
 from alerts.models import AlertChannel, Delivery, DeliveryItem
-from core.errors import NotFound
+from core.db import get_or_not_found
 from monitors.models import Monitor
 from projects import access
 from projects.access import Caller
@@ -22,10 +22,7 @@ def list_channels(caller: Caller) -> QuerySet[AlertChannel]:
 
 
 def get_channel(caller: Caller, public_id: str) -> AlertChannel:
-    channel = list_channels(caller).filter(public_id=public_id).first()
-    if channel is None:
-        raise NotFound
-    return channel
+    return get_or_not_found(list_channels(caller), public_id=public_id)
 
 
 def count_dead(channels: Iterable[AlertChannel]) -> dict[int, int]:
@@ -48,10 +45,7 @@ def deliveries_of(
 
 
 def get_delivery(channel: AlertChannel, public_id: str) -> Delivery:
-    delivery = _with_items(channel).filter(public_id=public_id).first()
-    if delivery is None:
-        raise NotFound
-    return delivery
+    return get_or_not_found(_with_items(channel), public_id=public_id)
 
 
 def _with_items(channel: AlertChannel) -> QuerySet[Delivery]:

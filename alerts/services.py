@@ -22,8 +22,9 @@ from alerts.selectors import get_channel, get_delivery
 from alerts.transports import KINDS, settings_by_name
 from alerts.transports.base import ChannelKind
 from audit.actions import Action
-from core.errors import ApiError, ChannelLimit, NotDead, NotFound, ValidationFailed
-from monitors.models import Monitor, MonitorState
+from core.errors import ApiError, ChannelLimit, NotDead, ValidationFailed
+from monitors.models import Monitor
+from monitors.services import lock_monitors
 from projects import access, log, placement
 from projects.access import Caller
 from projects.models import Project
@@ -48,7 +49,7 @@ def create_channel(caller: Caller, given: Mapping[str, Any], *, now: datetime) -
         channel.topics = _topics(given.get("topics", DEFAULT_TOPICS))
         channel.remind_every_hours = given.get("remind_every_hours", channel.remind_every_hours)
         chosen = _set_scope(channel, given, scope_project=scope_project, monitors=monitors)
-        _enforce_quota(owner)
+        placement.enforce_quota(owner, AlertChannel, limit=MAX_CHANNELS, error=ChannelLimit)
         if kind.consent:
             confirmation.settle(channel, address=config[kind.consent], own=own, by=caller, now=now)
         else:
@@ -65,7 +66,7 @@ def update_channel(caller: Caller, public_id: str, given: Mapping[str, Any], *, 
         own = confirmation.own_address(caller) if _gives_consent_setting(given) else None
         monitors = _lock_monitors(caller, given)
         scope_project = _lock_scope_project(caller, given)
-        channel = _lock_channel(caller, public_id)
+        channel = access.lock(get_channel, caller, public_id)
         _refuse_moves(channel, given)
         kind, before = KINDS[channel.kind], channel.config
         config = _merge_config(kind, given, stored=before)
@@ -99,7 +100,7 @@ def ask_again(caller: Caller, public_id: str, *, now: datetime) -> AlertChannel:
 def delete_channel(caller: Caller, public_id: str) -> None:
     """Delete a channel with its queued messages and its log."""
     with transaction.atomic():
-        channel = _lock_channel(caller, public_id, for_deletion=True)
+        channel = access.lock(get_channel, caller, public_id, for_deletion=True)
         _record(caller, Action.CHANNEL_DELETED, channel)
         channel.delete()
 
@@ -125,26 +126,11 @@ def _record(caller: Caller, action: Action, channel: AlertChannel, **details: An
     )
 
 
-def _lock_channel(caller: Caller, public_id: str, *, for_deletion: bool = False) -> AlertChannel:
-    """Return the channel, locked after its project."""
-    project = get_channel(caller, public_id).project
-    if project is not None:
-        access.lock_project(caller, project.public_id)
-    locked = AlertChannel.objects.select_for_update(no_key=not for_deletion).filter(public_id=public_id)
-    if locked.first() is None:
-        raise NotFound
-    return get_channel(caller, public_id)
-
-
 def _lock_monitors(caller: Caller, given: Mapping[str, Any]) -> list[Monitor] | None:
     """Return the monitors of `monitor_ids`, locked against deletion, or None if not given."""
     if "monitor_ids" not in given:
         return None
-    wanted = list(dict.fromkeys(given["monitor_ids"]))
-    visible = access.accessible(caller, Monitor.objects.filter(public_id__in=wanted))
-    ids = list(visible.values_list("pk", flat=True))
-    list(MonitorState.objects.select_for_update(no_key=True).filter(pk__in=ids).order_by("pk").only("pk"))
-    found = {monitor.public_id: monitor for monitor in visible.all()}
+    found = lock_monitors(caller, given["monitor_ids"])
     for index, public_id in enumerate(given["monitor_ids"]):
         if public_id not in found:
             raise ValidationFailed("you have no such monitor.", field=f"monitor_ids[{index}]")
@@ -159,13 +145,6 @@ def _lock_scope_project(caller: Caller, given: Mapping[str, Any]) -> Project | N
         return access.lock_project(caller, wanted)
     except ApiError:
         raise ValidationFailed("you have no such project.", field="scope_project_id") from None
-
-
-def _enforce_quota(owner: User) -> None:
-    """Lock the owner, so that concurrent creations count each other. Raise ChannelLimit."""
-    User.objects.select_for_update(no_key=True).get(pk=owner.pk)
-    if AlertChannel.objects.filter(owner=owner).count() >= MAX_CHANNELS:
-        raise ChannelLimit(limit=MAX_CHANNELS)
 
 
 def _refuse_moves(channel: AlertChannel, given: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Helpers for the database connection: release it, lock by name, iterate in chunks, prepare a statement."""
+"""Helpers for the database: get a row, release the connection, lock by name, iterate in chunks, prepare a statement."""
 
 from __future__ import annotations
 
@@ -10,7 +10,17 @@ import psycopg
 from django.db import connection
 from django.db.models import Model, QuerySet
 
+from core.errors import NotFound
+
 M = TypeVar("M", bound=Model)
+
+
+def get_or_not_found(rows: QuerySet[M], **conditions: Any) -> M:
+    """Return the row that matches. Raise NotFound, which the API answers with 404."""
+    found = rows.filter(**conditions).first()
+    if found is None:
+        raise NotFound
+    return found
 
 
 def release_connection() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.db.models import Prefetch, Q, QuerySet
 
-from core.errors import NotFound
+from core.db import get_or_not_found
 from incidents.models import Incident, IncidentEvent, MaintenanceWindow
 from monitors.models import Monitor
 from projects import access
@@ -37,10 +37,7 @@ def list_incidents(
 def get_incident(caller: Caller, public_id: str) -> Incident:
     """Return an incident with its timeline."""
     timeline = Prefetch("events", IncidentEvent.objects.order_by("pk"))
-    incident = list_incidents(caller).filter(public_id=public_id).prefetch_related(timeline).first()
-    if incident is None:
-        raise NotFound
-    return incident
+    return get_or_not_found(list_incidents(caller).prefetch_related(timeline), public_id=public_id)
 
 
 def list_windows(caller: Caller) -> QuerySet[MaintenanceWindow]:
@@ -61,7 +58,4 @@ def windows_covering(caller: Caller, monitor: Monitor) -> list[MaintenanceWindow
 
 
 def get_window(caller: Caller, public_id: str) -> MaintenanceWindow:
-    window = list_windows(caller).filter(public_id=public_id).first()
-    if window is None:
-        raise NotFound
-    return window
+    return get_or_not_found(list_windows(caller), public_id=public_id)

@@ -8,7 +8,8 @@ from typing import Any
 
 from django.db import transaction
 
-from core.errors import IncidentResolved, NotFound, ResolvesByItself
+from core.db import get_or_not_found
+from core.errors import IncidentResolved, ResolvesByItself
 from incidents.models import Incident, IncidentEvent
 from incidents.selectors import get_incident
 from incidents.timeline import note
@@ -72,7 +73,4 @@ def resolve(caller: Caller, public_id: str, *, now: datetime) -> Incident:
 def _lock(caller: Caller, public_id: str) -> Incident:
     """Return the incident, locked and read after locking, to see a concurrent recovery of the monitor."""
     found = get_incident(caller, public_id)
-    incident = Incident.objects.select_for_update(no_key=True).filter(pk=found.pk).first()
-    if incident is None:
-        raise NotFound
-    return incident
+    return get_or_not_found(Incident.objects.select_for_update(no_key=True), pk=found.pk)

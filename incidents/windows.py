@@ -13,18 +13,18 @@ from zoneinfo import ZoneInfoNotFoundError
 from django.db import transaction
 from django.db.models import Exists, OuterRef, Prefetch, Q
 
-from accounts.models import User
-from core.errors import NotFound, ValidationFailed, WindowLimit
+from core.errors import ValidationFailed, WindowLimit
 from incidents import recurrence
 from incidents.models import MaintenanceWindow
 from incidents.recurrence import Occurrence, Schedule
 from incidents.selectors import get_window
-from monitors.models import Monitor, MonitorState
+from monitors.models import Monitor
+from monitors.services import lock_monitors
 from monitors.uptime.daily import leave_out
 from projects import access
 from projects.access import Caller
 from projects.models import Membership, Project
-from projects.placement import place
+from projects.placement import enforce_quota, place
 
 logger = logging.getLogger(__name__)
 
@@ -76,10 +76,10 @@ def create_window(caller: Caller, given: Mapping[str, Any], *, now: datetime) ->
     recurrence.check(schedule, now=now)  # before any lock, because an unusual rule takes time
     chosen = given.get("monitor_ids", [])
     with transaction.atomic():
-        _hold_monitors(caller, chosen)
+        lock_monitors(caller, chosen)
         project, owner = place(caller, given)
         monitors = _choose(caller, project, scope=given["monitors"], monitor_ids=chosen)
-        _take_room(owner)
+        enforce_quota(owner, MaintenanceWindow, limit=MAX_WINDOWS, error=WindowLimit)
         window = MaintenanceWindow(
             owner=owner,
             project=project,
@@ -96,8 +96,8 @@ def create_window(caller: Caller, given: Mapping[str, Any], *, now: datetime) ->
 def update_window(caller: Caller, public_id: str, given: Mapping[str, Any], *, now: datetime) -> MaintenanceWindow:
     """Change the given fields and validate the merged window; unchanged times may be in the past."""
     with transaction.atomic():
-        _hold_monitors(caller, given.get("monitor_ids", []))
-        window = _lock(caller, public_id)
+        lock_monitors(caller, given.get("monitor_ids", []))
+        window = access.lock(get_window, caller, public_id)
         at_home = window.project.public_id if window.project else None
         if given.get("project_id", at_home) != at_home:
             raise ValidationFailed("a window stays where it was made; make another.", field="project_id")
@@ -131,7 +131,7 @@ def update_window(caller: Caller, public_id: str, given: Mapping[str, Any], *, n
 def delete_window(caller: Caller, public_id: str) -> None:
     """Delete a window. Suppressed notifications that still apply are sent at once."""
     with transaction.atomic():
-        _lock(caller, public_id).delete()
+        access.lock(get_window, caller, public_id).delete()
 
 
 def roll_forward(now: datetime) -> int:
@@ -307,28 +307,3 @@ def _choose(caller: Caller, project: Project | None, *, scope: str, monitor_ids:
         whose = "in this project" if project else "of yours"
         raise ValidationFailed(f"there is no monitor {min(missing)} {whose}.", field="monitor_ids")
     return found
-
-
-def _hold_monitors(caller: Caller, monitor_ids: Collection[str]) -> None:
-    """Lock the monitors, so that none is deleted before the transaction ends. Changing and deleting a monitor take
-    the same lock, and take it before that of the project too."""
-    monitors = access.accessible(caller, Monitor.objects.filter(public_id__in=monitor_ids))
-    states = MonitorState.objects.select_for_update(no_key=True).filter(pk__in=monitors.values("pk"))
-    list(states.order_by("pk").values_list("pk"))
-
-
-def _take_room(owner: User) -> None:
-    """Enforce the quota: lock the owner's row, so that creations are checked one after the other."""
-    User.objects.select_for_update(no_key=True).get(pk=owner.pk)
-    if MaintenanceWindow.objects.filter(owner=owner).count() >= MAX_WINDOWS:
-        raise WindowLimit(limit=MAX_WINDOWS)
-
-
-def _lock(caller: Caller, public_id: str) -> MaintenanceWindow:
-    """Return the window, locked after its project: deleting the project locks the two in this order."""
-    window = get_window(caller, public_id)
-    if window.project is not None:
-        access.lock_project(caller, window.project.public_id)
-    if MaintenanceWindow.objects.select_for_update(no_key=True).filter(pk=window.pk).first() is None:
-        raise NotFound
-    return get_window(caller, public_id)

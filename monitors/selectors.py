@@ -15,7 +15,7 @@ from django.db.models.lookups import LessThan
 
 from checks.results.selectors import average_latency
 from checks.spec import Verdict
-from core.errors import NotFound
+from core.db import get_or_not_found
 from monitors import types
 from monitors.models import (
     MaintenanceSpan,
@@ -51,10 +51,7 @@ def list_monitors(caller: Caller) -> QuerySet[Monitor]:
 
 
 def get_monitor(caller: Caller, public_id: str) -> Monitor:
-    monitor = list_monitors(caller).filter(public_id=public_id).first()
-    if monitor is None:
-        raise NotFound
-    return monitor
+    return get_or_not_found(list_monitors(caller), public_id=public_id)
 
 
 def statistics(monitors: Sequence[Monitor], *, now: datetime) -> dict[int, Statistics]:

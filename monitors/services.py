@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -10,8 +10,9 @@ from django.db import transaction
 
 from accounts.models import Plan, User
 from checks.spec import CheckSpec
+from core.db import get_or_not_found
 from core.egress import literal_address
-from core.errors import MonitorLimit, NotFound, ValidationFailed
+from core.errors import MonitorLimit, ValidationFailed
 from core.ids import random_text
 from core.outbound import guard
 from monitors import configuration, types
@@ -28,7 +29,7 @@ from monitors.models import (
 )
 from monitors.selectors import get_monitor
 from monitors.types.settings import MonitorConfig
-from projects import log, placement
+from projects import access, log, placement
 from projects.access import Caller
 from projects.models import Project
 
@@ -246,10 +247,21 @@ def _lock(caller: Caller, public_id: str) -> tuple[Monitor, MonitorState]:
 
     The configuration is read after locking: otherwise concurrent PATCHes would undo each other's changes.
     """
-    state = MonitorState.objects.select_for_update().filter(pk=get_monitor(caller, public_id).pk).first()
-    if state is None:
-        raise NotFound
+    state = get_or_not_found(MonitorState.objects.select_for_update(), pk=get_monitor(caller, public_id).pk)
     return get_monitor(caller, public_id), state
+
+
+def lock_monitors(caller: Caller, public_ids: Collection[str]) -> dict[str, Monitor]:
+    """Return those monitors that the caller can access, by id, locked against deletion until the transaction ends.
+
+    Take this lock before that of a project, as changes and deletions of monitors do.
+    """
+    if not public_ids:
+        return {}
+    visible = access.accessible(caller, Monitor.objects.filter(public_id__in=public_ids))
+    states = MonitorState.objects.select_for_update(no_key=True).filter(pk__in=visible.values("pk"))
+    list(states.order_by("pk").values_list("pk"))
+    return {monitor.public_id: monitor for monitor in visible}
 
 
 def lock_owner(owner: User) -> User:

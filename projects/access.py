@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar
 
 from django.db.models import Model, Q, QuerySet
 
 from accounts.models import User
-from core.errors import Forbidden, NotFound, ReauthenticationRequired, SessionRequired
+from core.db import get_or_not_found
+from core.errors import Forbidden, ReauthenticationRequired, SessionRequired
 from projects.models import Membership, Project, Role
 
 M = TypeVar("M", bound=Model)
+
+
+class Placed(Protocol):
+    """A row that may be in a project."""
+
+    pk: Any
+    project: Any
+
+
+P = TypeVar("P", bound=Placed)
 
 EVERY_ROLE: Collection[str] = tuple(Role.values)
 RECENT = timedelta(minutes=5)
@@ -77,9 +88,7 @@ def get_project(caller: Caller, public_id: str, *, roles: Collection[str] = EVER
     places = _projects_of(caller.user).filter(project__public_id=public_id).select_related("project")
     if caller.project is not None:
         places = places.filter(project=caller.project)
-    place = places.first()
-    if place is None:
-        raise NotFound
+    place = get_or_not_found(places)
     if place.role not in roles:
         raise Forbidden
     return place.project
@@ -107,10 +116,22 @@ def lock_project(
     Take this lock before you create, change or delete anything that depends on a project or on a role in it: roles are
     read under the lock, so a role that is being removed no longer counts.
     """
-    projects = Project.objects.select_for_update(no_key=not for_deletion)
-    if not projects.filter(pk=get_project(caller, public_id, roles=roles).pk).exists():
-        raise NotFound
+    found = get_project(caller, public_id, roles=roles)
+    get_or_not_found(Project.objects.select_for_update(no_key=not for_deletion), pk=found.pk)
     return get_project(caller, public_id, roles=roles)
+
+
+def lock(get: Callable[[Caller, str], P], caller: Caller, public_id: str, *, for_deletion: bool = False) -> P:
+    """Return the row that `get` returns, locked after its project and read under the lock. Raise NotFound.
+
+    Deleting the project locks the two in this order too.
+    """
+    found = get(caller, public_id)
+    if found.project is not None:
+        lock_project(caller, found.project.public_id)
+    rows: QuerySet[Any] = type(found)._default_manager.select_for_update(no_key=not for_deletion)  # type: ignore[attr-defined]
+    get_or_not_found(rows, pk=found.pk)
+    return get(caller, public_id)
 
 
 def lock_projects(caller: Caller, public_ids: Collection[str | None]) -> None:

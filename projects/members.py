@@ -18,7 +18,8 @@ from django.utils.crypto import salted_hmac
 from accounts.models import User
 from accounts.services import email_address, is_verified, verified_account
 from audit.actions import Action
-from core.errors import Forbidden, NotFound, ValidationFailed
+from core.db import get_or_not_found
+from core.errors import Forbidden, ValidationFailed
 from core.ids import random_text
 from projects import access, log, mail
 from projects.access import Caller
@@ -103,9 +104,7 @@ def find_invitation(token: str, *, now: datetime) -> tuple[Membership, bool]:
     instead, and proves nothing: managers could otherwise sign up with any address.
     """
     invitations = Membership.objects.filter(user=None, invited_until__gt=now).select_related("project", "invited_by")
-    found = invitations.filter(Q(invitation_digest=_digest(token)) | Q(public_id=token)).first()
-    if found is None:
-        raise NotFound
+    found = get_or_not_found(invitations.filter(Q(invitation_digest=_digest(token)) | Q(public_id=token)))
     return found, found.public_id != token
 
 
@@ -192,10 +191,7 @@ def remove_member(caller: Caller, project_id: str, member_id: str, *, now: datet
 
 
 def _member(project: Project, member_id: str, *, now: datetime) -> Membership:
-    member = _living(project, now=now).select_related("user", "project").filter(public_id=member_id).first()
-    if member is None:
-        raise NotFound
-    return member
+    return get_or_not_found(_living(project, now=now).select_related("user", "project"), public_id=member_id)
 
 
 def delete_expired_invitations(now: datetime) -> int:

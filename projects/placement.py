@@ -1,9 +1,11 @@
-"""Place objects in a project, or outside of projects."""
+"""Place objects in a project, or outside of projects, within the quota of an account."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+
+from django.db.models import Model
 
 from accounts.models import User
 from core.errors import ApiError, Forbidden, NotFound, Unauthorized, ValidationFailed
@@ -34,6 +36,13 @@ def place(caller: Caller, given: Mapping[str, Any]) -> tuple[Project | None, Use
     except ApiError:
         raise ValidationFailed("you have no such project.", field="project_id") from None
     return project, access.owner_of(project)
+
+
+def enforce_quota(owner: User, model: type[Model], *, limit: int, error: type[ApiError]) -> None:
+    """Lock the owner, so that concurrent creations count each other. Raise `error` if they own `limit` rows."""
+    User.objects.select_for_update(no_key=True).get(pk=owner.pk)
+    if model._default_manager.filter(owner=owner).count() >= limit:
+        raise error(limit=limit)
 
 
 def move(

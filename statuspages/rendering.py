@@ -18,6 +18,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from core.clock import utc_now
+from core.db import get_or_not_found
 from core.errors import NotFound
 from core.templatetags.pulsekeeper import icon, percent
 from statuspages import bars, colours
@@ -238,10 +239,7 @@ PARTS: dict[str, Part] = {
 
 
 def _page(published: PublishedPage) -> StatusPage:
-    page = StatusPage.objects.select_related("logo").defer("logo__image").filter(pk=published.page_id).first()
-    if page is None:
-        raise NotFound
-    return page
+    return get_or_not_found(StatusPage.objects.select_related("logo").defer("logo__image"), pk=published.page_id)
 
 
 def _draw(template: str, page: StatusPage, published: PublishedPage, links: Links, **context: Any) -> bytes:

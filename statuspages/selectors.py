@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.db.models import Exists, F, OuterRef, Prefetch, Q, QuerySet
 
+from core.db import get_or_not_found
 from core.errors import NotFound
 from monitors.models import Monitor
 from monitors.selectors import get_monitor
@@ -23,10 +24,7 @@ def list_pages(caller: Caller) -> QuerySet[StatusPage]:
 
 
 def get_page(caller: Caller, public_id: str) -> StatusPage:
-    page = list_pages(caller).filter(public_id=public_id).first()
-    if page is None:
-        raise NotFound
-    return page
+    return get_or_not_found(list_pages(caller), public_id=public_id)
 
 
 def showable() -> QuerySet[PageMonitor]:
@@ -71,10 +69,7 @@ def list_notes(page: StatusPage) -> QuerySet[PageNote]:
 
 
 def get_note(page: StatusPage, public_id: str) -> PageNote:
-    note = list_notes(page).filter(public_id=public_id).first()
-    if note is None:
-        raise NotFound
-    return note
+    return get_or_not_found(list_notes(page), public_id=public_id)
 
 
 def list_subscribers(page: StatusPage) -> QuerySet[Subscriber]:
@@ -92,7 +87,4 @@ def get_badge(caller: Caller, monitor_id: str) -> Badge:
 
 def find_badge(key: str) -> Monitor:
     """Return the monitor with this badge key. Raises NotFound."""
-    monitor = Monitor.objects.select_related("state").filter(badge__key=key).first()
-    if monitor is None:
-        raise NotFound
-    return monitor
+    return get_or_not_found(Monitor.objects.select_related("state"), badge__key=key)

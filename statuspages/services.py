@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from django.conf import settings
@@ -14,14 +15,14 @@ from django.contrib.auth.hashers import make_password
 from django.db import IntegrityError, transaction
 from django.http.request import validate_host
 
-from accounts.models import User
-from core.errors import NoteResolved, NotFound, StatusPageLimit, ValidationFailed
+from core.errors import NoteResolved, StatusPageLimit, ValidationFailed
 from incidents.models import Incident
-from monitors.models import Monitor, MonitorState
+from monitors.models import Monitor
+from monitors.services import lock_monitors
 from projects import access
 from projects.access import Caller
 from projects.models import Project
-from projects.placement import place
+from projects.placement import enforce_quota, place
 from statuspages import colours, events, logos, lookup, names
 from statuspages.models import NoteUpdate, PageGroup, PageLogo, PageMonitor, PageNote, StatusPage
 from statuspages.selectors import get_note, get_page, showable
@@ -35,7 +36,7 @@ def create_page(caller: Caller, given: Mapping[str, Any], *, now: datetime) -> S
     with transaction.atomic():
         monitors = _lock_monitors(caller, given)
         project, owner = place(caller, given)
-        _enforce_quota(owner)
+        enforce_quota(owner, StatusPage, limit=MAX_PAGES, error=StatusPageLimit)
         page = StatusPage(owner=owner, project=project, created_at=now)
         _set(page, given)
         _save(page, force_insert=True)
@@ -129,15 +130,7 @@ def delete_note(caller: Caller, page_id: str, note_id: str) -> None:
         touch(page)
 
 
-def lock_page(caller: Caller, public_id: str, *, for_deletion: bool = False) -> StatusPage:
-    """Lock the page's project and the page. Return the page as read under the lock. Raises NotFound."""
-    page = get_page(caller, public_id)
-    if page.project is not None:
-        access.lock_project(caller, page.project.public_id)
-    locked = StatusPage.objects.select_for_update(no_key=not for_deletion).filter(pk=page.pk)
-    if locked.first() is None:
-        raise NotFound
-    return get_page(caller, public_id)
+lock_page = partial(access.lock, get_page)
 
 
 def touch(page: StatusPage) -> None:
@@ -200,12 +193,7 @@ def _save(page: StatusPage, *, force_insert: bool = False) -> None:
 def _lock_monitors(caller: Caller, given: Mapping[str, Any]) -> dict[str, Monitor]:
     """Return the monitors of all groups by id, locked against deletion until the transaction ends."""
     wanted = [item["monitor_id"] for group in given.get("groups", ()) for item in group["monitors"]]
-    if not wanted:
-        return {}
-    accessible = access.accessible(caller, Monitor.objects.filter(public_id__in=wanted))
-    keys = list(accessible.values_list("pk", flat=True))
-    list(MonitorState.objects.select_for_update(no_key=True).filter(pk__in=keys).order_by("pk").only("pk"))
-    return {monitor.public_id: monitor for monitor in accessible.all()}
+    return lock_monitors(caller, wanted)
 
 
 def _replace_groups(page: StatusPage, given: Mapping[str, Any], monitors: Mapping[str, Monitor]) -> None:
@@ -246,13 +234,6 @@ def _items(
     if len(seen) > MAX_MONITORS:
         raise ValidationFailed(f"a page shows {MAX_MONITORS} monitors at most.", field="groups")
     return found
-
-
-def _enforce_quota(owner: User) -> None:
-    """Lock the owner, so that concurrent creations are counted one by one. Raises StatusPageLimit."""
-    User.objects.select_for_update(no_key=True).get(pk=owner.pk)
-    if StatusPage.objects.filter(owner=owner).count() >= MAX_PAGES:
-        raise StatusPageLimit(limit=MAX_PAGES)
 
 
 def _add_update(page: StatusPage, note: PageNote, given: Mapping[str, Any], *, now: datetime) -> None:

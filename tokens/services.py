@@ -18,6 +18,7 @@ from accounts.models import User
 from accounts.services import is_verified
 from audit.actions import Action
 from core.bulk_actions import BulkResult
+from core.db import get_or_not_found
 from core.errors import (
     EmailUnverified,
     Forbidden,
@@ -187,9 +188,7 @@ def list_tokens(caller: Caller) -> QuerySet[ProjectToken]:
 def revoke_token(caller: Caller, public_id: str) -> None:
     """Revoke a token. Owners and admins may revoke any token of the project, members only their own."""
     caller.require_session()
-    token = list_tokens(caller).filter(public_id=public_id).first()
-    if token is None:
-        raise NotFound
+    token = get_or_not_found(list_tokens(caller), public_id=public_id)
     if token.created_by_id != caller.user.pk and not access.has_role(caller, token.project, access.MANAGERS):
         raise Forbidden
     with transaction.atomic():
