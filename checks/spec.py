@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+import msgspec
+
 from checks.evidence import Evidence
 
 
@@ -44,8 +46,7 @@ class CheckSpec:
     slow_ms: int = 1_500
 
 
-@dataclass(frozen=True, slots=True)
-class CheckOutcome:
+class CheckOutcome(msgspec.Struct, frozen=True):
     """The outcome of one check, which ended at `checked_at`.
 
     Milliseconds are whole, and None where that point was not reached. `latency_ms` is the whole check, `connect_ms`

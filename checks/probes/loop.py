@@ -13,12 +13,13 @@ import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import Any, Generic, TypeVar
 
 import pycurl
+from msgspec.structs import replace
 
 from checks.evidence import Evidence
 from checks.probes.reactor import Reactor

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from accounts.models import User
 from checks.probes.http.evidence import HttpEvidence, Redirect

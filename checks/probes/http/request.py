@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
 from urllib.parse import urljoin
+
+import msgspec
+from msgspec.structs import replace
 
 from checks.probes.http.spec import HttpSpec
 from checks.probes.http.target import BadRequestError, Target, parse_target, refuse_long_authority
@@ -18,8 +20,7 @@ _MAX_LOCATION = 8_192  # most servers take no longer request
 _ENDS_LINE = re.compile(r"[\r\n\0]")
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(msgspec.Struct, frozen=True):
     """One request. `lines` are header lines in libcurl's spelling, beside those that libcurl adds itself."""
 
     target: Target

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from urllib.parse import SplitResult, quote, urlsplit, urlunsplit
 
 import idna
+import msgspec
 
 from core.egress import literal_address
 
@@ -37,8 +37,7 @@ class BadRequestError(ValueError):
     """The request cannot be made of these values. The text is a sentence without any header's value."""
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(msgspec.Struct, frozen=True):
     """A URL as libcurl takes it: ASCII, host in IDNA form, no fragment. `host` is None for a literal address."""
 
     url: str

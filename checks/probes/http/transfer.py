@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 
+import msgspec
 import pycurl
 
 from checks.probes.curl import Handle
@@ -33,8 +33,7 @@ class BodyFault(Enum):
     CUT = "ends within the declared coding"
 
 
-@dataclass(slots=True)
-class Hop:
+class Hop(msgspec.Struct):
     """The result of one request. Times are microseconds since its start; 0 where that point was not reached.
 
     `code` is libcurl's result, 0 also if we ended the transfer because we had seen enough.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from datetime import datetime
+
+from msgspec.structs import replace
 
 from checks import verdict
 from checks.evidence import Mask
@@ -44,7 +45,6 @@ def _advice(status: int) -> str:
     return "check the server's error log" if status >= 500 else "check the monitor's URL, method and headers"
 
 
-@dataclass(slots=True)
 class Exchange(Finding):
     """What one check found, all its requests together.
 
