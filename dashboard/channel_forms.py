@@ -1,4 +1,4 @@
-"""The forms of alert channels. Secret settings are never shown, and an edit that leaves them empty keeps them."""
+"""The form of an alert channel. Secret settings are never shown, and an edit that leaves them empty keeps them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ from typing import Any
 from django import forms
 
 from alerts.models import DEFAULT_TOPICS, AlertChannel, Topic
-from alerts.transports import KINDS
 from alerts.transports.base import ChannelKind, Setting
-from core.forms import ServiceForm, conditional
-from dashboard.choosing import MonitorsField, ProjectField, monitor_choices, project_choices
-from dashboard.once import OnceForm
+from core.forms import conditional
+from dashboard.forms import ProjectField, ScopeForm
 from projects.access import Caller
 
 Scope = AlertChannel.Scope
@@ -29,12 +27,15 @@ SCOPE_NAMES = {
     Scope.PROJECT: "Monitors of one project",
     Scope.CHOSEN: "Chosen monitors",
 }
-_AIM = ("monitors", "scope_project_id", "monitor_ids")
 
 
-class _ChannelForm(ServiceForm):
-    """The fields that all channels have, after those of the kind."""
+class ChannelForm(ScopeForm):
+    """The form of the channel `stored`, or of a new one of a kind. The settings of the kind are fields too.
 
+    `example` is the format of the first setting.
+    """
+
+    enabled = forms.BooleanField(label="Send alerts", required=False)
     name = forms.CharField(max_length=200)
     topics = forms.MultipleChoiceField(
         label="Send alerts when",
@@ -57,130 +58,96 @@ class _ChannelForm(ServiceForm):
         initial=Scope.ALL.value,
     )
 
-    def __init__(self, data: Any = None, *, caller: Caller, kind: ChannelKind, **kwargs: Any) -> None:
-        super().__init__(data, **kwargs)
+    def __init__(
+        self,
+        data: Any = None,
+        *,
+        caller: Caller,
+        kind: ChannelKind,
+        example: str = "",
+        stored: AlertChannel | None = None,
+    ) -> None:
+        initial = None if stored is None else _initial_of(stored)
+        super().__init__(data, caller=caller, chosen_label="Chosen monitors", stored=stored, initial=initial)
         self.kind = kind
-        self.projects = project_choices(caller)
-        self.fields["scope_project_id"] = conditional(
-            ProjectField(projects=self.projects, none="Choose a project", label="Project")
-        )
-        self.fields["monitor_ids"] = conditional(
-            MonitorsField(monitors=monitor_choices(caller), label="Chosen monitors")
-        )
+        self.fields["scope_project_id"] = conditional(ProjectField(self.projects, none="Choose a project"))
+        self.fields |= {setting.name: _field(setting, stored) for setting in kind.settings}
+        first = self.fields[kind.settings[0].name]
+        if stored is None:
+            del self.fields["enabled"]
+            self.fields["name"].required = False
+            self.fields["name"].help_text = "Default: derived from the channel's address."
+            self.fields["project_id"] = ProjectField(
+                self.projects,
+                none="None: mine alone",
+                help_text="Members of the project can see and change its channels, which send alerts of its monitors.",
+            )
+        elif kind.settings[0].secret:
+            first.help_text = f"Currently {stored.hint}. Leave empty to keep it."
+        if example:
+            first.widget.attrs["placeholder"] = example
+            first.help_text = f"Format: {example}"
 
-    def clean(self) -> dict[str, Any]:
-        cleaned = super().clean() or self.cleaned_data
-        monitors = cleaned.get("monitors")
-        if monitors == Scope.PROJECT and not cleaned.get("scope_project_id"):
-            self.add_error("scope_project_id", "Choose a project.")
-        if monitors == Scope.CHOSEN and not cleaned.get("monitor_ids") and "monitor_ids" not in self.errors:
-            self.add_error("monitor_ids", "Choose at least one monitor.")
-        return cleaned
+    def clean(self) -> None:
+        super().clean()
+        if self.cleaned_data.get("monitors") == Scope.PROJECT:
+            self.require("scope_project_id", "Choose a project.")
 
     def own_fields(self) -> Iterator[forms.BoundField]:
         return (self[setting.name] for setting in self.kind.settings)
 
-    def _own_given(self) -> dict[str, Any]:
-        given = {setting.name: self.cleaned_data[setting.name] for setting in self.kind.settings}
-        return {name: value for name, value in given.items() if value}
+    def given(self) -> dict[str, Any]:
+        """Return the body for the service, for a stored channel only the changes: a member may not see all monitors."""
+        cleaned, sent = self.cleaned_data, self.sent
+        plain = {"name", "enabled", "topics", "remind_every_hours", "project_id"} & sent
+        own = [setting.name for setting in self.kind.settings if setting.name in sent]
+        given = {"kind": self.kind.name} | {name: cleaned[name] for name in plain if name != "name" or cleaned[name]}
+        given |= {name: cleaned[name] for name in own if cleaned[name]}
+        return given | (self.scope() if {"monitors", "scope_project_id", "monitor_ids"} & sent else {})
 
-    def _aim(self) -> dict[str, Any]:
-        cleaned = self.cleaned_data
-        aim: dict[str, Any] = {"monitors": cleaned["monitors"]}
-        if cleaned["monitors"] == Scope.PROJECT:
-            aim["scope_project_id"] = cleaned["scope_project_id"]
-        if cleaned["monitors"] == Scope.CHOSEN:
-            aim["monitor_ids"] = cleaned["monitor_ids"]
-        return aim
+    def scope(self) -> dict[str, Any]:
+        scope = super().scope()
+        if scope["monitors"] == Scope.PROJECT:
+            scope["scope_project_id"] = self.cleaned_data["scope_project_id"]
+        return scope
 
     def refuse(self, field: str | None, reason: str) -> None:
         """Show errors of a single monitor, such as `monitor_ids[3]`, at the field."""
         if field is not None and field.startswith("monitor_ids["):
-            reason = reason.partition(": ")[2]
-            field = "monitor_ids"
+            field, reason = "monitor_ids", reason.partition(": ")[2]
         super().refuse(field, reason)
 
 
-class NewChannelForm(_ChannelForm, OnceForm):
-    def __init__(self, data: Any = None, *, caller: Caller, kind: ChannelKind, example: str = "") -> None:
-        super().__init__(data, caller=caller, kind=kind)
-        self.fields["name"].required = False
-        self.fields["name"].help_text = "Default: derived from the channel's address."
-        self.fields["project_id"] = ProjectField(
-            projects=self.projects,
-            none="None: mine alone",
-            label="Project",
-            help_text="Members of the project can see and change its channels, which send alerts of its monitors.",
-        )
-        self.fields |= {setting.name: _field(setting) for setting in kind.settings}
-        if example:
-            field = self.fields[kind.settings[0].name]
-            field.widget.attrs["placeholder"] = example
-            field.help_text = f"Format: {example}"
-
-    def given(self) -> dict[str, Any]:
-        """Return the equivalent body for the API."""
-        cleaned = self.cleaned_data
-        given = {name: cleaned[name] for name in ("topics", "remind_every_hours", "project_id")}
-        if cleaned["name"]:
-            given["name"] = cleaned["name"]
-        return {"kind": self.kind.name} | given | self._own_given() | self._aim()
+def _initial_of(channel: AlertChannel) -> dict[str, Any]:
+    return {name: getattr(channel, name) for name in ("name", "topics", "remind_every_hours", "enabled")} | {
+        "monitors": channel.scope,
+        "scope_project_id": channel.scope_project and channel.scope_project.public_id,
+        "monitor_ids": [monitor.public_id for monitor in channel.monitors.all()],
+    }
 
 
-class EditChannelForm(_ChannelForm):
-    enabled = forms.BooleanField(label="Send alerts", required=False)
-
-    def __init__(self, data: Any = None, *, caller: Caller, channel: AlertChannel) -> None:
-        initial = {
-            "name": channel.name,
-            "topics": channel.topics,
-            "remind_every_hours": channel.remind_every_hours,
-            "monitors": channel.scope,
-            "scope_project_id": channel.scope_project and channel.scope_project.public_id,
-            "monitor_ids": [monitor.public_id for monitor in channel.monitors.all()],
-            "enabled": channel.enabled,
-        }
-        super().__init__(data, caller=caller, kind=KINDS[channel.kind], initial=initial)
-        config = channel.config
-        for setting in self.kind.settings:
-            field = self.fields[setting.name] = _field(setting)
-            if not setting.secret:
-                field.initial = config.get(setting.name)
-                continue
-            field.required = False
-            field.widget.attrs.pop("placeholder", None)
-            now = f"Currently {channel.hint}" if setting is self.kind.settings[0] else "The value is never shown"
-            field.help_text = f"{now}. Leave empty to keep it."
-
-    def given(self) -> dict[str, Any]:
-        """Return only the changes: a member may not see all selected monitors."""
-        plain = ("name", "topics", "remind_every_hours", "enabled")
-        given = {name: self.cleaned_data[name] for name in plain if name in self.changed_data}
-        aim = self._aim() if set(_AIM) & set(self.changed_data) else {}
-        own = {name: value for name, value in self._own_given().items() if name in self.changed_data}
-        return given | own | aim
-
-
-def _field(setting: Setting) -> forms.Field:
-    """Return the field of one setting."""
+def _field(setting: Setting, channel: AlertChannel | None) -> forms.Field:
+    """Return the field of one setting. A secret one of a stored channel is empty and may stay so."""
+    keeps = setting.secret and channel is not None
+    initial = setting.default() if setting.default and (setting.choices or not setting.secret) else None
+    if channel is not None and not setting.secret:
+        initial = channel.config.get(setting.name)
+    help_text = "The value is never shown. Leave empty to keep it." if keeps else setting.help
+    common: dict[str, Any] = {"label": setting.label, "initial": initial, "help_text": help_text}
     if setting.choices:
-        return forms.ChoiceField(
-            label=setting.label,
-            choices=[(choice, choice) for choice in setting.choices],
-            initial=setting.default() if setting.default else None,
-            help_text=setting.help,
-        )
-    attrs = {"class": "code", "autocomplete": "off", "spellcheck": "false", "placeholder": setting.example}
+        choices = [(choice, choice) for choice in setting.choices]
+        return forms.ChoiceField(choices=choices, required=not keeps, **common)
+    attrs = {"class": "code", "autocomplete": "off", "spellcheck": "false"}
+    if not keeps:
+        attrs["placeholder"] = setting.example
     if setting.input_type == "email":
         attrs = {"autocomplete": "email"}
     elif setting.input_type == "url":
         attrs["inputmode"] = "url"
     return forms.CharField(
-        label=setting.label,
         max_length=setting.max_length,
-        required=setting.required,
-        initial=setting.default() if setting.default and not setting.secret else None,
+        required=setting.required and not keeps,
         strip=setting.strip,
         widget=forms.EmailInput(attrs=attrs) if setting.input_type == "email" else forms.TextInput(attrs=attrs),
-        help_text=setting.help,
+        **common,
     )

@@ -3,39 +3,44 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 from django.contrib import messages
 from django.http import HttpResponse
-from django.shortcuts import redirect, render
-from django.views.decorators.http import require_POST
+from django.shortcuts import redirect
 
 from alerts import selectors, services, testing
+from alerts.events import WORDS, Payload
 from alerts.models import AlertChannel, Delivery
 from alerts.transports import KINDS
 from alerts.transports.base import ChannelKind
 from core import mail
 from core.api.idempotency import Created
 from core.clock import EPOCH, MAX_MS, utc_now
-from core.errors import ApiError, NotFound
+from core.errors import ApiError
 from core.waiting import waiting_place
-from dashboard import limits
-from dashboard.channel_forms import EditChannelForm, NewChannelForm
-from dashboard.deliveries import STATE_NAMES, ShownDelivery
-from dashboard.pages import PageRequest, page
+from dashboard.channel_forms import ChannelForm
+from dashboard.pages import PageRequest, action, count_request, done, errors_as_messages, page, render_page
 
 PAGE = 30
+MAX_ITEMS = 3
 MICROSECOND = timedelta(microseconds=1)
 
 Scope = AlertChannel.Scope
-
-SECTION = "alert-channels"
+STATE_NAMES = {
+    Delivery.State.GATHERING: "Gathering",
+    Delivery.State.WAITING: "Waiting",
+    Delivery.State.SENT: "Sent",
+    Delivery.State.DEAD: "Given up",
+    Delivery.State.FAILED: "Failed",
+}
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ChannelView:
     """A channel with the data that pages show."""
 
     channel: AlertChannel
@@ -56,10 +61,7 @@ class Shown:
         if self.problem and self.channel.enabled:
             return "failed", "No mail server"
         if self.channel.confirmed_at is None:
-            return (
-                "waiting",
-                "Waiting for confirmation" if self.channel.confirmation_digest else "Not confirmed",
-            )
+            return "waiting", "Waiting for confirmation" if self.channel.confirmation_digest else "Not confirmed"
         if not self.channel.enabled:
             return "", "Disabled"
         return ("dead", "Failing") if self.channel.failures else ("sent", "Confirmed")
@@ -85,105 +87,151 @@ class Shown:
         return ", ".join(self.channel.topics) or "nothing"
 
 
+@dataclass(frozen=True, slots=True)
+class DeliveryView:
+    """A delivery in the log."""
+
+    delivery: Delivery
+    now: datetime
+
+    @property
+    def state_name(self) -> str:
+        return STATE_NAMES[Delivery.State(self.delivery.state)]
+
+    @property
+    def is_dead(self) -> bool:
+        return self.delivery.state == Delivery.State.DEAD
+
+    @property
+    def next_try_at(self) -> datetime | None:
+        """Return the time of the next attempt, or None if it is due."""
+        is_open = self.delivery.state in (Delivery.State.WAITING, Delivery.State.GATHERING)
+        return self.delivery.next_try_at if is_open and self.delivery.next_try_at > self.now else None
+
+    def items(self) -> Iterator[tuple[str, str, str]]:
+        """Return the name, the event and the path, if any, of the first items."""
+        for item in self.delivery.items.all()[:MAX_ITEMS]:
+            payload = Payload.from_json(item.payload)
+            path = f"/incidents/{payload.incident_id}" if payload.incident_id else ""
+            if not path and payload.monitor_id:
+                path = f"/monitors/{payload.monitor_id}"
+            yield payload.monitor or payload.monitor_id or "Test", WORDS[payload.event_type].log, path
+
+    @property
+    def more(self) -> int:
+        return max(0, len(self.delivery.items.all()) - MAX_ITEMS)
+
+
 @page
 def index(request: PageRequest) -> HttpResponse:
     found = list(selectors.list_channels(request.caller).order_by("name", "pk"))
     dead = selectors.count_dead(found)
-    shown = [Shown(channel, dead.get(channel.pk, 0)) for channel in found]
-    return render(request, "dashboard/channels/list.html", {"section": SECTION, "channels": shown})
+    channels = [ChannelView(channel, dead.get(channel.pk, 0)) for channel in found]
+    return render_page(request, "channels/list", channels=channels)
 
 
 @page
 def show(request: PageRequest, channel_id: str) -> HttpResponse:
     """Show a channel and its delivery log."""
     channel = selectors.get_channel(request.caller, channel_id)
-    return render(request, "dashboard/channels/detail.html", _detail(request, channel))
+    return render_page(request, "channels/detail", **_detail(request, channel))
 
 
 def _detail(request: PageRequest, channel: AlertChannel) -> dict[str, Any]:
     """Return a channel and the requested page of its log."""
     state = request.GET.get("state", "")
     state = state if state in STATE_NAMES else ""
-    rows = selectors.deliveries_of(
-        channel, limit=PAGE + 1, state=state or None, before=_position(request.GET.get("before", ""))
-    )
-    log, now = rows[:PAGE], utc_now()
+    before = _position(request.GET.get("before", ""))
+    rows, now = selectors.deliveries_of(channel, limit=PAGE + 1, state=state or None, before=before), utc_now()
+    last = rows[PAGE - 1] if len(rows) > PAGE else None
     return {
-        "section": SECTION,
-        "shown": Shown(channel, selectors.count_dead([channel]).get(channel.pk, 0)),
-        "deliveries": [ShownDelivery(row, now) for row in log],
+        "shown": ChannelView(channel, selectors.count_dead([channel]).get(channel.pk, 0)),
+        "deliveries": [DeliveryView(row, now) for row in rows[:PAGE]],
         "state": state,
         "states": [("", "All"), *STATE_NAMES.items()],
-        "next": _place(log[-1]) if len(rows) > PAGE else None,
+        "next": last and f"{(last.created_at - EPOCH) // MICROSECOND}-{last.pk}",
         "later": "before" in request.GET,
     }
 
 
+def _position(text: str) -> tuple[datetime, int] | None:
+    """Parse the position of the last delivery on the previous page. Return None, for the first page, if invalid."""
+    found = re.fullmatch(r"([0-9]{1,18})-([0-9]{1,18})", text)
+    if found is None or int(found[1]) > MAX_MS * 1000:
+        return None
+    return EPOCH + int(found[1]) * MICROSECOND, int(found[2])
+
+
 @page
 def create(request: PageRequest) -> HttpResponse:
-    """Let the user choose a kind, then enter its settings."""
-    kind = KINDS.get(request.GET.get("kind", ""))
+    """Let the user choose a kind, then enter its settings. A new secret is shown once."""
+    caller, kind = request.caller, KINDS.get(request.GET.get("kind", ""))
     variant = kind.variant(request.GET.get("service", "")) if kind is not None else None
     if kind is None or (kind.variants() and variant is None):
-        return render(request, "dashboard/channels/choose.html", _choices())
+        return _choose_kind(request)
     example = variant.example if variant else ""
-    form = NewChannelForm(request.POST or None, caller=request.caller, kind=kind, example=example)
-    if request.method == "POST" and form.is_valid():
-        made = form.attempt(lambda: _create(request, form))
-        if made is not None:
-            return _created(request, made)
-    context = {
-        "section": SECTION,
-        "form": form,
-        "kind": kind,
-        "variant": variant,
-        "problem": kind.problem(),
-    }
-    return render(request, "dashboard/channels/new.html", context)
+    form = ChannelForm(request.POST or None, caller=caller, kind=kind, example=example)
+
+    def make(now: datetime) -> Created:
+        channel, secret = services.create_channel(caller, form.given(), now=now)
+        return Created(channel.public_id, {"secret": secret})
+
+    created = form.create(request, make, limit="invite" if kind.consent else None)
+    if created is None:
+        problem = kind.problem()
+        return render_page(request, "channels/new", form=form, kind=kind, variant=variant, problem=problem)
+    channel = selectors.get_channel(caller, created.object_id)
+    secret = (created.answer or {}).get("secret")
+    if secret is not None:
+        return render_page(request, "channels/created", shown=ChannelView(channel), secret=secret)
+    messages.success(request, "Channel created.")
+    if channel.confirmed_at is None:
+        _report_confirmation_request(request, channel, "A request to confirm was sent")
+    return redirect("alert_channel", channel.public_id)
+
+
+def _choose_kind(request: PageRequest) -> HttpResponse:
+    """Show the kinds and the variants to choose from, without the variants that have a kind of their own."""
+    own = {kind.variant_key for kind in KINDS.values()}
+    variants = [(kind, variant) for kind in KINDS.values() for variant in kind.variants() if variant.key not in own]
+    kinds = [kind for kind in KINDS.values() if not kind.variants()]
+    return render_page(request, "channels/choose", kinds=kinds, variants=variants)
 
 
 @page
 def edit(request: PageRequest, channel_id: str) -> HttpResponse:
     caller = request.caller
     channel = selectors.get_channel(caller, channel_id)
-    form = EditChannelForm(request.POST or None, caller=caller, channel=channel)
-    if request.method == "POST" and form.is_valid():
-
-        def save() -> AlertChannel:
-            given = form.given()
-            if form.kind.consent in given:
-                limits.count(request, "invite")
-            return services.update_channel(caller, channel_id, given, now=utc_now())
-
-        if form.attempt(save) is not None:
-            messages.success(request, "Channel saved.")
-            return redirect("alert_channel", channel_id)
-    context = {"section": SECTION, "form": form, "shown": Shown(channel), "scopes": Scope}
-    return render(request, "dashboard/channels/edit.html", context)
+    form = ChannelForm(request.POST or None, caller=caller, kind=KINDS[channel.kind], stored=channel)
+    changes_address = form.is_valid() and form.kind.consent in form.given()
+    saved = form.save(
+        request,
+        lambda: services.update_channel(caller, channel_id, form.given(), now=utc_now()),
+        limit="invite" if changes_address else None,
+    )
+    if saved is not None:
+        return done(request, "Channel saved.", "alert_channel", channel_id)
+    return render_page(request, "channels/edit", form=form, shown=ChannelView(channel))
 
 
-@require_POST
-@page
+@action
 def delete(request: PageRequest, channel_id: str) -> HttpResponse:
     services.delete_channel(request.caller, channel_id)
-    messages.success(request, "Channel deleted.")
-    return redirect("alert_channels")
+    return done(request, "Channel deleted.", "alert_channels")
 
 
-@require_POST
-@page
+@action
 def test(request: PageRequest, channel_id: str) -> HttpResponse:
     """Send a test. Show the result beside the button, or as a message without scripts."""
     channel = selectors.get_channel(request.caller, channel_id)
     try:
-        limits.count(request, "test-channel")
+        count_request(request, "test-channel")
         with waiting_place(request.caller.account):
             result = testing.send_test(channel)
     except ApiError as error:
-        result = {"delivered": False, "detail": error.reason or error.code}
+        result = {"delivered": False, "detail": str(error)}
     if request.htmx:
-        context = _detail(request, channel) | result
-        return render(request, "dashboard/channels/_tested.html", context)
+        return render_page(request, "channels/_tested", **_detail(request, channel), **result)
     if result["delivered"]:
         messages.success(request, f"Delivered. {result['detail']}")
     else:
@@ -191,91 +239,31 @@ def test(request: PageRequest, channel_id: str) -> HttpResponse:
     return redirect("alert_channel", channel_id)
 
 
-@require_POST
-@page
+@action
 def ask_again(request: PageRequest, channel_id: str) -> HttpResponse:
     """Request confirmation of an address again."""
     selectors.get_channel(request.caller, channel_id)
-    try:
-        limits.count(request, "invite")
+    with errors_as_messages(request):
+        count_request(request, "invite")
         channel = services.ask_again(request.caller, channel_id, now=utc_now())
-    except NotFound:
-        raise
-    except ApiError as error:
-        messages.error(request, error.reason or error.code)
-    else:
-        if channel.confirmed_at is not None:
-            messages.success(request, "The address is confirmed already.")
+        if channel.confirmed_at is None:
+            _report_confirmation_request(request, channel, "Another request was sent")
         else:
-            _asked(request, channel, "Another request was sent")
+            messages.success(request, "The address is confirmed already.")
     return redirect("alert_channel", channel_id)
 
 
-@require_POST
-@page
+@action
 def replay(request: PageRequest, channel_id: str, delivery_id: str) -> HttpResponse:
-    try:
+    with errors_as_messages(request):
         services.replay(request.caller, channel_id, delivery_id, now=utc_now())
-    except NotFound:
-        raise
-    except ApiError as error:
-        messages.error(request, error.reason or error.code)
-    else:
         messages.success(request, "The delivery is retried for another 24 hours.")
     return redirect("alert_channel", channel_id)
 
 
-def _create(request: PageRequest, form: NewChannelForm) -> Created:
-    given, now = form.given(), utc_now()
-    if form.kind.consent in given:
-        limits.count(request, "invite")
-
-    def make() -> Created:
-        channel, secret = services.create_channel(request.caller, given, now=now)
-        return Created(channel.public_id, {"secret": secret})
-
-    return form.make_once(request, request.caller, make, now=now)
-
-
-def _asked(request: PageRequest, channel: AlertChannel, said: str) -> None:
+def _report_confirmation_request(request: PageRequest, channel: AlertChannel, text: str) -> None:
     """Report that the confirmation mail was sent, or only printed."""
     if mail.has_server():
-        messages.success(request, f"{said} to {channel.hint}.")
+        messages.success(request, f"{text} to {channel.hint}.")
     else:
         messages.warning(request, f"The request to {channel.hint} was only printed to the log. {mail.NO_SERVER}")
-
-
-def _created(request: PageRequest, made: Created) -> HttpResponse:
-    """Show a new secret once, or redirect to the channel."""
-    channel = selectors.get_channel(request.caller, made.object_id)
-    secret = (made.answer or {}).get("secret")
-    if secret is None:
-        messages.success(request, "Channel created.")
-        if channel.confirmed_at is None:
-            _asked(request, channel, "A request to confirm was sent")
-        return redirect("alert_channel", made.object_id)
-    context = {"section": SECTION, "shown": Shown(channel), "secret": secret}
-    return render(request, "dashboard/channels/created.html", context)
-
-
-def _choices() -> dict[str, Any]:
-    """Return the kinds and variants to choose from, without the variants that have a kind of their own."""
-    own = {kind.variant_key for kind in KINDS.values()}
-    variants = [(kind, variant) for kind in KINDS.values() for variant in kind.variants()]
-    return {
-        "section": SECTION,
-        "kinds": [kind for kind in KINDS.values() if not kind.variants()],
-        "variants": [(kind, variant) for kind, variant in variants if variant.key not in own],
-    }
-
-
-def _place(delivery: Delivery) -> str:
-    return f"{(delivery.created_at - EPOCH) // MICROSECOND}-{delivery.pk}"
-
-
-def _position(text: str) -> tuple[datetime, int] | None:
-    """Parse the value of `_place`. Return None, for the first page, if it is invalid."""
-    found = re.fullmatch(r"([0-9]{1,18})-([0-9]{1,18})", text)
-    if found is None or int(found[1]) > MAX_MS * 1000:
-        return None
-    return EPOCH + int(found[1]) * MICROSECOND, int(found[2])

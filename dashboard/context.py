@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from django.http import HttpRequest
@@ -27,25 +27,20 @@ class NavigationItem:
 
 
 def navigation(request: HttpRequest) -> dict[str, Any]:
+    """Return a callable, so that incidents are counted only if a template renders it: fragments have no navigation."""
     user = getattr(request, "user", None)
-    if not isinstance(user, User):
-        return {}
-    return {"navigation": _Navigation(user)}
+    return {"navigation": partial(_items, user)} if isinstance(user, User) else {}
 
 
-class _Navigation:
-    """The navigation. Counts are queried only if a template renders them: fragments for htmx have no navigation."""
-
-    def __init__(self, user: User) -> None:
-        self._user = user
-
-    def __iter__(self) -> Iterator[NavigationItem]:
-        open_incidents = list_incidents(Caller(self._user), is_open=True).count()
-        yield NavigationItem("monitors", "Monitors", "heart-pulse")
-        yield NavigationItem("incidents", "Incidents", "triangle-alert", open_incidents, "open")
-        yield NavigationItem("status-pages", "Status pages", "globe")
-        yield NavigationItem("alert-channels", "Alert channels", "bell")
-        yield NavigationItem("maintenance", "Maintenance", "calendar")
-        yield NavigationItem("projects", "Projects", "folder")
-        yield NavigationItem("connectors", "Connectors", "plug")
-        yield NavigationItem("tokens", "API tokens", "key")
+def _items(user: User) -> list[NavigationItem]:
+    open_incidents = list_incidents(Caller(user), is_open=True).count()
+    return [
+        NavigationItem("monitors", "Monitors", "heart-pulse"),
+        NavigationItem("incidents", "Incidents", "triangle-alert", open_incidents, "open"),
+        NavigationItem("status-pages", "Status pages", "globe"),
+        NavigationItem("alert-channels", "Alert channels", "bell"),
+        NavigationItem("maintenance", "Maintenance", "calendar"),
+        NavigationItem("projects", "Projects", "folder"),
+        NavigationItem("connectors", "Connectors", "plug"),
+        NavigationItem("tokens", "API tokens", "key"),
+    ]

@@ -11,16 +11,13 @@ from django import forms
 from django.contrib import messages
 from django.db.models import BooleanField, ExpressionWrapper, Q, QuerySet
 from django.http import HttpResponse, QueryDict
-from django.shortcuts import redirect, render
-from django.views.decorators.http import require_POST
+from django.shortcuts import redirect
 
 from alerts.messages import REASONS
 from core.api.converters import PUBLIC_ID
 from core.clock import utc_now
-from core.forms import ServiceForm
-from dashboard.choosing import ProjectField, project_choices
-from dashboard.once import OnceForm
-from dashboard.pages import PageRequest, act, page
+from dashboard.forms import MultilineField, ObjectForm, PageForm, ProjectField, project_choices
+from dashboard.pages import PageRequest, action, done, errors_as_messages, page, render_page
 from incidents import selectors, services
 from incidents.models import Incident, IncidentEvent
 from incidents.serializers import MAX_TEXT
@@ -140,17 +137,13 @@ class FilterForm(forms.Form):
         return [(self.query(state=state), name, state == chosen) for state, name in [("", "All"), *STATES.items()]]
 
 
-class CommentForm(ServiceForm):
-    text = forms.CharField(label="Comment", max_length=MAX_TEXT, widget=forms.Textarea(attrs={"rows": 3}))
-
-    def clean_text(self) -> str:
-        text: str = self.cleaned_data["text"]
-        return text.replace("\r\n", "\n")
+class CommentForm(PageForm):
+    text = MultilineField(label="Comment", max_length=MAX_TEXT, widget=forms.Textarea(attrs={"rows": 3}))
 
 
-class DeclareForm(OnceForm):
+class DeclareForm(ObjectForm):
     title = forms.CharField(max_length=200, help_text="What is wrong, in a few words.")
-    text = forms.CharField(
+    text = MultilineField(
         label="What happened",
         max_length=MAX_TEXT,
         widget=forms.Textarea(attrs={"rows": 5}),
@@ -160,39 +153,30 @@ class DeclareForm(OnceForm):
     def __init__(self, data: Any = None, *, caller: Caller) -> None:
         super().__init__(data)
         self.fields["project_id"] = ProjectField(
-            projects=project_choices(caller),
-            none="None (personal)",
-            label="Project",
-            help_text="Members of the project can see the incident.",
+            project_choices(caller), help_text="Members of the project can see the incident."
         )
-
-    def clean_text(self) -> str:
-        text: str = self.cleaned_data["text"]
-        return text.replace("\r\n", "\n")
 
 
 @page
 def index(request: PageRequest) -> HttpResponse:
     filters = FilterForm(request.GET)
     rows, more = _page_of(_filtered(request.caller, filters.wanted), after=request.GET.get("after", ""))
-    return render(
+    return render_page(
         request,
-        "dashboard/incidents/list.html",
-        {
-            "section": "incidents",
-            "incidents": [IncidentView(row) for row in rows],
-            "filter": filters,
-            "projects": project_choices(request.caller),
-            "monitor": _name_of(request.caller, filters.wanted.get("monitor")),
-            "next": filters.query(after=f"{int(not rows[-1].is_open)}-{rows[-1].pk}") if more else None,
-            "first": filters.query() if "after" in request.GET else None,
-        },
+        "incidents/list",
+        incidents=[IncidentView(row) for row in rows],
+        filter=filters,
+        projects=project_choices(request.caller),
+        monitor=_name_of(request.caller, filters.wanted.get("monitor")),
+        next=filters.query(after=f"{int(not rows[-1].is_open)}-{rows[-1].pk}") if more else None,
+        first=filters.query() if "after" in request.GET else None,
     )
 
 
 @page
 def show(request: PageRequest, incident_id: str) -> HttpResponse:
-    return _show(request, selectors.get_incident(request.caller, incident_id), CommentForm())
+    incident = selectors.get_incident(request.caller, incident_id)
+    return render_page(request, "incidents/detail", shown=IncidentView(incident), form=CommentForm())
 
 
 @page
@@ -201,63 +185,42 @@ def live(request: PageRequest, incident_id: str) -> HttpResponse:
     shown = IncidentView(selectors.get_incident(request.caller, incident_id))
     if shown.seen == request.GET.get("seen"):
         return HttpResponse(status=204)
-    return render(request, "dashboard/incidents/live.html", {"shown": shown, "live": True})
+    return render_page(request, "incidents/live", shown=shown, live=True)
 
 
 @page
 def declare(request: PageRequest) -> HttpResponse:
     caller = request.caller
     form = DeclareForm(request.POST or None, caller=caller)
-    if request.method == "POST" and form.is_valid():
-        given = form.cleaned_data
-        created = form.create(request, lambda now: services.declare(caller, given, now=now).public_id)
-        if created is not None:
-            messages.success(request, "Incident declared.")
-            return redirect("incident", created.object_id)
-    return render(request, "dashboard/incidents/declare.html", {"section": "incidents", "form": form})
+    created = form.create(request, lambda now: services.declare(caller, form.cleaned_data, now=now))
+    if created is not None:
+        return done(request, "Incident declared.", "incident", created.object_id)
+    return render_page(request, "incidents/declare", form=form)
 
 
-@require_POST
-@page
+@action
 def comment(request: PageRequest, incident_id: str) -> HttpResponse:
     incident = selectors.get_incident(request.caller, incident_id)
     form = CommentForm(request.POST)
-    if form.is_valid():
-        text = form.cleaned_data["text"]
-        said = form.attempt(lambda: services.comment(request.caller, incident_id, text=text, now=utc_now()))
-        if said is not None:
-            messages.success(request, "Comment added.")
-            return redirect("incident", incident_id)
-    return _show(request, incident, form)
+    if form.save(request, lambda: services.comment(request.caller, incident_id, **form.cleaned_data, now=utc_now())):
+        return done(request, "Comment added.", "incident", incident_id)
+    return render_page(request, "incidents/detail", shown=IncidentView(incident), form=form)
 
 
-@require_POST
-@page
+@action
 def acknowledge(request: PageRequest, incident_id: str) -> HttpResponse:
-    return act(
-        request,
-        lambda: services.acknowledge(request.caller, incident_id, now=utc_now()),
-        done="Acknowledged. No more reminders are sent.",
-        to="incident",
-        incident_id=incident_id,
-    )
+    with errors_as_messages(request):
+        services.acknowledge(request.caller, incident_id, now=utc_now())
+        messages.success(request, "Acknowledged. No more reminders are sent.")
+    return redirect("incident", incident_id)
 
 
-@require_POST
-@page
+@action
 def resolve(request: PageRequest, incident_id: str) -> HttpResponse:
-    return act(
-        request,
-        lambda: services.resolve(request.caller, incident_id, now=utc_now()),
-        done="Incident resolved.",
-        to="incident",
-        incident_id=incident_id,
-    )
-
-
-def _show(request: PageRequest, incident: Incident, form: CommentForm) -> HttpResponse:
-    context = {"section": "incidents", "shown": IncidentView(incident), "form": form}
-    return render(request, "dashboard/incidents/detail.html", context)
+    with errors_as_messages(request):
+        services.resolve(request.caller, incident_id, now=utc_now())
+        messages.success(request, "Incident resolved.")
+    return redirect("incident", incident_id)
 
 
 def _filtered(caller: Caller, wanted: dict[str, str]) -> QuerySet[Incident]:

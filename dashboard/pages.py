@@ -1,19 +1,21 @@
-"""Helpers of all pages for signed-in users: the caller, error pages, and messages about actions."""
+"""Helpers of all pages for signed-in users: the caller, responses, error pages and messages."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, cast
 
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
+from django.contrib.auth.views import redirect_to_login
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
+from django.views.decorators.http import require_POST
 
-from accounts.models import User
-from core.errors import ApiError, NotFound
+from core.errors import ApiError, NotFound, TooManyRequests
+from core.throttles import seconds_to_wait
 from projects.access import Caller
 
 P = ParamSpec("P")
@@ -26,54 +28,73 @@ class PageRequest(HttpRequest):
     htmx: Any
 
 
-def page(
-    view: Callable[Concatenate[PageRequest, P], HttpResponseBase],
-) -> Callable[Concatenate[HttpRequest, P], HttpResponse]:
+PageView = Callable[Concatenate[PageRequest, P], HttpResponseBase]
+View = Callable[Concatenate[HttpRequest, P], HttpResponse]
+
+
+def page(view: PageView[P]) -> View[P]:
     """Require a signed-in user, and render errors of services as error pages."""
 
-    @login_required
-    def signed_in(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponseBase:
-        asked = cast("PageRequest", request)
-        asked.caller = Caller(cast("User", request.user))
-        try:
-            answer = view(asked, *args, **kwargs)
-        except ApiError as error:
-            return problem(asked, error)
-        # Private data: keep it out of caches and of the back button after signing out.
-        answer.headers.setdefault("Cache-Control", "private, no-store")
-        return answer
-
     @wraps(view)
-    def guarded(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponseBase:
-        asked = cast("PageRequest", request)
-        if asked.htmx and not asked.user.is_authenticated:
+    def guarded(request: PageRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponseBase:
+        if not request.user.is_authenticated:
             # The session expired while the page was open. The page's script reports it and keeps the input.
-            return HttpResponse(status=401)
-        return signed_in(request, *args, **kwargs)
+            return HttpResponse(status=401) if request.htmx else redirect_to_login(request.get_full_path())
+        request.caller = Caller(request.user)
+        try:
+            response = view(request, *args, **kwargs)
+        except ApiError as error:
+            return problem(request, error)
+        # Private data: keep it out of caches and of the back button after signing out.
+        response.headers.setdefault("Cache-Control", "private, no-store")
+        return response
 
-    return cast("Callable[Concatenate[HttpRequest, P], HttpResponse]", guarded)
+    return cast("View[P]", guarded)
+
+
+def action(view: PageView[P]) -> View[P]:
+    """Like `page`, but only for POST."""
+    return require_POST(page(view))
 
 
 def problem(request: PageRequest, error: ApiError) -> HttpResponse:
     """Render an error as a page, or as text for scripts."""
     if request.htmx:
-        return HttpResponse(error.reason or error.code, status=error.status, content_type="text/plain")
+        return HttpResponse(str(error), status=error.status, content_type="text/plain")
     context = {"title": error.code.replace("_", " ").capitalize(), "reason": error.reason}
     return render(request, "problem.html", context, status=error.status)
 
 
-def act(request: PageRequest, action: Callable[[], object], *, done: str, to: str, **kwargs: Any) -> HttpResponse:
-    """Run the action of a button and redirect to the page `to`, with a message about success or the error."""
+def render_page(request: PageRequest, template: str, *, status: int = 200, **context: Any) -> HttpResponse:
+    """Render a template of the dashboard. `section`, the entry of the navigation, is the first part of the path."""
+    context["section"] = request.path.split("/")[1]
+    return render(request, f"dashboard/{template}.html", context, status=status)
+
+
+def done(request: PageRequest, message: str, to: str, *args: str) -> HttpResponse:
+    """Redirect to the page `to` with a message about success."""
+    messages.success(request, message)
+    return redirect(to, *args)
+
+
+@contextmanager
+def errors_as_messages(request: PageRequest) -> Iterator[None]:
+    """Show the error of an action as a message, not as an error page, unless its object does not exist."""
     try:
-        action()
+        yield
     except NotFound:
         raise
     except ApiError as error:
-        messages.error(request, error.reason or error.code)
-    else:
-        messages.success(request, done)
-    response: HttpResponse = redirect(to, **kwargs)
-    return response
+        messages.error(request, str(error))
+
+
+def count_request(request: PageRequest, scope: str) -> None:
+    """Count a request in a scope of `settings.THROTTLES`, together with those to the API.
+
+    Raises TooManyRequests above the rate.
+    """
+    if seconds_to_wait(scope, request.caller.account) is not None:
+        raise TooManyRequests
 
 
 def home(request: HttpRequest) -> HttpResponse:

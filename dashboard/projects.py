@@ -7,35 +7,30 @@ from datetime import datetime
 from django import forms
 from django.contrib import messages
 from django.http import HttpResponse
-from django.shortcuts import redirect, render
-from django.views.decorators.http import require_POST
+from django.shortcuts import redirect
 
 from core.clock import utc_now
 from core.errors import NotFound, ValidationFailed
-from core.forms import ServiceForm
-from dashboard import limits
-from dashboard.bodies import validated
-from dashboard.once import OnceForm
-from dashboard.pages import PageRequest, page
+from dashboard.forms import ObjectForm, PageForm, validated
+from dashboard.pages import PageRequest, action, done, page, render_page
 from dashboard.tokens import token_rows
 from projects import access, members, selectors, services
-from projects.models import Membership, Role
+from projects.models import Membership, Project, Role
 from projects.serializers import MemberInputSerializer, MemberPatchSerializer, ProjectInputSerializer
 
-SECTION = "projects"
 REMOVE = "remove"
 RENAME_ID = "rename_%s"  # unique ids: another form on the page may have a field with this name
 
 
-class NewProjectForm(OnceForm):
+class NewProjectForm(ObjectForm):
     name = forms.CharField(max_length=200, help_text="A shop, a customer, a team.")
 
 
-class RenameForm(ServiceForm):
+class RenameForm(PageForm):
     name = forms.CharField(max_length=200)
 
 
-class AddMemberForm(ServiceForm):
+class AddMemberForm(PageForm):
     email = forms.CharField(
         label="E-mail address",
         max_length=254,
@@ -55,23 +50,20 @@ class AddMemberForm(ServiceForm):
 @page
 def index(request: PageRequest) -> HttpResponse:
     caller = request.caller
-    form = NewProjectForm(request.POST if request.method == "POST" else None)
-    if request.method == "POST" and form.is_valid():
+    form = NewProjectForm(request.POST or None)
 
-        def create(now: datetime) -> str:
-            given = validated(ProjectInputSerializer, {"name": form.cleaned_data["name"]})
-            return services.create_project(caller, **given, now=now).public_id
+    def create(now: datetime) -> Project:
+        given = validated(ProjectInputSerializer, {"name": form.cleaned_data["name"]})
+        return services.create_project(caller, **given, now=now)
 
-        created = form.create(request, create)
-        if created is not None:
-            if not created.repeated:
-                messages.success(request, "Project created. Add members and monitors next.")
-            return redirect("project", created.object_id)
+    created = form.create(request, create)
+    if created is not None:
+        if not created.repeated:
+            messages.success(request, "Project created. Add members and monitors next.")
+        return redirect("project", created.object_id)
     roles = access.roles_of(caller)
-    projects = selectors.list_projects(caller).order_by("name", "pk")
-    shown = [(project, roles.get(project.pk)) for project in projects]
-    context = {"section": SECTION, "projects": shown, "form": form}
-    return render(request, "dashboard/projects/list.html", context)
+    projects = [(one, roles.get(one.pk)) for one in selectors.list_projects(caller).order_by("name", "pk")]
+    return render_page(request, "projects/list", projects=projects, form=form)
 
 
 @page
@@ -79,71 +71,58 @@ def show(request: PageRequest, project_id: str) -> HttpResponse:
     return _show(request, project_id)
 
 
-@require_POST
-@page
+@action
 def rename(request: PageRequest, project_id: str) -> HttpResponse:
     form = RenameForm(request.POST, auto_id=RENAME_ID)
     access.get_project(request.caller, project_id, roles=access.MANAGERS)
-    if form.is_valid():
 
-        def change() -> bool:
-            name = validated(ProjectInputSerializer, form.cleaned_data)["name"]
-            services.rename_project(request.caller, project_id, name=name)
-            return True
+    def change() -> bool:
+        services.rename_project(request.caller, project_id, **validated(ProjectInputSerializer, form.cleaned_data))
+        return True
 
-        if form.attempt(change):
-            messages.success(request, "Project renamed.")
-            return redirect("project", project_id)
+    if form.save(request, change):
+        return done(request, "Project renamed.", "project", project_id)
     return _show(request, project_id, rename_form=form)
 
 
-@require_POST
-@page
+@action
 def delete(request: PageRequest, project_id: str) -> HttpResponse:
     services.delete_project(request.caller, project_id)
-    messages.success(request, "Project deleted. Its monitors stay with the owner; its tokens are revoked.")
-    return redirect("projects")
+    return done(request, "Project deleted. Its monitors stay with the owner; its tokens are revoked.", "projects")
 
 
-@require_POST
-@page
+@action
 def add_member(request: PageRequest, project_id: str) -> HttpResponse:
     caller, form = request.caller, AddMemberForm(request.POST)
     access.get_project(caller, project_id, roles=access.MANAGERS)
-    if form.is_valid():
 
-        def add() -> Membership:
-            limits.count(request, "invite")
-            given = validated(MemberInputSerializer, form.cleaned_data)
-            return members.add_member(caller, project_id, email=given["email"], role=given["role"], now=utc_now())
+    def add() -> Membership:
+        given = validated(MemberInputSerializer, form.cleaned_data)
+        return members.add_member(caller, project_id, **given, now=utc_now())
 
-        member = form.attempt(add)
-        if member is not None:
-            text = (
-                "Invitation sent to {}. You can also copy its link below."
-                if member.is_open
-                else "{} is now a member of the project."
-            )
-            messages.success(request, text.format(member.email))
-            return redirect("project", project_id)
-    return _show(request, project_id, member_form=form)
+    member = form.save(request, add, limit="invite")
+    if member is None:
+        return _show(request, project_id, member_form=form)
+    text = f"{member.email} is now a member of the project."
+    if member.is_open:
+        text = f"Invitation sent to {member.email}. You can also copy its link below."
+    return done(request, text, "project", project_id)
 
 
-@require_POST
-@page
+@action
 def change_member(request: PageRequest, project_id: str, member_id: str) -> HttpResponse:
     """Set a role, or remove a member, an invitation or yourself (REMOVE)."""
-    caller, action, now = request.caller, request.POST.get("action", ""), utc_now()
+    caller, chosen, now = request.caller, request.POST.get("action", ""), utc_now()
     try:
-        if action == REMOVE:
+        if chosen == REMOVE:
             members.remove_member(caller, project_id, member_id, now=now)
             messages.success(request, "Member removed.")
         else:
-            role = validated(MemberPatchSerializer, {"role": action})["role"]
+            role = validated(MemberPatchSerializer, {"role": chosen})["role"]
             member = members.change_role(caller, project_id, member_id, role=role, now=now)
             messages.success(request, f"{member.email} is now {role}.")
     except ValidationFailed as error:
-        messages.error(request, error.reason or error.code)
+        messages.error(request, str(error))
     still_there = access.accessible_projects(caller).filter(public_id=project_id).exists()
     return redirect("project", project_id) if still_there else redirect("projects")
 
@@ -164,16 +143,16 @@ def _show(
     own = next((membership for membership in memberships if membership.user_id == caller.user.pk), None)
     if own is None:
         raise NotFound  # removed by another request
-    context = {
-        "section": SECTION,
-        "project": project,
-        "own": own,
-        "manages": own.role in access.MANAGERS,
-        "owns": own.role == Role.OWNER,
-        "members": [membership for membership in memberships if not membership.is_open],
-        "invitations": [(one, members.invitation_link(one)) for one in memberships if one.is_open],
-        "tokens": token_rows(caller, project=project, now=now),
-        "rename_form": rename_form or RenameForm(initial={"name": project.name}, auto_id=RENAME_ID),
-        "member_form": member_form or AddMemberForm(),
-    }
-    return render(request, "dashboard/projects/detail.html", context)
+    return render_page(
+        request,
+        "projects/detail",
+        project=project,
+        own=own,
+        manages=own.role in access.MANAGERS,
+        owns=own.role == Role.OWNER,
+        members=[membership for membership in memberships if not membership.is_open],
+        invitations=[(one, members.invitation_link(one)) for one in memberships if one.is_open],
+        tokens=token_rows(caller, project=project, now=now),
+        rename_form=rename_form or RenameForm(initial={"name": project.name}, auto_id=RENAME_ID),
+        member_form=member_form or AddMemberForm(),
+    )

@@ -8,13 +8,12 @@ from urllib.parse import urlencode
 
 from django.db.models import QuerySet
 from django.http import HttpResponse
-from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
 from audit.actions import MEANINGS
 from audit.models import Entry
 from core.user_agents import name_of
-from dashboard.pages import PageRequest, page
+from dashboard.pages import PageRequest, page, render_page
 from projects import access, log
 from projects.log import SeenEntry
 from projects.models import Project
@@ -110,9 +109,5 @@ def log_context(request: PageRequest, entries: QuerySet[Entry]) -> dict[str, Any
 @page
 def of_project(request: PageRequest, project_id: str) -> HttpResponse:
     entries = log.of_project(request.caller, project_id)
-    context = {
-        "section": "projects",
-        "project": access.get_project(request.caller, project_id),
-        **log_context(request, entries),
-    }
-    return render(request, "dashboard/projects/log.html", context)
+    project = access.get_project(request.caller, project_id)
+    return render_page(request, "projects/log", project=project, **log_context(request, entries))

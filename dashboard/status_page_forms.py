@@ -6,9 +6,8 @@ from typing import Any
 
 from django import forms
 
-from core.forms import ServiceForm
-from dashboard.choosing import Choices, MonitorsField, ProjectField, monitor_choices, project_choices
-from dashboard.once import OnceForm
+from dashboard.forms import MonitorsField, ObjectForm, PageForm, ProjectField, monitor_choices, project_choices
+from monitors.models import Monitor
 from projects.access import Caller
 from statuspages.logos import MAX_BYTES
 from statuspages.models import NoteUpdate, PageMonitor, StatusPage
@@ -19,10 +18,16 @@ THEME_NAMES = {
     StatusPage.Theme.LIGHT: "Light",
     StatusPage.Theme.DARK: "Dark",
 }
+_NULLABLE = ("accent", "custom_domain")
 _PLAIN = ("name", "slug", "description", "published", "theme", "show_window_names")
 
 
-class _PageForm(ServiceForm):
+class StatusPageForm(ObjectForm):
+    """The form of the page `stored`, or of a new one.
+
+    That of a stored page has a row per shown monitor: public name, heading, position and a checkbox to remove it.
+    """
+
     name = forms.CharField(max_length=200, help_text="The heading of the page.")
     slug = forms.CharField(
         max_length=64, label="Address", help_text="The last part of the URL: /status/… (a-z, 0-9 and -)."
@@ -62,114 +67,53 @@ class _PageForm(ServiceForm):
         help_text="Otherwise they appear as “Scheduled maintenance”.",
     )
 
-    def __init__(self, data: Any = None, *, caller: Caller, **kwargs: Any) -> None:
-        super().__init__(data, **kwargs)
-        self.monitors: Choices = monitor_choices(caller)
+    remove_password = forms.BooleanField(required=False, label="Remove the password")
+
+    def __init__(self, data: Any = None, *, caller: Caller, stored: StatusPage | None = None) -> None:
+        initial = None if stored is None else {name: getattr(stored, name) for name in (*_PLAIN, *_NULLABLE)}
+        super().__init__(data, stored=stored, initial=initial)
+        self.shown: list[tuple[str, PageMonitor]] = []
+        if stored is not None:
+            self.shown = [(group.name, item) for group in stored.groups.all() for item in group.monitors.all()]
+        self.names = dict(monitor_choices(caller))
+        shown = {item.monitor.public_id for _, item in self.shown}
         self.fields["add"] = MonitorsField(
-            monitors=self.monitors,
-            label="Monitors to show",
+            [choice for choice in self.names.items() if choice[0] not in shown],
+            label="Monitors to show" if stored is None else "Monitors to add",
             help_text="You can change their public names later.",
         )
         self.fields["add_to"] = forms.CharField(
             max_length=200, required=False, label="Heading", help_text="Empty: no heading."
         )
-
-    def _given(self) -> dict[str, Any]:
-        cleaned = self.cleaned_data
-        return {name: cleaned[name] for name in _PLAIN} | {
-            "accent": cleaned["accent"] or None,
-            "custom_domain": cleaned["custom_domain"] or None,
-        }
-
-    def _added(self) -> list[dict[str, str]]:
-        """Return the added monitors, named without their project."""
-        names = dict(self.monitors)
-        return [{"monitor_id": one, "name": names[one].partition(" · ")[0][:200]} for one in self.cleaned_data["add"]]
-
-    def refuse(self, field: str | None, reason: str) -> None:
-        """Show errors of monitors beside the selection."""
-        if field is not None and field.startswith("groups"):
-            field, reason = "add", reason.partition(": ")[2]
-        super().refuse(field, reason)
-
-
-class NewPageForm(_PageForm, OnceForm):
-    def __init__(self, data: Any = None, *, caller: Caller) -> None:
-        super().__init__(data, caller=caller)
-        self.fields["project_id"] = ProjectField(
-            projects=project_choices(caller),
-            none="None (personal)",
-            label="Project",
-            help_text="Members of the project can change the page. It shows the project's monitors.",
-        )
-
-    def given(self) -> dict[str, Any]:
-        """Return the body for the service."""
-        given = self._given() | {"project_id": self.cleaned_data["project_id"]}
-        if self.cleaned_data["password"]:
-            given["password"] = self.cleaned_data["password"]
-        if self.cleaned_data["add"]:
-            given["groups"] = [{"name": self.cleaned_data["add_to"], "monitors": self._added()}]
-        return given
-
-
-class EditPageForm(_PageForm):
-    """A page with a row per shown monitor: public name, heading, position and a checkbox to remove it."""
-
-    remove_password = forms.BooleanField(required=False, label="Remove the password")
-
-    def __init__(self, data: Any = None, *, caller: Caller, page: StatusPage) -> None:
-        initial = {name: getattr(page, name) for name in _PLAIN}
-        initial |= {"accent": page.accent or "", "custom_domain": page.custom_domain or ""}
-        super().__init__(data, caller=caller, initial=initial)
-        self.page = page
-        self.shown: list[tuple[str, PageMonitor]] = [
-            (group.name, item) for group in page.groups.all() for item in group.monitors.all()
-        ]
-        there = {item.monitor.public_id for _, item in self.shown}
-        adding = self.fields["add"]
-        assert isinstance(adding, MonitorsField)
-        adding.choices = [choice for choice in self.monitors if choice[0] not in there]
-        adding.label = "Monitors to add"
-        self.fields["password"].help_text = (
-            "Empty: keep the current password." if page.password_hash else "Required to read the page."
-        )
-        if not page.password_hash:
+        if stored is None:
+            self.fields["project_id"] = ProjectField(
+                project_choices(caller),
+                help_text="Members of the project can change the page. It shows the project's monitors.",
+            )
+        elif stored.password_hash:
+            self.fields["password"].help_text = "Empty: keep the current password."
+        else:
+            self.fields["password"].help_text = "Required to read the page."
+        if stored is None or not stored.password_hash:
             del self.fields["remove_password"]
-        for place, (heading, item) in enumerate(self.shown, start=1):
-            key = item.monitor.public_id
-            label = f"of {item.monitor.name}"
-            self.fields[f"name-{key}"] = forms.CharField(max_length=200, initial=item.name, label=f"Name {label}")
-            self.fields[f"group-{key}"] = forms.CharField(
-                max_length=200, required=False, initial=heading, label=f"Heading {label}"
-            )
-            self.fields[f"place-{key}"] = forms.IntegerField(
-                min_value=0, max_value=100_000, initial=place, label=f"Position {label}"
-            )
-            self.fields[f"gone-{key}"] = forms.BooleanField(required=False, label=f"Remove {item.monitor.name}")
+        for position, (heading, item) in enumerate(self.shown, start=1):
+            self.fields |= _row_fields(item, heading=heading, position=position)
 
-    def rows(self) -> list[dict[str, Any]]:
-        """Return the monitors with their fields, in the order of the table's columns."""
+    def rows(self) -> list[tuple[Monitor, list[tuple[str, forms.BoundField]]]]:
+        """Return the monitors with the titles and fields of the table's columns."""
         columns = {"name": "Name on the page", "group": "Heading", "place": "Position", "gone": "Remove"}
         return [
-            {
-                "monitor": item.monitor,
-                "fields": [
-                    {"column": title, "bound": self[f"{part}-{item.monitor.public_id}"]}
-                    for part, title in columns.items()
-                ],
-            }
+            (item.monitor, [(title, self[f"{part}-{item.monitor.public_id}"]) for part, title in columns.items()])
             for _, item in self.shown
         ]
 
     def given(self) -> dict[str, Any]:
         """Return the body for the service. Groups are ordered by their first monitor."""
         cleaned = self.cleaned_data
-        given = self._given()
-        if cleaned["password"]:
-            given["password"] = cleaned["password"]
-        elif cleaned.get("remove_password"):
-            given["password"] = None
+        given = {name: cleaned[name] for name in (*_PLAIN, "project_id") if name in cleaned}
+        given |= {name: cleaned[name] or None for name in _NULLABLE}
+        if cleaned["password"] or cleaned.get("remove_password"):
+            given["password"] = cleaned["password"] or None
         kept = []
         for _, item in self.shown:
             key = item.monitor.public_id
@@ -179,17 +123,36 @@ class EditPageForm(_PageForm):
         groups: dict[str, list[dict[str, str]]] = {}
         for _, heading, shown in sorted(kept, key=lambda one: one[0]):
             groups.setdefault(heading, []).append(shown)
-        if cleaned["add"]:
-            groups.setdefault(cleaned["add_to"], []).extend(self._added())
+        for key in cleaned["add"]:
+            name = self.names[key].partition(" · ")[0]  # without the project
+            groups.setdefault(cleaned["add_to"], []).append({"monitor_id": key, "name": name[:200]})
         return given | {"groups": [{"name": name, "monitors": items} for name, items in groups.items()]}
 
+    def refuse(self, field: str | None, reason: str) -> None:
+        """Show errors of monitors beside the selection."""
+        if field is not None and field.startswith("groups"):
+            field, reason = "add", reason.partition(": ")[2]
+        super().refuse(field, reason)
 
-class UpdateForm(ServiceForm):
+
+def _row_fields(item: PageMonitor, *, heading: str, position: int) -> dict[str, forms.Field]:
+    key, name = item.monitor.public_id, item.monitor.name
+    return {
+        f"name-{key}": forms.CharField(max_length=200, initial=item.name, label=f"Name of {name}"),
+        f"group-{key}": forms.CharField(max_length=200, required=False, initial=heading, label=f"Heading of {name}"),
+        f"place-{key}": forms.IntegerField(
+            min_value=0, max_value=100_000, initial=position, label=f"Position of {name}"
+        ),
+        f"gone-{key}": forms.BooleanField(required=False, label=f"Remove {name}"),
+    }
+
+
+class UpdateForm(PageForm):
     status = forms.ChoiceField(choices=NoteUpdate.Status.choices)
     text = forms.CharField(max_length=MAX_TEXT, label="Text", widget=forms.Textarea(attrs={"rows": 3}))
 
 
-class NoteForm(OnceForm):
+class NoteForm(ObjectForm):
     title = forms.CharField(max_length=200)
     status = forms.ChoiceField(choices=NoteUpdate.Status.choices)
     text = forms.CharField(
@@ -200,7 +163,7 @@ class NoteForm(OnceForm):
     )
 
 
-class LogoForm(ServiceForm):
+class LogoForm(PageForm):
     logo = forms.FileField(
         label="Logo",
         help_text="PNG, JPEG, WebP or GIF, up to 1 MiB and 4 megapixels.",

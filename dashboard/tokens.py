@@ -9,17 +9,12 @@ from typing import Any
 from django import forms
 from django.conf import settings
 from django.contrib import messages
-from django.http import HttpResponse, QueryDict
-from django.shortcuts import redirect, render
-from django.views.decorators.http import require_POST
+from django.http import HttpResponse
+from django.shortcuts import redirect
 
 from core.clock import utc_now
-from dashboard.bodies import validated
-from dashboard.choosing import Choices, project_choices
-from dashboard.fields import PlainRenderer, SpanField
-from dashboard.once import OnceForm
-from dashboard.pages import PageRequest, page
-from dashboard.spans import MS_OF, parse_span
+from dashboard.forms import DurationField, ObjectForm, PlainRenderer, project_choices, validated
+from dashboard.pages import PageRequest, action, done, page, render_page
 from projects import access
 from projects.access import Caller
 from projects.models import Project
@@ -27,7 +22,7 @@ from tokens import services
 from tokens.models import ProjectToken
 from tokens.serializers import MAX_TTL_SEC, MIN_TTL_SEC, TokenInputSerializer
 
-SECTION = "tokens"
+DAY_SEC = 86_400
 NEVER, CUSTOM = "never", "custom"
 
 
@@ -40,13 +35,10 @@ class TokenRow:
     revocable: bool
 
 
-class NewTokenForm(OnceForm):
+class NewTokenForm(ObjectForm):
     default_renderer = PlainRenderer
     name = forms.CharField(max_length=200, help_text="Where it is used: the deploy pipeline, a script, a dashboard.")
-    project_id = forms.ChoiceField(
-        label="Project",
-        help_text="The token can read and change this project only.",
-    )
+    project_id = forms.ChoiceField(label="Project", help_text="The token can read and change this project only.")
     lifetime = forms.ChoiceField(
         label="Expires",
         choices=[
@@ -59,19 +51,13 @@ class NewTokenForm(OnceForm):
         initial="90d",
         widget=forms.RadioSelect,
     )
-    custom = SpanField(
+    custom = DurationField(
         label="Lifetime",
         required=False,
-        least=MIN_TTL_SEC,
-        most=MAX_TTL_SEC,
+        minimum=MIN_TTL_SEC,
+        maximum=MAX_TTL_SEC,
         help_text="As 12h, 2d or 6w; one minute to 90 days.",
     )
-
-    def __init__(self, data: QueryDict | None = None, *, projects: Choices, **kwargs: Any) -> None:
-        super().__init__(data, **kwargs)
-        field = self.fields["project_id"]
-        assert isinstance(field, forms.ChoiceField)
-        field.choices = projects
 
     def clean(self) -> None:
         if self.cleaned_data.get("lifetime") != CUSTOM:
@@ -82,13 +68,10 @@ class NewTokenForm(OnceForm):
     def body(self) -> dict[str, Any]:
         given = self.cleaned_data
         body = {"name": given["name"], "project_id": given["project_id"]}
-        match given["lifetime"]:
-            case "never":
-                return body
-            case "custom":
-                return body | {"ttl_seconds": given["custom"]}
-            case chosen:
-                return body | {"ttl_seconds": int(parse_span(chosen) / MS_OF["s"])}
+        if given["lifetime"] == NEVER:
+            return body
+        is_custom = given["lifetime"] == CUSTOM
+        return body | {"ttl_seconds": given["custom"] if is_custom else DAY_SEC * int(given["lifetime"][:-1])}
 
 
 def token_rows(caller: Caller, *, now: datetime, project: Project | None = None) -> list[TokenRow]:
@@ -109,60 +92,35 @@ def token_rows(caller: Caller, *, now: datetime, project: Project | None = None)
 
 @page
 def index(request: PageRequest) -> HttpResponse:
-    context = {
-        "section": SECTION,
-        "tokens": token_rows(request.caller, now=utc_now()),
-        "has_projects": access.accessible_projects(request.caller).exists(),
-    }
-    return render(request, "dashboard/tokens/list.html", context)
+    tokens = token_rows(request.caller, now=utc_now())
+    has_projects = access.accessible_projects(request.caller).exists()
+    return render_page(request, "tokens/list", tokens=tokens, has_projects=has_projects)
 
 
 @page
 def new(request: PageRequest) -> HttpResponse:
     """Create a token. Only this response shows it; a reload does not."""
-    caller = request.caller
-    form = NewTokenForm(
-        request.POST if request.method == "POST" else None,
-        projects=project_choices(caller),
-        initial={"project_id": request.GET.get("project")},
-    )
-    if request.method == "POST" and form.is_valid():
-        shown = []
+    caller, shown = request.caller, dict[str, Any]()
+    form = NewTokenForm(request.POST or None, initial={"project_id": request.GET.get("project")})
+    form.fields["project_id"].choices = project_choices(caller)  # type: ignore[attr-defined]
 
-        def create(now: datetime) -> str:
-            given = validated(TokenInputSerializer, form.body())
-            token, plaintext = services.create_token(
-                caller,
-                project_id=given["project_id"],
-                name=given["name"],
-                ttl_seconds=given.get("ttl_seconds"),
-                now=now,
-            )
-            shown.append((token, plaintext))
-            return token.public_id
+    def create(now: datetime) -> ProjectToken:
+        given = validated(TokenInputSerializer, form.body())
+        shown["token"], shown["plaintext"] = token, _ = services.create_token(caller, **given, now=now)
+        return token
 
-        created = form.create(request, create)
-        if created is not None and created.repeated:
-            messages.warning(
-                request,
-                "The token was already created and shown. If it is lost, revoke it and create another.",
-            )
-            return redirect("tokens")
-        if created is not None:
-            ((token, plaintext),) = shown
-            context = {
-                "section": SECTION,
-                "token": token,
-                "plaintext": plaintext,
-                "base_url": settings.BASE_URL,
-            }
-            return render(request, "dashboard/tokens/created.html", context)
-    return render(request, "dashboard/tokens/new.html", {"section": SECTION, "form": form})
+    created = form.create(request, create)
+    if created is None:
+        return render_page(request, "tokens/new", form=form)
+    if created.repeated:
+        messages.warning(
+            request, "The token was already created and shown. If it is lost, revoke it and create another."
+        )
+        return redirect("tokens")
+    return render_page(request, "tokens/created", **shown, base_url=settings.BASE_URL)
 
 
-@require_POST
-@page
+@action
 def revoke(request: PageRequest, token_id: str) -> HttpResponse:
     services.revoke_token(request.caller, token_id)
-    messages.success(request, "Token revoked.")
-    return redirect("tokens")
+    return done(request, "Token revoked.", "tokens")

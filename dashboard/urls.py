@@ -1,39 +1,35 @@
-from django.urls import include, path
+from django.urls import path
 
 import core.api.converters  # noqa: F401  (registers <id:…>)
-from dashboard import (
-    channels,
-    connectors,
-    incidents,
-    monitor_editing,
-    projects,
-    security_log,
-    status_pages,
-    tokens,
-    windows,
-)
+from dashboard import channels, connectors, incidents, projects, security_log, status_pages, tokens, windows
+from dashboard.monitors import badges, detail, editing, overview
 from dashboard.pages import home
 
 urlpatterns = [
     path("", home),
-    # Before the pages of a monitor, whose URL `monitors/new` would match.
-    path("monitors/new", monitor_editing.new, name="monitor_new"),
-    path("monitors/<id:monitor_id>/edit", monitor_editing.edit, name="monitor_edit"),
+    path("monitors", overview.overview, name="monitors"),
+    path("monitors/live", overview.live, name="monitors_live"),
+    path("monitors/actions", overview.act, name="monitors_act"),
+    # Before the page of a monitor, whose URL `monitors/new` would match.
+    path("monitors/new", editing.new, name="monitor_new"),
+    path("monitors/<id:monitor_id>/edit", editing.edit, name="monitor_edit"),
+    path("monitors/<id:monitor_id>", detail.show, name="monitor"),
+    path("monitors/<id:monitor_id>/live", detail.live, name="monitor_live"),
+    path("monitors/<id:monitor_id>/check", detail.check, name="monitor_check"),
+    path("monitors/<id:monitor_id>/latency", detail.latency, name="monitor_latency"),
+    path("monitors/<id:monitor_id>/badges", badges.show, name="monitor_badges"),
+    path("monitors/<id:monitor_id>/badges/give", badges.create, name="monitor_badges_give"),
+    path("monitors/<id:monitor_id>/badges/take", badges.delete, name="monitor_badges_take"),
     path("projects", projects.index, name="projects"),
     path("projects/<id:project_id>", projects.show, name="project"),
     path("projects/<id:project_id>/log", security_log.of_project, name="project_log"),
     path("projects/<id:project_id>/rename", projects.rename, name="project_rename"),
     path("projects/<id:project_id>/delete", projects.delete, name="project_delete"),
     path("projects/<id:project_id>/members", projects.add_member, name="project_members"),
-    path(
-        "projects/<id:project_id>/members/<id:member_id>",
-        projects.change_member,
-        name="project_member",
-    ),
+    path("projects/<id:project_id>/members/<id:member_id>", projects.change_member, name="project_member"),
     path("tokens", tokens.index, name="tokens"),
     path("tokens/new", tokens.new, name="token_new"),
     path("tokens/<id:token_id>/revoke", tokens.revoke, name="token_revoke"),
-    path("", include("dashboard.monitors.urls")),
     path("incidents", incidents.index, name="incidents"),
     path("incidents/declare", incidents.declare, name="incident_declare"),
     path("incidents/<id:incident_id>", incidents.show, name="incident"),
@@ -71,13 +67,9 @@ urlpatterns = [
     path("status-pages/<id:page_id>/logo/remove", status_pages.remove_logo, name="status_page_logo_remove"),
     path("status-pages/<id:page_id>/notes", status_pages.create_note, name="status_page_note"),
     path(
-        "status-pages/<id:page_id>/notes/<id:note_id>/updates",
-        status_pages.add_update,
-        name="status_page_note_update",
+        "status-pages/<id:page_id>/notes/<id:note_id>/updates", status_pages.add_update, name="status_page_note_update"
     ),
     path(
-        "status-pages/<id:page_id>/notes/<id:note_id>/delete",
-        status_pages.delete_note,
-        name="status_page_note_delete",
+        "status-pages/<id:page_id>/notes/<id:note_id>/delete", status_pages.delete_note, name="status_page_note_delete"
     ),
 ]

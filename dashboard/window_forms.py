@@ -1,4 +1,4 @@
-"""The form of maintenance windows: local times in a time zone, and a recurrence in words or as a rule."""
+"""The form of a maintenance window: local times in a time zone, and a recurrence in words or as a rule."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from zoneinfo import ZoneInfo, available_timezones
 
 from django import forms
 
-from core.forms import ServiceForm, conditional
-from dashboard.choosing import MonitorsField, ProjectField, monitor_choices, project_choices
-from dashboard.once import OnceForm
+from core.forms import conditional
+from dashboard.forms import ProjectField, ScopeForm
 from dashboard.recurring import DAYS, FREQUENCIES, Recurrence, read
 from incidents.models import MaintenanceWindow
 from incidents.serializers import MAX_RULE
@@ -26,8 +25,7 @@ REPEATS = {
     "monthly": "Every month, on the day of the start",
     RULE: "Custom rule, RFC 5545 (advanced)",
 }
-_WHEN = ("starts_at", "ends_at", "time_zone", "repeats", "days", "until", "rrule")
-_AIM = ("monitors", "monitor_ids")
+_SCHEDULE = {"starts_at", "ends_at", "time_zone", "repeats", "days", "until", "rrule"}
 
 
 @cache
@@ -36,16 +34,18 @@ def _zones() -> list[tuple[str, str]]:
     return [(name, name.replace("_", " ")) for name in ["UTC", *names]]
 
 
-class _ClockField(forms.DateTimeField):
+class _LocalTimeField(forms.DateTimeField):
     """A local time, without its time zone, which is another field."""
 
     widget = forms.DateTimeInput(attrs={"type": "datetime-local"}, format="%Y-%m-%dT%H:%M")
 
 
-class _WindowForm(ServiceForm):
+class WindowForm(ScopeForm):
+    """The form of the window `stored`, or of a new one."""
+
     name = forms.CharField(max_length=200, help_text="Status pages can show it.")
-    starts_at = _ClockField(label="Starts")
-    ends_at = _ClockField(label="Ends")
+    starts_at = _LocalTimeField(label="Starts")
+    ends_at = _LocalTimeField(label="Ends")
     time_zone = forms.ChoiceField(
         help_text="Of these times. A recurring window keeps its local time in summer and winter."
     )
@@ -67,11 +67,7 @@ class _WindowForm(ServiceForm):
             label="Rule",
             max_length=MAX_RULE,
             widget=forms.TextInput(
-                attrs={
-                    "class": "code",
-                    "placeholder": "FREQ=MONTHLY;BYDAY=2TU;COUNT=24",
-                    "spellcheck": "false",
-                }
+                attrs={"class": "code", "placeholder": "FREQ=MONTHLY;BYDAY=2TU;COUNT=24", "spellcheck": "false"}
             ),
             help_text="DAILY or less often, with COUNT or UNTIL. It repeats at the time of the start.",
         )
@@ -83,27 +79,41 @@ class _WindowForm(ServiceForm):
         initial="all",
     )
 
-    def __init__(self, data: Any = None, *, caller: Caller, **kwargs: Any) -> None:
-        super().__init__(data, **kwargs)
-        self.projects = project_choices(caller)
-        self.fields["monitor_ids"] = conditional(
-            MonitorsField(monitors=monitor_choices(caller), label="Selected monitors")
-        )
+    def __init__(self, data: Any = None, *, caller: Caller, stored: MaintenanceWindow | None = None) -> None:
+        initial = {"time_zone": "UTC"} if stored is None else _initial_of(stored)
+        super().__init__(data, caller=caller, chosen_label="Selected monitors", stored=stored, initial=initial)
         zone: Any = self.fields["time_zone"]
-        zone.choices = _with(_zones(), self.initial.get("time_zone"))
+        name, zones = initial["time_zone"], _zones()
+        zone.choices = zones if name in dict(zones) else [(name, name), *zones]  # the API accepts more names
+        if stored is None:
+            zone.widget.attrs["data-own-zone"] = data is None
+            self.fields["project_id"] = ProjectField(
+                self.projects,
+                help_text="Members of the project can see and change the window. It covers the project's monitors.",
+            )
 
-    def clean(self) -> dict[str, Any]:
-        cleaned = super().clean() or self.cleaned_data
-        if cleaned.get("monitors") == "chosen" and not cleaned.get("monitor_ids") and "monitor_ids" not in self.errors:
-            self.add_error("monitor_ids", "Choose at least one monitor.")
-        repeats = cleaned.get("repeats")
-        if repeats in FREQUENCIES and not cleaned.get("until") and "until" not in self.errors:
-            self.add_error("until", "Enter the last day.")
-        if repeats == "weekly" and "days" not in self.errors:
-            self._check_days(cleaned.get("days") or [], cleaned.get("starts_at"))
-        if repeats == RULE and not cleaned.get("rrule") and "rrule" not in self.errors:
-            self.add_error("rrule", "Enter a rule.")
-        return cleaned
+    def clean(self) -> None:
+        super().clean()
+        repeats = self.cleaned_data.get("repeats")
+        if repeats in FREQUENCIES:
+            self.require("until", "Enter the last day.")
+        if repeats == "weekly":
+            self.require("days", "Choose at least one day.")
+            starts_at, days = self.cleaned_data.get("starts_at"), self.cleaned_data.get("days")
+            if starts_at and days and list(DAYS)[starts_at.weekday()] not in days:
+                self.add_error("days", f"The window starts on a {starts_at:%A}: add that day, or change the start.")
+        if repeats == RULE:
+            self.require("rrule", "Enter a rule.")
+
+    def given(self) -> dict[str, Any]:
+        """Return the body for the service, for a stored window only the changes.
+
+        The form drops seconds, and a member may not see all selected monitors.
+        """
+        sent = self.sent
+        given = {name: self.cleaned_data[name] for name in {"name", "project_id"} & sent}
+        given |= self._schedule() if _SCHEDULE & sent else {}
+        return given | (self.scope() if {"monitors", "monitor_ids"} & sent else {})
 
     def refuse(self, field: str | None, reason: str) -> None:
         """Rephrase the error with the labels of this form."""
@@ -114,13 +124,7 @@ class _WindowForm(ServiceForm):
             reason = reason.replace(theirs, ours)
         super().refuse(field, reason)
 
-    def _check_days(self, days: list[str], starts_at: datetime | None) -> None:
-        if not days:
-            self.add_error("days", "Choose at least one day.")
-        elif starts_at is not None and list(DAYS)[starts_at.weekday()] not in days:
-            self.add_error("days", f"The window starts on a {starts_at:%A}: add that day, or change the start.")
-
-    def _when(self) -> dict[str, Any]:
+    def _schedule(self) -> dict[str, Any]:
         cleaned = self.cleaned_data
         zone = ZoneInfo(cleaned["time_zone"])
         return {
@@ -139,38 +143,6 @@ class _WindowForm(ServiceForm):
         days = tuple(cleaned["days"]) if cleaned["repeats"] == "weekly" else ()
         return Recurrence(cleaned["repeats"], cleaned["until"], days).rrule()
 
-    def _aim(self) -> dict[str, Any]:
-        aim = {"monitors": self.cleaned_data["monitors"]}
-        return aim | ({"monitor_ids": self.cleaned_data["monitor_ids"]} if aim["monitors"] == "chosen" else {})
-
-
-class NewWindowForm(_WindowForm, OnceForm):
-    def __init__(self, data: Any = None, *, caller: Caller) -> None:
-        super().__init__(data, caller=caller, initial={"time_zone": "UTC"})
-        self.fields["time_zone"].widget.attrs["data-own-zone"] = data is None
-        self.fields["project_id"] = ProjectField(
-            projects=self.projects,
-            none="None (personal)",
-            label="Project",
-            help_text="Members of the project can see and change the window. It covers the project's monitors.",
-        )
-
-    def given(self) -> dict[str, Any]:
-        """Return the body for the service."""
-        cleaned = self.cleaned_data
-        return {"name": cleaned["name"], "project_id": cleaned["project_id"]} | self._when() | self._aim()
-
-
-class EditWindowForm(_WindowForm):
-    def __init__(self, data: Any = None, *, caller: Caller, window: MaintenanceWindow) -> None:
-        super().__init__(data, caller=caller, initial=_initial_of(window))
-
-    def given(self) -> dict[str, Any]:
-        """Return only the changed fields: the form drops seconds, and a member may not see all selected monitors."""
-        changed = set(self.changed_data)
-        given = {"name": self.cleaned_data["name"]} if "name" in changed else {}
-        return given | (self._when() if changed & set(_WHEN) else {}) | (self._aim() if changed & set(_AIM) else {})
-
 
 def _initial_of(window: MaintenanceWindow) -> dict[str, Any]:
     zone = ZoneInfo(window.time_zone)
@@ -178,8 +150,8 @@ def _initial_of(window: MaintenanceWindow) -> dict[str, Any]:
     recurrence = read(window.rrule)
     initial = {
         "name": window.name,
-        "starts_at": _clock(starts_at),
-        "ends_at": _clock(window.ends_at.astimezone(zone)),
+        "starts_at": _local_as_utc(starts_at),
+        "ends_at": _local_as_utc(window.ends_at.astimezone(zone)),
         "time_zone": window.time_zone,
         "repeats": RULE if window.rrule else ONCE,
         "rrule": window.rrule,
@@ -192,16 +164,11 @@ def _initial_of(window: MaintenanceWindow) -> dict[str, Any]:
     return initial
 
 
-def _clock(local: datetime) -> datetime:
+def _local_as_utc(local: datetime) -> datetime:
     """Return the local time labelled as UTC, the time zone that Django's form fields use."""
     return local.replace(second=0, microsecond=0, tzinfo=UTC)
 
 
-def _instant(clock: datetime, zone: ZoneInfo) -> datetime:
+def _instant(local: datetime, zone: ZoneInfo) -> datetime:
     """Return the instant of a local time. If it occurs twice, return the first, as `incidents.recurrence` does."""
-    return clock.replace(tzinfo=zone, fold=0).astimezone(UTC)
-
-
-def _with(zones: list[tuple[str, str]], name: str | None) -> list[tuple[str, str]]:
-    """Add a stored time zone that the list lacks: the API accepts more names."""
-    return zones if name is None or any(zone == name for zone, _ in zones) else [(name, name), *zones]
+    return local.replace(tzinfo=zone, fold=0).astimezone(UTC)

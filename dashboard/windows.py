@@ -6,25 +6,24 @@ import heapq
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
-from itertools import groupby, islice
+from functools import partial
+from itertools import groupby, islice, starmap
 from operator import attrgetter
 from zoneinfo import ZoneInfo
 
 from django.contrib import messages
 from django.http import HttpResponse
-from django.shortcuts import redirect, render
-from django.views.decorators.http import require_POST
+from django.shortcuts import redirect
 
 from core.clock import utc_now
-from dashboard.pages import PageRequest, act, page
+from dashboard.pages import PageRequest, action, done, errors_as_messages, page, render_page
 from dashboard.recurring import in_words
-from dashboard.window_forms import EditWindowForm, NewWindowForm
+from dashboard.window_forms import WindowForm
 from incidents import selectors, windows
 from incidents.models import MaintenanceWindow
 
 AHEAD = timedelta(days=30)
 MOST_SHOWN = 200
-SECTION = "maintenance"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +103,7 @@ class Calendar:
             elif following[0] >= until:
                 later.append(Occurrence(shown, *following))
             else:
-                near.append(_times(shown, now=now, until=until))
+                near.append(starmap(partial(Occurrence, shown), windows.upcoming(window, now=now, until=until)))
         rows = list(islice(heapq.merge(*near, key=attrgetter("starts_at")), MOST_SHOWN + 1))
         coming = sorted((row for row in rows[:MOST_SHOWN] if row.starts_at > now), key=lambda row: row.starts_at)
         by_day = groupby(sorted(coming, key=lambda row: (row.day, row.starts_at)), key=lambda row: row.day)
@@ -120,38 +119,31 @@ class Calendar:
 @page
 def index(request: PageRequest) -> HttpResponse:
     found = selectors.list_windows(request.caller).order_by("name", "pk")
-    calendar = Calendar.of(found, now=utc_now())
-    return render(request, "dashboard/windows/list.html", {"section": SECTION, "calendar": calendar})
+    return render_page(request, "windows/list", calendar=Calendar.of(found, now=utc_now()))
 
 
 @page
 def create(request: PageRequest) -> HttpResponse:
     caller = request.caller
-    form = NewWindowForm(request.POST or None, caller=caller)
-    if request.method == "POST" and form.is_valid():
-        given = form.given()
-        if form.create(request, lambda now: windows.create_window(caller, given, now=now).public_id):
-            messages.success(request, "Maintenance scheduled.")
-            return redirect("maintenance")
-    return render(request, "dashboard/windows/new.html", {"section": SECTION, "form": form})
+    form = WindowForm(request.POST or None, caller=caller)
+    if form.create(request, lambda now: windows.create_window(caller, form.given(), now=now)):
+        return done(request, "Maintenance scheduled.", "maintenance")
+    return render_page(request, "windows/new", form=form)
 
 
 @page
 def edit(request: PageRequest, window_id: str) -> HttpResponse:
     caller, now = request.caller, utc_now()
     window = selectors.get_window(caller, window_id)
-    form = EditWindowForm(request.POST or None, caller=caller, window=window)
-    if request.method == "POST" and form.is_valid():
-        given = form.given()
-        if form.attempt(lambda: windows.update_window(caller, window_id, given, now=now)) is not None:
-            messages.success(request, "Window saved.")
-            return redirect("maintenance")
-    context = {"section": SECTION, "form": form, "shown": WindowView(window), "next": _next(window, now=now)}
-    return render(request, "dashboard/windows/edit.html", context)
+    form = WindowForm(request.POST or None, caller=caller, stored=window)
+    if form.save(request, lambda: windows.update_window(caller, window_id, form.given(), now=now)):
+        return done(request, "Window saved.", "maintenance")
+    shown, following = WindowView(window), windows.occurrence_of(window, now=now)
+    upcoming = following and Occurrence(shown, *following)
+    return render_page(request, "windows/edit", form=form, shown=shown, next=upcoming)
 
 
-@require_POST
-@page
+@action
 def end(request: PageRequest, window_id: str) -> HttpResponse:
     """End an active window that does not recur. Suppressed alerts are sent, as after any end."""
     now = utc_now()
@@ -160,28 +152,13 @@ def end(request: PageRequest, window_id: str) -> HttpResponse:
     if window.rrule or following is None or following[0] > now:
         messages.error(request, "Only an active window that does not recur can be ended. Delete this one instead.")
         return redirect("maintenance")
-    given = {"ends_at": now + timedelta(seconds=1)}
-    return act(
-        request,
-        lambda: windows.update_window(request.caller, window_id, given, now=now),
-        done=f"{window.name} has ended.",
-        to="maintenance",
-    )
-
-
-@require_POST
-@page
-def delete(request: PageRequest, window_id: str) -> HttpResponse:
-    windows.delete_window(request.caller, window_id)
-    messages.success(request, "Window deleted.")
+    with errors_as_messages(request):
+        windows.update_window(request.caller, window_id, {"ends_at": now + timedelta(seconds=1)}, now=now)
+        messages.success(request, f"{window.name} has ended.")
     return redirect("maintenance")
 
 
-def _times(shown: WindowView, *, now: datetime, until: datetime) -> Iterator[Occurrence]:
-    for starts_at, ends_at in windows.upcoming(shown.window, now=now, until=until):
-        yield Occurrence(shown, starts_at, ends_at)
-
-
-def _next(window: MaintenanceWindow, *, now: datetime) -> Occurrence | None:
-    following = windows.occurrence_of(window, now=now)
-    return None if following is None else Occurrence(WindowView(window), *following)
+@action
+def delete(request: PageRequest, window_id: str) -> HttpResponse:
+    windows.delete_window(request.caller, window_id)
+    return done(request, "Window deleted.", "maintenance")

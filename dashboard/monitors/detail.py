@@ -12,8 +12,8 @@ from typing import Any
 from django.conf import settings
 from django.contrib import messages
 from django.http import HttpResponse, JsonResponse
-from django.shortcuts import redirect, render
-from django.views.decorators.http import require_GET, require_POST
+from django.shortcuts import redirect
+from django.views.decorators.http import require_GET
 from django_htmx.http import trigger_client_event
 
 from alerts.messages import REASONS
@@ -24,14 +24,13 @@ from checks.results.models import CheckResult
 from checks.results.selectors import evidence_of, results_of
 from core.clock import from_ms, to_ms, utc_now
 from core.errors import ApiError, NotFound
-from dashboard import limits
 from dashboard.incidents import IncidentView
 from dashboard.monitors import chart
 from dashboard.monitors.actions import MUTES
 from dashboard.monitors.facts import facts_of
 from dashboard.monitors.reading import Row, rows_of
 from dashboard.monitors.snippets import ping_snippets
-from dashboard.pages import PageRequest, page
+from dashboard.pages import PageRequest, action, count_request, page, render_page
 from incidents import windows
 from incidents.selectors import list_incidents, windows_covering
 from incidents.windows import occurrence_of
@@ -118,7 +117,6 @@ def show(request: PageRequest, monitor_id: str) -> HttpResponse:
     caller, now = request.caller, utc_now()
     monitor = get_monitor(caller, monitor_id)
     context = _moving(caller, monitor, now=now) | {
-        "section": "monitors",
         "mutes": MUTES,
         "facts": facts_of(monitor),
         "curl": monitor.kind.reproduce(monitor.public_config),
@@ -131,7 +129,7 @@ def show(request: PageRequest, monitor_id: str) -> HttpResponse:
     if monitor.kind.waits:
         context["ping_url"] = f"{settings.BASE_URL}/v1/heartbeats/{monitor.public_id}/ping"
         context["snippets"] = ping_snippets(context["ping_url"], interval_sec=monitor.interval_sec)
-    return render(request, "dashboard/monitors/monitor.html", context)
+    return render_page(request, "monitors/monitor", **context)
 
 
 @require_GET
@@ -150,31 +148,28 @@ def live(request: PageRequest, monitor_id: str) -> HttpResponse:
     context = _moving(caller, monitor, now=now) | {"live": True}
     if awaited is not None:
         context |= _awaited(monitor, awaited, context["checks"], is_over=is_over)
-    return render(request, "dashboard/monitors/moving.html", context)
+    return render_page(request, "monitors/moving", **context)
 
 
-@require_POST
-@page
+@action
 def check(request: PageRequest, monitor_id: str) -> HttpResponse:
     """Start a check. The page polls for its result; without scripts, a message says to reload."""
     caller, now = request.caller, utc_now()
     monitor = get_monitor(caller, monitor_id)
     try:
-        limits.count(request, "check-now")
+        count_request(request, "check-now")
         awaited = Awaited(on_demand.start(monitor, now=now), now)
     except NotFound:
         raise
     except ApiError as error:
-        reason = error.reason or error.code
         if request.htmx:
-            return render(request, "dashboard/monitors/checked.html", {"live": True, "problem": reason})
-        messages.error(request, reason)
+            return render_page(request, "monitors/checked", live=True, problem=str(error))
+        messages.error(request, str(error))
         return redirect("monitor", monitor_id)
     if not request.htmx:
         messages.info(request, "The check has started. Reload the page to see its result.")
         return redirect("monitor", monitor_id)
-    context = {"live": True, "monitor": monitor, "checking": str(awaited)}
-    answer = render(request, "dashboard/monitors/awaited.html", context)
+    answer = render_page(request, "monitors/awaited", live=True, monitor=monitor, checking=str(awaited))
     return trigger_client_event(answer, "poll", after="swap")
 
 

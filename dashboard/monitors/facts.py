@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from dashboard.spans import MS_OF, say_span
+from dashboard.durations import MS_OF, format_duration
 from monitors.models import Monitor
 from monitors.types.http import Header, Rule
 from monitors.types.settings import Setting
@@ -43,7 +43,7 @@ def _text(setting: Setting, value: Any) -> str:
     if value is None:
         return setting.placeholder or "none"
     if setting.unit is not None:
-        return say_span(value * MS_OF[setting.unit])
+        return format_duration(value * MS_OF[setting.unit])
     if setting.type is bool:
         return "yes" if value else "no"
     if setting.item is not None:

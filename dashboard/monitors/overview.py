@@ -7,16 +7,16 @@ from typing import Any
 
 from django.contrib import messages
 from django.http import HttpResponse
-from django.shortcuts import redirect, render
+from django.shortcuts import redirect
 from django.utils.http import url_has_allowed_host_and_scheme
-from django.views.decorators.http import require_GET, require_POST
+from django.views.decorators.http import require_GET
 
 from core.api.converters import is_public_id
 from core.clock import utc_now
 from dashboard.monitors import actions
 from dashboard.monitors.listing import NO_PROJECT, SORTS, STATES, Listing, Tally, matching, tally
 from dashboard.monitors.reading import Page, read_page, rows_of
-from dashboard.pages import PageRequest, page
+from dashboard.pages import PageRequest, action, page, render_page
 from monitors import types
 from monitors.selectors import list_monitors
 from projects.access import accessible_projects
@@ -32,15 +32,14 @@ def overview(request: PageRequest) -> HttpResponse:
     listing, now = Listing.read(request.GET.dict()), utc_now()
     shown = read_page(request.caller, listing, now=now)
     partial = request.htmx and not request.htmx.history_restore_request
-    context = {
+    context: dict[str, Any] = {
         "listing": listing,
         "page": shown,
         "next_page": replace(listing, page=listing.page + 1).query,
-        "section": "monitors",
         "partial": partial,
     }
     if partial and listing.page > 1:
-        return render(request, "dashboard/monitors/rows.html", context)
+        return render_page(request, "monitors/rows", **context)
     counted = tally(request.caller, listing, now=now)
     projects = list(accessible_projects(request.caller).order_by("name", "pk"))
     context |= _head(listing, counted) | {
@@ -54,8 +53,8 @@ def overview(request: PageRequest) -> HttpResponse:
         "carried": asdict(listing.changed(grouped=False)),
     }
     if not partial:
-        return render(request, "dashboard/monitors/overview.html", context)
-    answer = render(request, "dashboard/monitors/list.html", context)
+        return render_page(request, "monitors/overview", **context)
+    answer = render_page(request, "monitors/list", **context)
     answer["HX-Push-Url"] = f"{request.path}{listing.query}"
     return answer
 
@@ -78,16 +77,13 @@ def live(request: PageRequest) -> HttpResponse:
             seen[public_id] = version
     monitors = list_monitors(request.caller).filter(public_id__in=list(seen))
     rows = [row for row in rows_of(list(monitors), now=now) if row.version != seen[row.monitor.public_id]]
-    return render(
-        request, "dashboard/monitors/live.html", {**_head(listing, counted), "listing": listing, "rows": rows}
-    )
+    return render_page(request, "monitors/live", **_head(listing, counted), listing=listing, rows=rows)
 
 
-@require_POST
-@page
+@action
 def act(request: PageRequest) -> HttpResponse:
     """Apply an action to the selected monitors, or with `all` to all that match, and redirect back."""
-    action, now = actions.named(request.POST.get("action", "")), utc_now()
+    chosen_action, now = actions.named(request.POST.get("action", "")), utc_now()
     back = request.POST.get("next", "")
     if request.POST.get("all") == "1":
         listing = Listing.read(request.POST.dict())
@@ -99,7 +95,7 @@ def act(request: PageRequest) -> HttpResponse:
     if not chosen:
         messages.warning(request, "Choose at least one monitor.")
     else:
-        outcome = actions.apply(request.caller, action, list(dict.fromkeys(chosen)), now=now)
+        outcome = actions.apply(request.caller, chosen_action, list(dict.fromkeys(chosen)), now=now)
         if outcome.done:
             messages.success(request, outcome.said)
         for complaint in outcome.complaints:

@@ -1,4 +1,4 @@
-"""Spans of time as people type and read them."""
+"""Durations as people type and read them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dashboard.spans import NoSpanError, parse_span, say_span
+from dashboard.durations import InvalidDurationError, format_duration, parse_duration
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ from dashboard.spans import NoSpanError, parse_span, say_span
     ],
 )
 def test_what_is_read(text: str, ms: int) -> None:
-    assert parse_span(text) == ms
+    assert parse_duration(text) == ms
 
 
 @pytest.mark.parametrize(
@@ -56,8 +56,8 @@ def test_what_is_read(text: str, ms: int) -> None:
     ],
 )
 def test_what_is_none(text: str) -> None:
-    with pytest.raises(NoSpanError):
-        parse_span(text)
+    with pytest.raises(InvalidDurationError):
+        parse_duration(text)
 
 
 @pytest.mark.parametrize(
@@ -76,9 +76,9 @@ def test_what_is_none(text: str) -> None:
     ],
 )
 def test_how_it_is_said(ms: int, text: str) -> None:
-    assert say_span(ms) == text
+    assert format_duration(ms) == text
 
 
 @given(st.integers(min_value=0, max_value=2_147_483_647_000))
 def test_what_is_said_is_read_back(ms: int) -> None:
-    assert parse_span(say_span(ms)) == ms
+    assert parse_duration(format_duration(ms)) == ms

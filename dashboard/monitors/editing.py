@@ -4,25 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import msgspec
 from django.contrib import messages
 from django.http import HttpResponse
-from django.shortcuts import redirect, render
+from django.shortcuts import redirect
 from django_htmx.http import reswap, retarget
 
 from accounts.models import Plan
-from core.api.idempotency import Created
 from core.clock import utc_now
 from core.errors import NoWorker
 from core.waiting import waiting_place
-from dashboard import limits
-from dashboard.bodies import validated
-from dashboard.choosing import project_choices
-from dashboard.monitor_forms import MonitorForm
-from dashboard.pages import PageRequest, page
-from dashboard.spans import say_span
+from dashboard.durations import format_duration
+from dashboard.forms import project_choices, validated
+from dashboard.monitors.forms import MonitorForm
+from dashboard.pages import PageRequest, page, render_page
 from monitors import configuration, services, types
 from monitors.models import Monitor
 from monitors.probing import interactive
@@ -49,44 +47,32 @@ def new(request: PageRequest) -> HttpResponse:
 
     `?type=` sets the type, `?project=` the project; `?from=` copies a monitor without header values.
     """
-    caller, now = request.caller, utc_now()
-    plan = caller.user.plan
+    caller, plan = request.caller, request.caller.user.plan
     source = get_monitor(caller, request.GET["from"]) if "from" in request.GET else None
     form = MonitorForm(
-        request.POST if request.method == "POST" else None,
+        request.POST or None,
         projects=project_choices(caller),
         floor_sec=plan.min_interval_sec,
         config=_first_config(request, plan) if source is None else _copy_of(source),
         project_id=request.GET.get("project") if source is None else _project_of(source),
     )
-    if request.method != "POST":
-        return _show(request, form, source=source)
     if "test" in request.POST:
         return _test(request, form, source=source)
-    if form.is_valid():
 
-        def make() -> Created:
-            limits.count(request, SCOPE)
-            given = validated(MonitorInputSerializer, form.body())
-            return form.make_once(
-                request, caller, lambda: services.create_monitor(caller, given, now=now).public_id, now=now
-            )
+    def create(now: datetime) -> Monitor:
+        return services.create_monitor(caller, validated(MonitorInputSerializer, form.body()), now=now)
 
-        made = form.attempt(make)
-        if made is not None:
-            return _created(request, form, made)
-    return _show(request, form, source=source)
-
-
-def _created(request: PageRequest, form: MonitorForm, made: Created) -> HttpResponse:
-    """Redirect to the new monitor at once; its page shows the first check when it is done."""
-    if not made.repeated:
-        monitor = get_monitor(request.caller, made.object_id)
+    created = form.create(request, create, limit=SCOPE)
+    if created is None:
+        return _show(request, form, source=source)
+    if not created.repeated:
+        monitor = get_monitor(caller, created.object_id)
         messages.success(request, f"{monitor.name} is created.")
-        _tell_adjustments(request, form.body(), monitor)
+        _report_adjustments(request, form.body(), monitor)
+        # The page of the monitor shows the first check when it is done.
         if not monitor.kind.waits and not interactive.enqueue_first_check(monitor, claim=services.FIRST_CLAIM):
             services.release_first_claim(monitor, now=utc_now())
-    return redirect(f"/monitors/{made.object_id}")
+    return redirect("monitor", created.object_id)
 
 
 @page
@@ -94,46 +80,45 @@ def edit(request: PageRequest, monitor_id: str) -> HttpResponse:
     caller = request.caller
     monitor = get_monitor(caller, monitor_id)
     form = MonitorForm(
-        request.POST if request.method == "POST" else None,
+        request.POST or None,
         projects=project_choices(caller),
         floor_sec=monitor.owner.plan.min_interval_sec,
         config=monitor.full_config,
         project_id=_project_of(monitor),
         stored=monitor,
     )
-    if request.method != "POST":
-        return _show(request, form, source=None)
     if "test" in request.POST:
-        return _test(request, form, source=None)
-    if form.is_valid():
-        body = form.body()
-        changed = form.attempt(
-            lambda: services.update_monitor(caller, monitor_id, validated(MonitorPatchSerializer, body), now=utc_now())
-        )
-        if changed is not None:
-            messages.success(request, f"{changed.name} is saved." if body else "Nothing was changed.")
-            _tell_adjustments(request, body, changed)
-            _warn_of_dropped(request, monitor, changed)
-            return redirect(f"/monitors/{monitor_id}")
-    return _show(request, form, source=None)
+        return _test(request, form)
+
+    def update() -> Monitor:
+        given = validated(MonitorPatchSerializer, form.body())
+        return services.update_monitor(caller, monitor_id, given, now=utc_now())
+
+    changed = form.save(request, update)
+    if changed is None:
+        return _show(request, form)
+    body = form.body()
+    messages.success(request, f"{changed.name} is saved." if body else "Nothing was changed.")
+    _report_adjustments(request, body, changed)
+    _warn_about_dropped(request, monitor, changed)
+    return redirect("monitor", monitor_id)
 
 
-def _test(request: PageRequest, form: MonitorForm, *, source: Monitor | None) -> HttpResponse:
+def _test(request: PageRequest, form: MonitorForm, *, source: Monitor | None = None) -> HttpResponse:
     """Run a test.
 
     Return only the result to htmx, to keep what is typed during the test; return the form if it is invalid.
     """
-    run = form.attempt(lambda: _run(request, form)) if form.is_valid() else None
+    run = form.save(request, lambda: _run(request, form), limit=SCOPE)
     if run is None:
         answer = _show(request, form, source=source, tested=True)
         return retarget(reswap(answer, "outerHTML"), FORM) if request.htmx else answer
     if request.htmx:
-        return render(request, "dashboard/monitors/test_run.html", {"run": run})
+        return render_page(request, "monitors/test_run", run=run)
     return _show(request, form, source=source, run=run)
 
 
 def _run(request: PageRequest, form: MonitorForm) -> TestRun:
-    limits.count(request, SCOPE)
     config = _config(request, form)
     try:
         with waiting_place(request.caller.account):
@@ -150,42 +135,33 @@ def _config(request: PageRequest, form: MonitorForm) -> MonitorConfig:
     return services.config_of_change(request.caller, form.stored.public_id, given)
 
 
-def _show(
-    request: PageRequest,
-    form: MonitorForm,
-    *,
-    source: Monitor | None,
-    run: TestRun | None = None,
-    tested: bool = False,
-) -> HttpResponse:
+def _show(request: PageRequest, form: MonitorForm, *, source: Monitor | None = None, **context: Any) -> HttpResponse:
     """Render the page; for htmx, only the form, which it requests only if a test found errors."""
-    context = {
-        "section": "monitors",
-        "form": form,
-        "monitor": form.stored,
-        "source": source,
-        "run": run,
-        "tested": tested,
-        "plan": (form.stored.owner if form.stored else request.caller.user).plan,
-        "mentions_plan": Plan.is_mentioned(),
-    }
-    template = "form.html" if request.htmx else "edit.html"
-    return render(request, f"dashboard/monitors/{template}", context)
+    return render_page(
+        request,
+        "monitors/form" if request.htmx else "monitors/edit",
+        form=form,
+        monitor=form.stored,
+        source=source,
+        plan=(form.stored.owner if form.stored else request.caller.user).plan,
+        mentions_plan=Plan.is_mentioned(),
+        **context,
+    )
 
 
-def _tell_adjustments(request: PageRequest, body: dict[str, Any], monitor: Monitor) -> None:
+def _report_adjustments(request: PageRequest, body: dict[str, Any], monitor: Monitor) -> None:
     """Notify the user of values that the service adjusted."""
-    asked = body.get("interval_sec")
-    if asked is not None and asked != monitor.interval_sec:
+    interval_sec = body.get("interval_sec", monitor.interval_sec)
+    if interval_sec != monitor.interval_sec:
         shortest = "shortest of the plan" if Plan.is_mentioned() else "shortest"
-        word = shortest if asked < monitor.interval_sec else "longest there is"
-        messages.info(request, f"The interval is {say_span(monitor.interval_sec * 1000)}, the {word}.")
+        word = shortest if interval_sec < monitor.interval_sec else "longest there is"
+        messages.info(request, f"The interval is {format_duration(monitor.interval_sec * 1000)}, the {word}.")
     method = monitor.options["method"]
     if body.get("method", method) != method:
         messages.info(request, f"The method is {method}: content rules need the body.")
 
 
-def _warn_of_dropped(request: PageRequest, before: Monitor, after: Monitor) -> None:
+def _warn_about_dropped(request: PageRequest, before: Monitor, after: Monitor) -> None:
     """Warn about secrets that were dropped because the server or owner changed."""
     names = after.public_config.own.dropped_secrets()
     if names:
@@ -198,12 +174,8 @@ def _warn_of_dropped(request: PageRequest, before: Monitor, after: Monitor) -> N
 
 def _first_config(request: PageRequest, plan: Plan) -> MonitorConfig:
     kind = request.GET.get("type")
-    return configuration.build(
-        {
-            "interval_sec": max(plan.default_interval_sec or USUAL_INTERVAL_SEC, plan.min_interval_sec),
-            "type": kind if kind in types.names() else types.DEFAULT,
-        }
-    )
+    interval_sec = max(plan.default_interval_sec or USUAL_INTERVAL_SEC, plan.min_interval_sec)
+    return configuration.build({"interval_sec": interval_sec, "type": kind if kind in types.names() else types.DEFAULT})
 
 
 def _copy_of(source: Monitor) -> MonitorConfig:

@@ -1,0 +1,228 @@
+"""Forms of pages: fields, and forms that call a service."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, TypeVar
+
+from django import forms
+from django.core.exceptions import ValidationError
+from django.http import QueryDict
+
+from core.api.errors import first_reason
+from core.api.fields import StrictSerializer
+from core.api.idempotency import HEADER, Created
+from core.clock import utc_now
+from core.errors import ValidationFailed
+from core.forms import Renderer, ServiceForm, conditional
+from core.ids import random_text
+from dashboard.durations import MAX_TEXT, MS_OF, InvalidDurationError, format_duration, parse_duration
+from dashboard.pages import PageRequest, count_request
+from monitors.selectors import list_monitors
+from projects import access
+from projects.access import Caller
+from projects.idempotency import create_once
+
+T = TypeVar("T")
+Choices = list[tuple[str, str]]
+CHOSEN = "chosen"
+
+
+def project_choices(caller: Caller) -> Choices:
+    projects = access.accessible_projects(caller).order_by("name", "pk")
+    return list(projects.values_list("public_id", "name"))
+
+
+def monitor_choices(caller: Caller) -> Choices:
+    """Return ids and names of the monitors, with their projects, sorted by name."""
+    monitors = list_monitors(caller).select_related(None)
+    rows = monitors.values_list("public_id", "name", "url", "project__name")
+    found = [
+        (public_id, f"{name or url or public_id}{f' · {project}' if project else ''}")
+        for public_id, name, url, project in rows
+    ]
+    return sorted(found, key=lambda choice: choice[1].casefold())
+
+
+class ProjectField(forms.ChoiceField):
+    """A project id, or None for the empty choice, labelled `none`."""
+
+    def __init__(self, projects: Choices, *, none: str = "None (personal)", **kwargs: Any) -> None:
+        super().__init__(choices=[("", none), *projects], required=False, label="Project", **kwargs)
+
+    def clean(self, value: Any) -> Any:
+        return super().clean(value) or None
+
+
+class _Picker(forms.CheckboxSelectMultiple):
+    """Checkboxes in a scrolling list with a search field (lists.js)."""
+
+    template_name = "dashboard/widgets/picker.html"
+
+
+class MonitorsField(forms.MultipleChoiceField):
+    widget = _Picker
+
+    def __init__(self, monitors: Choices, **kwargs: Any) -> None:
+        super().__init__(choices=monitors, required=False, **kwargs)
+
+
+class MultilineField(forms.CharField):
+    """A text with LF line endings: browsers send CRLF."""
+
+    widget = forms.Textarea
+
+    def clean(self, value: Any) -> Any:
+        return super().clean(value).replace("\r\n", "\n")
+
+
+class CountField(forms.IntegerField):
+    def __init__(self, *, suggestions: Sequence[str] = (), **kwargs: Any) -> None:
+        self.suggestions = suggestions
+        super().__init__(**kwargs)
+
+
+class DurationField(forms.CharField):
+    """A duration like `5m`. Cleans to an integer in `unit` (`s` or `ms`), or None."""
+
+    def __init__(
+        self,
+        *,
+        unit: str = "s",
+        minimum: int | None = None,
+        maximum: int | None = None,
+        suggestions: Sequence[str] = (),
+        **kwargs: Any,
+    ) -> None:
+        self._ms = MS_OF[unit]
+        self._minimum, self._maximum = minimum, maximum
+        self.suggestions = suggestions
+        super().__init__(max_length=MAX_TEXT, **kwargs)
+
+    def clean(self, value: Any) -> Any:
+        text: str = super().clean(value)
+        if not text:
+            return None
+        try:
+            count = parse_duration(text) / self._ms
+        except InvalidDurationError:
+            raise ValidationError("Say it as 90, 5m, 1h or 1h 30m; a number alone counts seconds.") from None
+        if count != int(count):
+            raise ValidationError(f"Whole {'seconds' if self._ms == MS_OF['s'] else 'milliseconds'} only.")
+        if self._minimum is not None and count < self._minimum:
+            raise ValidationError(f"At least {format_duration(self._minimum * self._ms)}.")
+        if self._maximum is not None and count > self._maximum:
+            raise ValidationError(f"At most {format_duration(self._maximum * self._ms)}.")
+        return int(count)
+
+    def prepare_value(self, value: Any) -> Any:
+        return format_duration(value * self._ms) if isinstance(value, int) else value
+
+
+class PlainRenderer(Renderer):
+    """Renderer without a mark for optional fields. Fields may have `suggestions`, written as a user would type them."""
+
+    field_template_name = "dashboard/widgets/field.html"
+
+
+class PageForm(ServiceForm):
+    def save(self, request: PageRequest, action: Callable[[], T], *, limit: str | None = None) -> T | None:
+        """Return the result of `action`, or None if the form was not sent, is invalid, or the action was refused.
+
+        The form's errors have the reason. `limit` is the throttle that counts the request.
+        """
+
+        def limited() -> T:
+            if limit is not None:
+                count_request(request, limit)
+            return action()
+
+        return self.attempt(limited) if self.is_valid() else None
+
+
+def _new_key() -> str:
+    return random_text(20)
+
+
+class ObjectForm(PageForm):
+    """A form that creates an object once, even if it is sent again, or that edits the object `stored`.
+
+    The hidden field `form_key`, which its template has to render, works like the Idempotency-Key of the API.
+    """
+
+    form_key = forms.CharField(max_length=64, widget=forms.HiddenInput, initial=_new_key)
+
+    def __init__(self, data: Any = None, *, stored: Any = None, **kwargs: Any) -> None:
+        super().__init__(data, **kwargs)
+        self.stored = stored
+        if stored is not None:
+            del self.fields["form_key"]
+
+    @property
+    def sent(self) -> set[str]:
+        """Return the names of the fields to send: all for a new object, the changed ones for a stored one."""
+        return set(self.fields if self.stored is None else self.changed_data)
+
+    def create(
+        self, request: PageRequest, make: Callable[[datetime], Any], *, limit: str | None = None
+    ) -> Created | None:
+        """Return what `make` creates, or what this form created earlier. Return None like `save`.
+
+        `make` returns an object with a public id, or `Created` to add values that are shown only once, like a secret.
+        """
+        now = utc_now()
+
+        def create() -> Created:
+            made = make(now)
+            return made if isinstance(made, Created) else Created(made.public_id)
+
+        def create_or_recall() -> Created:
+            # Django renders a different CSRF token with each page.
+            content = {name: values for name, values in request.POST.lists() if name != "csrfmiddlewaretoken"}
+            key = f"page {self.cleaned_data['form_key']}"
+            return create_once(request.caller, key=key, content=[request.path, content], create=create, now=now)
+
+        return self.save(request, create_or_recall, limit=limit)
+
+    def refuse(self, field: str | None, reason: str) -> None:
+        """Give the form a new key if it was changed after it was sent, so that it creates another object."""
+        if field != HEADER:
+            return super().refuse(field, reason)
+        assert isinstance(self.data, QueryDict)
+        self.data = self.data.copy()
+        self.data["form_key"] = _new_key()
+        self.add_error(None, "This form was already sent. Send it again to create another.")
+        return None
+
+
+class ScopeForm(ObjectForm):
+    """The form of an object that applies to all monitors or to chosen ones. Subclasses define `monitors`."""
+
+    def __init__(self, data: Any = None, *, caller: Caller, chosen_label: str, **kwargs: Any) -> None:
+        super().__init__(data, **kwargs)
+        self.projects = project_choices(caller)
+        self.fields["monitor_ids"] = conditional(MonitorsField(monitor_choices(caller), label=chosen_label))
+
+    def require(self, name: str, error: str) -> None:
+        """Add an error to a conditional field that is empty."""
+        if not self.cleaned_data.get(name) and name not in self.errors:
+            self.add_error(name, error)
+
+    def clean(self) -> None:
+        super().clean()
+        if self.cleaned_data.get("monitors") == CHOSEN:
+            self.require("monitor_ids", "Choose at least one monitor.")
+
+    def scope(self) -> dict[str, Any]:
+        chosen = self.cleaned_data["monitors"] == CHOSEN
+        return {name: self.cleaned_data[name] for name in ("monitors", *(["monitor_ids"] if chosen else []))}
+
+
+def validated(serializer: type[StrictSerializer], body: Mapping[str, Any]) -> dict[str, Any]:
+    """Validate a body with a serializer of the API. Raises ValidationFailed with the path of the first error."""
+    parsed = serializer(data=body)
+    if parsed.is_valid():
+        return dict(parsed.validated_data)
+    path, _, reason = first_reason(parsed.errors).partition(": ")
+    raise ValidationFailed(reason, field=path)
