@@ -1,23 +1,101 @@
-"""Read the current content of an account: its projects and everything in them."""
+"""Entries of a manifest and existing objects of an account, in one form that can be compared.
+
+The values of both are a dict of their fields, named as in files, including defaults. They refer to projects and
+monitors by ProjectRef and MonitorRef objects, which are the same on both sides.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from accounts.models import User
-from manifests.entries import Existing, Intervals, MonitorRef, ProjectRef
+from manifests.problems import Path
+from manifests.secrets import Keep
 from projects import access
 from projects.access import Caller
 from projects.models import Membership, Role
 
+Values = dict[str, Any]
+
+
+@dataclass(eq=False, slots=True)
+class ProjectRef:
+    """A project of the file, of the account, or of both. `id` is None until it is created."""
+
+    name: str
+    owner: User
+    id: str | None = None
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class MonitorRef:
+    """A monitor that other entries refer to. `key` is its id, or a placeholder until it is created."""
+
+    key: str
+    label: str = field(compare=False)
+
+    def __str__(self) -> str:
+        return self.label
+
+
+@dataclass(eq=False, slots=True)
+class Existing:
+    """An existing object of the account. `name` identifies it in files."""
+
+    id: str
+    pk: int
+    name: str
+    project_ref: ProjectRef | None
+    values: Values
+    config: Any = None  # only monitors: the source of `values`
+    is_over: bool = False  # only maintenance windows: they have no further occurrence
+
+
+@dataclass(eq=False, slots=True)
+class Entry:
+    """A valid entry of one section of a file. Planning sets the fields after `keeps`.
+
+    `given` has the fields as returned by its serializer, `keeps` the secrets that keep their stored value.
+    """
+
+    section: str
+    path: Path
+    given: Values
+    keeps: dict[Path, Keep] = field(default_factory=dict)
+    project_ref: ProjectRef | None = None
+    existing: Existing | None = None
+    values: Values | None = None  # None if the entry is invalid
+    config: Any = None  # only monitors: the source of `values`
+
+    @property
+    def id(self) -> str | None:
+        return self.given.get("id")
+
+    @property
+    def name(self) -> str:
+        name: str = self.given.get("slug") or self.given["name"]
+        return name
+
+    @property
+    def monitor_ref(self) -> MonitorRef:
+        """Return the reference to a monitor."""
+        return MonitorRef(self.existing.id if self.existing else f"new:{self.path}", self.name)
+
 
 @dataclass(slots=True)
 class Account:
-    """Everything that the user can access by the API. `project_refs` are by primary key of the project."""
+    """Everything that the user can access by the API.
+
+    Projects and monitors are by primary key, `existing` is by section; `manifests.resources` reads all but projects.
+    """
 
     caller: Caller
-    project_refs: dict[int, ProjectRef]
-    owners: dict[int, User]
+    project_refs: dict[int, ProjectRef] = field(default_factory=dict)
+    monitor_refs: dict[int, MonitorRef] = field(default_factory=dict)
     existing: dict[str, list[Existing]] = field(default_factory=dict)
 
     def project_ref(self, project_id: int | None) -> ProjectRef | None:
@@ -27,29 +105,15 @@ class Account:
         """Return whether a file can name this project: the user may have lost the role in it."""
         return project_id is None or project_id in self.project_refs
 
-    def monitor_refs(self) -> dict[int, MonitorRef]:
-        """Return all monitors by primary key."""
-        return {one.pk: MonitorRef(one.id, one.name) for one in self.existing["monitors"]}
+    def owner_of(self, project_ref: ProjectRef | None) -> User:
+        return self.caller.user if project_ref is None else project_ref.owner
 
 
 def open_account(user: User) -> Account:
-    """Return the account with its projects. `manifests.resources` reads the rest."""
-    caller = Caller(user)
-    owners = {user.pk: user}
-    project_refs = {}
-    roles = Membership.objects.filter(project__in=access.accessible_projects(caller), role=Role.OWNER).select_related(
-        "project", "user__plan"
-    )
-    for role in roles.order_by("project"):
-        if role.user is None:  # an invitation is not accepted yet
-            continue
-        owners[role.user.pk] = role.user
-        project_refs[role.project.pk] = ProjectRef(
-            role.project.name, role.user.pk, intervals_of(role.user), id=role.project.public_id
-        )
-    return Account(caller, project_refs, owners)
-
-
-def intervals_of(user: User) -> Intervals:
-    """Return the intervals of the user's plan."""
-    return Intervals(user.plan.min_interval_sec, user.plan.default_interval_sec)
+    """Return the account with its projects, without those whose owner has not accepted the invitation yet."""
+    account = Account(Caller(user))
+    roles = Membership.objects.filter(project__in=access.accessible_projects(account.caller), role=Role.OWNER)
+    for role in roles.exclude(user=None).select_related("project", "user__plan").order_by("project"):
+        assert role.user is not None
+        account.project_refs[role.project.pk] = ProjectRef(role.project.name, role.user, role.project.public_id)
+    return account

@@ -5,8 +5,7 @@ A dry run does the same and rolls back, so that both accept the same files.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime
 
@@ -15,24 +14,22 @@ from django.db import transaction
 from accounts.models import User
 from core.db import advisory_lock
 from core.errors import ApiError, Forbidden, MonitorLimit, NotFound, ValidationFailed
-from manifests.account import open_account
+from manifests.account import Entry, Existing, MonitorRef, open_account
 from manifests.changes import Change, Report, compare_fields
-from manifests.entries import Entry, Existing, MonitorRef, ProjectRef
 from manifests.parsing import Manifest
-from manifests.planning import Plan, changed_fields, locate_error, plan
+from manifests.planning import Plan, locate_error, plan
 from manifests.problems import InvalidManifest, Path
-from manifests.resources import all_resources
-from manifests.resources.base import ChosenScope, Resource, ServiceResource, WriteContext
-from manifests.resources.pages import Group
+from manifests.resources import RESOURCES
+from manifests.resources.base import Resource, ServiceResource
 from monitors import bulk, operations, types
 from monitors.models import Monitor
 from monitors.services import move_of
 from projects import access, log, placement
-from projects.log import Move
 from projects.models import Project
 from projects.services import create_project, rename_project
 
 TRIES = 5
+RESOURCE_OF = {resource.section: resource for resource in RESOURCES}
 
 
 class ConcurrentChangeError(Exception):
@@ -42,35 +39,34 @@ class ConcurrentChangeError(Exception):
 def apply(manifest: Manifest, user: User, *, prune: bool, dry_run: bool, now: datetime) -> Report:
     """Apply the manifest and return the changes. Raises InvalidManifest with all problems and changes nothing then."""
     for _ in range(TRIES):
-        try:
-            with transaction.atomic():
-                # A concurrent apply of the same account plans after this one.
-                advisory_lock(f"declared {user.pk}")
-                resources = all_resources(user)
-                planned = plan(manifest, open_account(user), resources, now=now)
-                report = _Applying(planned, resources, prune=prune, now=now).run()
-                transaction.set_rollback(dry_run)
-                return report
-        except ConcurrentChangeError:
-            continue
+        with suppress(ConcurrentChangeError), transaction.atomic():
+            # A concurrent apply of the same account plans after this one.
+            advisory_lock(f"declared {user.pk}")
+            report = _Applying(plan(manifest, open_account(user), now=now), prune=prune, now=now).run()
+            transaction.set_rollback(dry_run)
+            return report
     raise InvalidManifest([manifest.document.problem((), "the account kept changing; apply again.")])
 
 
 class _Applying:
-    def __init__(self, planned: Plan, resources: Sequence[Resource], *, prune: bool, now: datetime) -> None:
-        self.plan, self.resources, self.now = (
-            planned,
-            {resource.section: resource for resource in resources},
-            now,
-        )
+    def __init__(self, planned: Plan, *, prune: bool, now: datetime) -> None:
+        self.plan, self.account, self.now = planned, planned.account, now
         self.caller = planned.account.caller
         desired = [entry for entry in planned.entries if entry.values is not None]
         self.new = [entry for entry in desired if entry.existing is None]
-        self.changed = [(entry, names) for entry in desired if (names := changed_fields(entry))]
-        self.transferred = [entry for entry, _ in self.changed if self._changes_owner(entry)]
-        self.gone = planned.unmentioned if prune else []
-        self.unmentioned = 0 if prune else len(planned.unmentioned)
-        self.projects: dict[str, Project] = {}
+        self.changed = {entry: names for entry in desired if (names := _changed_fields(entry))}
+        self.new_monitors = [entry for entry in self.new if entry.section == "monitors"]
+        self.changed_monitors = {
+            entry: entry.existing for entry in self.changed if entry.section == "monitors" and entry.existing
+        }
+        self.transferred = {
+            entry: existing
+            for entry, existing in self.changed_monitors.items()
+            if self.account.owner_of(existing.project_ref) != self.account.owner_of(entry.project_ref)
+        }
+        self.gone = planned.unmentioned if prune else {}
+        self.unmentioned = 0 if prune else sum(map(len, planned.unmentioned.values()))
+        self.projects: dict[object, Project | None] = {None: None}  # by ProjectRef
         self.monitor_ids: dict[str, str] = {}
         self.locked: Mapping[int, Monitor] = {}
 
@@ -87,150 +83,117 @@ class _Applying:
             self._make_others()
         if self.plan.problems:
             raise InvalidManifest(self.plan.problems)
-        polled = [one for one in self.new if one.section == "monitors" and not types.get(one.config.type).waits]
+        polled = [one for one in self.new_monitors if not types.get(one.config.type).waits]
         return Report(changes, self.plan.notes, self.unmentioned, sum(map(_is_enabled, polled)))
 
     def _lock(self) -> None:
-        named = [*self.new, *(entry for entry, _ in self.changed)]
-        changed = {
-            one.existing.pk: one.existing for one, _ in self.changed if one.existing and one.section == "monitors"
-        }
-        others = Monitor.objects.filter(public_id__in={one.key for entry in named for one in _monitor_refs(entry)})
-        gone = {one.pk for one in self.gone if one.section == "monitors"}
-        self.locked = bulk.lock_monitors({*changed, *gone, *others.values_list("pk", flat=True)})
-        if not changed.keys() <= self.locked.keys():
-            raise ConcurrentChangeError
-        if any(self._was_moved(self.locked[key], planned) for key, planned in changed.items()):
-            raise ConcurrentChangeError
-        there = [project_ref for _, project_ref in self.plan.project_refs]
-        there += [
-            entry.existing.project_ref for entry in self.transferred if entry.existing and entry.existing.project_ref
-        ]
-        named_places = {project_ref.id: project_ref for project_ref in there if project_ref.id is not None}
-        for public_id in sorted(named_places, key=self._project_key):
-            try:
-                self.projects[public_id] = access.lock_project(self.caller, public_id)
-            except NotFound:
-                raise ConcurrentChangeError from None
-        owners = {project_ref.owner for project_ref in named_places.values()} | {self.caller.user.pk}
+        changed = {existing.pk: existing for existing in self.changed_monitors.values()}
+        keys = {monitor_ref.key for entry in (*self.new, *self.changed) for monitor_ref in _monitor_refs(entry)}
+        referenced = Monitor.objects.filter(public_id__in=keys).values_list("pk", flat=True)
+        self.locked = bulk.lock_monitors({*changed, *(one.pk for one in self.gone.get("monitors", [])), *referenced})
+        for key, planned in changed.items():
+            if key not in self.locked:
+                raise ConcurrentChangeError
+            place = self.locked[key].project_id
+            if not self.account.knows(place) or self.account.project_ref(place) is not planned.project_ref:
+                raise ConcurrentChangeError
+        used = {project_ref for _, project_ref in self.plan.project_refs}
+        used |= {existing.project_ref for existing in self.transferred.values() if existing.project_ref}
+        for _, project_ref in sorted(self.account.project_refs.items()):
+            if project_ref in used:
+                try:
+                    self.projects[project_ref] = access.lock_project(self.caller, project_ref.id or "")
+                except NotFound:
+                    raise ConcurrentChangeError from None
+        owners = {project_ref.owner.pk for project_ref in used} | {self.caller.user.pk}
         list(User.objects.select_for_update(no_key=True, of=["self"]).filter(pk__in=owners).order_by("pk"))
-
-    def _changes_owner(self, entry: Entry) -> bool:
-        if entry.section != "monitors" or entry.existing is None:
-            return False
-        return self._owner_of(entry.existing.project_ref).pk != self._owner_of(entry.project_ref).pk
-
-    def _was_moved(self, monitor: Monitor, planned: Existing) -> bool:
-        """Return whether a locked monitor was moved since the plan was made."""
-        account = self.plan.account
-        return (
-            not account.knows(monitor.project_id) or account.project_ref(monitor.project_id) is not planned.project_ref
-        )
-
-    def _check_transfers(self) -> list[Move]:
-        """Check the right to transfer monitors to another owner. Return the moves for the audit log."""
-        by_place: dict[ProjectRef | None, list[Entry]] = defaultdict(list)
-        for entry in self.transferred:
-            by_place[entry.existing.project_ref if entry.existing else None].append(entry)
-        for project_ref, entries in by_place.items():
-            project = None if project_ref is None else self.projects[project_ref.id or ""]
-            try:
-                placement.require_giving(self.caller, project, self._owner_of(project_ref))
-            except NotFound:
-                raise ConcurrentChangeError from None
-            except Forbidden as error:
-                for entry in entries:
-                    self.plan.problem(entry.path, error.reason or error.code)
-        return [
-            move_of(self.locked[entry.existing.pk], self._project(entry), self._owner_of(entry.project_ref))
-            for entry in self.transferred
-            if entry.existing
-        ]
-
-    def _project_key(self, public_id: str) -> int:
-        return next(key for key, project_ref in self.plan.account.project_refs.items() if project_ref.id == public_id)
 
     def _make_projects(self) -> None:
         for path, project_ref in self.plan.project_refs:
             if project_ref.id is None:
                 project = create_project(self.caller, name=project_ref.name, now=self.now)
-                project_ref.id, self.projects[project.public_id] = project.public_id, project
-            elif project_ref.id in self.plan.renamed:
+                project_ref.id, self.projects[project_ref] = project.public_id, project
+            elif project_ref in self.plan.renamed:
                 with self._collect_errors(path):
                     rename_project(self.caller, project_ref.id, name=project_ref.name)
 
     def _delete(self) -> None:
-        for section, resource in reversed(self.resources.items()):
-            gone = [one for one in self.gone if one.section == section]
+        for section, gone in reversed(self.gone.items()):
+            resource = RESOURCE_OF.get(section)
             if isinstance(resource, ServiceResource):
                 for one in gone:
                     with suppress(NotFound):  # already deleted by another request
-                        resource.delete(self._context(), one)
+                        resource.delete(self.caller, one.id)
             else:
                 operations.delete([one.pk for one in gone])
 
     def _update_monitors(self) -> None:
-        moves = self._check_transfers()
-        changes = [self._change(entry) for entry, _ in self.changed if entry.section == "monitors"]
+        self._check_transfers()
+        changes = [
+            bulk.Change(
+                existing.pk,
+                self.account.owner_of(entry.project_ref),
+                self.projects[entry.project_ref],
+                entry.config,
+                _is_enabled(entry),
+            )
+            for entry, existing in self.changed_monitors.items()
+        ]
+        moves = [
+            move_of(
+                self.locked[existing.pk],
+                self.projects[entry.project_ref],
+                self.account.owner_of(entry.project_ref),
+            )
+            for entry, existing in self.transferred.items()
+        ]
         with self._collect_errors(("monitors",)):
             bulk.update_monitors(changes, now=self.now)
             log.record_moves(self.caller, moves)
+
+    def _check_transfers(self) -> None:
+        """Check the right to transfer monitors to another owner, once for each project that they leave."""
+        for left in {existing.project_ref for existing in self.transferred.values()}:
+            try:
+                placement.require_giving(self.caller, self.projects[left], self.account.owner_of(left))
+            except NotFound:
+                raise ConcurrentChangeError from None
+            except Forbidden as error:
+                for entry, existing in self.transferred.items():
+                    if existing.project_ref is left:
+                        self.plan.problem(entry.path, error.reason or error.code)
+
+    def _create_monitors(self) -> None:
+        news = [
+            bulk.New(
+                self.account.owner_of(entry.project_ref),
+                self.projects[entry.project_ref],
+                entry.config,
+                enabled=_is_enabled(entry),
+            )
+            for entry in self.new_monitors
+        ]
+        with self._collect_errors(("monitors",)):
+            made = bulk.create_monitors(news, now=self.now)
+            for entry, monitor in zip(self.new_monitors, made, strict=True):
+                self.monitor_ids[entry.monitor_ref.key] = monitor.public_id
 
     def _make_others(self) -> None:
         """Update before creating: an update may free the slug of a new page.
 
         Skip entries that refer to monitors that could not be created.
         """
-        new = {entry.monitor_ref for entry in self.new if entry.section == "monitors"}
-        failed = {monitor_ref for monitor_ref in new if monitor_ref.key not in self.monitor_ids}
-        for entry, names in [*self.changed, *((entry, list[str]()) for entry in self.new)]:
-            resource, values = self.resources[entry.section], entry.values
-            if (
-                not isinstance(resource, ServiceResource)
-                or values is None
-                or not failed.isdisjoint(_monitor_refs(entry))
-            ):
+        failed = {entry.monitor_ref for entry in self.new_monitors if entry.monitor_ref.key not in self.monitor_ids}
+        for entry in (*self.changed, *self.new):
+            resource, values = RESOURCE_OF[entry.section], entry.values or {}
+            if not isinstance(resource, ServiceResource) or failed & resource.monitor_refs(values):
                 continue
+            body = resource.body(values, self.changed.get(entry, values), self.monitor_ids)
             with self._collect_errors(entry.path, resource):
                 if entry.existing is None:
-                    resource.create(self._context(), values)
+                    resource.create(self.caller, body, now=self.now)
                 else:
-                    resource.update(self._context(), entry.existing, values, set(names))
-
-    def _create_monitors(self) -> None:
-        entries = [entry for entry in self.new if entry.section == "monitors"]
-        news = [
-            bulk.New(
-                self._owner_of(entry.project_ref),
-                self._project(entry),
-                entry.config,
-                enabled=_is_enabled(entry),
-            )
-            for entry in entries
-        ]
-        with self._collect_errors(("monitors",)):
-            for entry, monitor in zip(entries, bulk.create_monitors(news, now=self.now), strict=True):
-                self.monitor_ids[entry.monitor_ref.key] = monitor.public_id
-
-    def _change(self, entry: Entry) -> bulk.Change:
-        assert entry.existing is not None  # else the project is new
-        return bulk.Change(
-            entry.existing.pk,
-            self._owner_of(entry.project_ref),
-            self._project(entry),
-            entry.config,
-            _is_enabled(entry),
-        )
-
-    def _project(self, entry: Entry) -> Project | None:
-        return None if entry.project_ref is None else self.projects[entry.project_ref.id or ""]
-
-    def _owner_of(self, project_ref: ProjectRef | None) -> User:
-        account = self.plan.account
-        return account.caller.user if project_ref is None else account.owners[project_ref.owner]
-
-    def _context(self) -> WriteContext:
-        return WriteContext(self.plan.account, self.monitor_ids, self.now)
+                    resource.update(self.caller, entry.existing.id, body, now=self.now)
 
     @contextmanager
     def _collect_errors(self, path: Path, resource: Resource | None = None) -> Iterator[None]:
@@ -249,49 +212,46 @@ class _Applying:
             self.plan.problem(path, error.reason or error.code)
 
     def _changes(self) -> list[Change]:
-        document = self.plan.manifest.document
+        line = self.plan.manifest.document.line
         found = []
         for path, project_ref in self.plan.project_refs:
-            line = document.mark(path).line
+            name = project_ref.name
             if project_ref.id is None:
-                found.append(Change("create", "project", project_ref.name, line=line))
-            elif project_ref.id in self.plan.renamed:
-                fields = compare_fields(
-                    {"name": self.plan.renamed[project_ref.id]}, {"name": project_ref.name}, ["name"]
-                )
-                found.append(Change("update", "project", project_ref.name, line=line, fields=fields))
-        changed = {id(entry): names for entry, names in self.changed}
-        new = set(map(id, self.new))
+                found.append(Change("create", "project", name, line=line(path)))
+            elif project_ref in self.plan.renamed:
+                fields = compare_fields({"name": self.plan.renamed[project_ref]}, {"name": name}, ["name"])
+                found.append(Change("update", "project", name, line=line(path), fields=fields))
+        new = set(self.new)
         for entry in self.plan.entries:
-            noun, line = self.resources[entry.section].noun, document.mark(entry.path).line
-            project = entry.project_ref.name if entry.project_ref else None
-            if id(entry) in new:
-                found.append(Change("create", noun, entry.name, project, line))
-            elif id(entry) in changed and entry.existing and entry.values:
-                fields = compare_fields(entry.existing.values, entry.values, changed[id(entry)])
-                found.append(Change("update", noun, entry.name, project, line, fields))
+            about = (RESOURCE_OF[entry.section].noun, entry.name, _name_of(entry), line(entry.path))
+            if entry in new:
+                found.append(Change("create", *about))
+            elif entry in self.changed and entry.existing and entry.values:
+                fields = compare_fields(entry.existing.values, entry.values, self.changed[entry])
+                found.append(Change("update", *about, fields))
         found += [
-            Change(
-                "delete",
-                self.resources[one.section].noun,
-                one.name,
-                one.project_ref.name if one.project_ref else None,
-            )
-            for one in self.gone
+            Change("delete", RESOURCE_OF[section].noun, one.name, _name_of(one))
+            for section, gone in self.gone.items()
+            for one in gone
         ]
         return found
+
+
+def _changed_fields(entry: Entry) -> list[str]:
+    """Return the fields that differ between the existing object and the file."""
+    if entry.existing is None or entry.values is None:
+        return []
+    return [name for name, value in entry.values.items() if entry.existing.values[name] != value]
+
+
+def _name_of(one: Entry | Existing) -> str | None:
+    return one.project_ref.name if one.project_ref else None
 
 
 def _is_enabled(entry: Entry) -> bool:
     return bool(entry.values and entry.values["enabled"])
 
 
-def _monitor_refs(entry: Entry) -> list[MonitorRef]:
-    """Return the monitors that the entry refers to."""
-    values = entry.values or {}
-    scope = values.get("monitors")
-    found = list(scope.monitor_refs) if isinstance(scope, ChosenScope) else []
-    for group in values.get("groups", []):
-        if isinstance(group, Group):
-            found += [monitor_ref for monitor_ref, _ in group.monitors]
-    return found
+def _monitor_refs(entry: Entry) -> set[MonitorRef]:
+    resource = RESOURCE_OF[entry.section]
+    return resource.monitor_refs(entry.values or {}) if isinstance(resource, ServiceResource) else set()

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol, runtime_checkable
 
-from manifests.entries import Values
 from manifests.problems import Problem, printable
 from manifests.secrets import Secret
 
@@ -33,7 +32,8 @@ class FieldChange:
     def __str__(self) -> str:
         if self.before == self.after:  # two secrets
             return f"{self.field}: {self.after}, changed"
-        return f"{self.field}: {_or_none(self.before)} → {_or_none(self.after)}"
+        before, after = ("none" if text is None else text for text in (self.before, self.after))
+        return f"{self.field}: {before} → {after}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Change:
     """`line` is the line of the entry in the file, `fields` are those that differ."""
 
     action: str
-    noun: str
+    kind: str
     name: str
     project: str | None = None
     line: int | None = None
@@ -49,20 +49,8 @@ class Change:
 
     def lines(self) -> list[str]:
         where = f" in {self.project}" if self.project else ""
-        head = f"{_SIGNS[self.action]} {self.noun} {self.name!r}{where}"
+        head = f"{_SIGNS[self.action]} {self.kind} {self.name!r}{where}"
         return [printable(line) for line in (head, *(f"    {change}" for change in self.fields))]
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "action": self.action,
-            "kind": self.noun,
-            "name": self.name,
-            "project": self.project,
-            "line": self.line,
-            "fields": [
-                {"field": change.field, "before": change.before, "after": change.after} for change in self.fields
-            ],
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +66,9 @@ class Report:
         return sum(change.action == action for change in self.changes)
 
 
-def compare_fields(before: Values, after: Values, names: Sequence[str]) -> tuple[FieldChange, ...]:
+def compare_fields(
+    before: Mapping[str, Any], after: Mapping[str, Any], names: Sequence[str]
+) -> tuple[FieldChange, ...]:
     """Return the differences in these fields. If a value has parts, return only the parts that differ."""
     found: list[FieldChange] = []
     for name in names:
@@ -90,29 +80,22 @@ def compare_fields(before: Values, after: Values, names: Sequence[str]) -> tuple
             if old.get(part) != new.get(part)
         ]
         # The value has no parts, or the same ones in another order.
-        found += parts or [FieldChange(name, word(before[name]), word(after[name]))]
+        found += parts or [FieldChange(name, _word(before[name]), _word(after[name]))]
     return tuple(found)
 
 
 def _parts(value: Any) -> dict[str, tuple[str | None, Any]]:
     """Return the text and the compared value of each part. Texts of secrets are equal, but their values may differ."""
     if isinstance(value, list):
-        found: dict[str, tuple[str | None, Any]] = {}
-        for one in value:
-            found |= _parts(one)
-        return found
+        return {name: part for one in value for name, part in _parts(one).items()}
     if isinstance(value, dict) and "name" in value:  # a header
-        return {value["name"]: (_header(value), value)}
+        return {value["name"]: (" ".join(filter(None, [value.get("type"), str(value["value"])])), value)}
     if isinstance(value, HasParts):
         return {name: (text, text) for name, text in value.parts().items()}
     return {}
 
 
-def _header(header: Values) -> str:
-    return " ".join(filter(None, [header.get("type"), str(header["value"])]))
-
-
-def word(value: Any) -> str | None:
+def _word(value: Any) -> str | None:
     """Return a value as text."""
     if value is None or value == "" or value == []:
         return None
@@ -124,10 +107,6 @@ def word(value: Any) -> str | None:
         return value.isoformat()
     if isinstance(value, dict):
         return " ".join(str(part) for part in value.values())
-    text = "; ".join(word(one) or "" for one in value) if isinstance(value, list) else str(value)
+    text = "; ".join(_word(one) or "" for one in value) if isinstance(value, list) else str(value)
     text = " ".join(text.split())
     return text if len(text) <= MAX_LENGTH else text[: MAX_LENGTH - 1] + "…"
-
-
-def _or_none(text: str | None) -> str:
-    return "none" if text is None else text

@@ -1,6 +1,6 @@
-"""Parse a document into items: validate fields and fill placeholders. Every problem has its line.
+"""Parse a document into entries: validate fields and fill placeholders. Every problem has its line.
 
-This uses no database. `manifests.planning` compares the items with the account.
+This uses no database. `manifests.planning` compares the entries with the account.
 """
 
 from __future__ import annotations
@@ -9,48 +9,32 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from rest_framework import serializers
 from rest_framework.exceptions import ValidationError
+from rest_framework.serializers import Serializer
 
+from manifests.account import Entry
 from manifests.problems import Path, Problem, did_you_mean
 from manifests.secrets import Keep, Secret, fill
-from manifests.serializers import SECTIONS, secret_fields
+from manifests.serializers import SECTIONS, ManifestSerializer
 from manifests.yaml_reader import Document
 
 VERSION = 1
 TOP = ("version", "ungrouped", *SECTIONS)
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
-    """A valid entry of one section, as returned by its serializer. `keeps` are secrets that keep their stored value."""
-
-    section: str
-    path: Path
-    given: dict[str, Any]
-    keeps: dict[Path, Keep]
-
-    def take(self, name: str) -> Any:
-        return self.given.get(name)
-
-    def words(self, identity: str) -> list[str]:
-        """Return the names by which others may refer to it."""
-        return [self.given[name] for name in (identity, "id") if name in self.given]
-
-
 @dataclass(slots=True)
 class Manifest:
-    """The content of a file. `sections` are the sections that it has, `invalid` the invalid items by path."""
+    """The content of a file. `sections` are the sections that it has, `invalid` the data of invalid entries."""
 
     document: Document
     ungrouped: bool = False
-    sections: dict[str, list[Item]] = field(default_factory=dict)
+    sections: dict[str, list[Entry]] = field(default_factory=dict)
     invalid: list[tuple[Path, Any]] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
 
 
 def parse(document: Document, environment: Mapping[str, str]) -> Manifest:
-    """Return the valid items. Problems of the others are added to `problems`."""
+    """Return the valid entries. Problems of the others are added to `problems`."""
     return _Parser(document, environment).parse()
 
 
@@ -67,101 +51,78 @@ class _Parser:
         for name in root:
             if name not in TOP:
                 self._problem((name,), f"unknown section.{did_you_mean(name, TOP)}", at_key=True)
-        version = root.get("version")
-        if "version" not in root or type(version) is not int or version != VERSION:
+        version, ungrouped = root.get("version"), root.get("ungrouped", False)
+        if type(version) is not int or version != VERSION:
             self._problem(("version",), f"must be {VERSION}, the version of the format.")
-        ungrouped = root.get("ungrouped", False)
         if not isinstance(ungrouped, bool):
             self._problem(("ungrouped",), "must be true or false.")
         self.found.ungrouped = ungrouped is True
         for section, serializer in SECTIONS.items():
-            if section in root:
-                self.found.sections[section] = self._section(section, serializer(), root[section])
+            if section not in root:
+                continue
+            self.found.sections[section] = []
+            parser = serializer()
+            if isinstance(root[section], list):
+                for index, data in enumerate(root[section]):
+                    self._add(parser, data, (section, index))
+            elif root[section] is not None:  # null: a key without value
+                self._problem((section,), "must be a list.")
         return self.found
 
-    def _section(self, section: str, serializer: serializers.Serializer[Any], value: Any) -> list[Item]:
-        if value is None:  # a key without value
-            return []
-        if not isinstance(value, list):
-            self._problem((section,), "must be a list.")
-            return []
-        items = []
-        for index, data in enumerate(value):
-            path: Path = (section, index)
-            before = len(self.found.problems)
-            item = self._item(section, serializer, data, path)
-            if item is None or len(self.found.problems) > before:
-                self.found.invalid.append((path, data))
-            else:
-                items.append(item)
-        return items
+    def _add(self, serializer: ManifestSerializer, data: Any, path: Path) -> None:
+        before = len(self.found.problems)
+        entry = self._entry(serializer, data, path)
+        if entry is None or len(self.found.problems) > before:
+            self.found.invalid.append((path, data))
+        else:
+            self.found.sections[entry.section].append(entry)
 
-    def _item(self, section: str, serializer: serializers.Serializer[Any], data: Any, path: Path) -> Item | None:
+    def _entry(self, serializer: ManifestSerializer, data: Any, path: Path) -> Entry | None:
         if not isinstance(data, dict):
             self._problem(path, "must be a map.")
             return None
-        known = self._known(serializer, data, path)
         keeps: dict[Path, Keep] = {}
-        filled = self._filled(section, known, path, keeps)
+        prepared = self._prepare(serializer, data, path, keeps)
         try:
-            given = dict(serializer.run_validation(filled))
+            return Entry(str(path[0]), path, dict(serializer.run_validation(prepared)), keeps)
         except ValidationError as error:
             self._report(error.detail, path)
             return None
-        return Item(section, path, given, keeps)
 
-    def _known(self, serializer: serializers.Serializer[Any], data: dict[str, Any], path: Path) -> Any:
-        """Return the data without unknown keys, and report these."""
-        there: dict[str, Any] = {}
+    def _prepare(
+        self, serializer: Serializer[Any], data: dict[str, Any], path: Path, keeps: dict[Path, Keep]
+    ) -> dict[str, Any]:
+        """Return the data with filled placeholders and without unknown keys, which are reported.
+
+        Placeholders that keep the stored value are added to `keeps`.
+        """
+        found: dict[str, Any] = {}
+        secrets = serializer.secret_fields() if isinstance(serializer, ManifestSerializer) else ()
         for name, value in data.items():
             here = (*path, name)
             field_ = serializer.fields.get(name)
-            if field_ is None:
-                said = f"unknown field.{did_you_mean(name, serializer.fields)}"
-                self._problem(here, said, at_key=True)
-                continue
             child = getattr(field_, "child", None)
-            if isinstance(child, serializers.Serializer) and isinstance(value, list):
+            if field_ is None:
+                self._problem(here, f"unknown field.{did_you_mean(name, serializer.fields)}", at_key=True)
+                continue
+            if isinstance(child, Serializer) and isinstance(value, list):
                 value = [
-                    self._known(child, one, (*here, index)) if isinstance(one, dict) else one
+                    self._prepare(child, one, (*here, index), keeps) if isinstance(one, dict) else one
                     for index, one in enumerate(value)
                 ]
-            there[name] = value
-        return there
-
-    def _filled(self, section: str, data: dict[str, Any], path: Path, keeps: dict[Path, Keep]) -> dict[str, Any]:
-        """Fill the placeholders. Those that keep the stored value are added to `keeps`."""
-        if section != "monitors":
-            return self._without_keeps(data, secret_fields(section), path, keeps)
-        headers = data.get("request_headers")
-        if not isinstance(headers, list):
-            return data
-        filled = [
-            {"value": "", **self._without_keeps(header, ("value",), (*path, "request_headers", index), keeps)}
-            if isinstance(header, dict) and "value" in header
-            else header
-            for index, header in enumerate(headers)
-        ]
-        return {**data, "request_headers": filled}
-
-    def _without_keeps(
-        self, data: dict[str, Any], fields: tuple[str, ...], path: Path, keeps: dict[Path, Keep]
-    ) -> dict[str, Any]:
-        found = dict(data)
-        for name in fields:
-            here = (*path, name)
-            if not isinstance(found.get(name), str):
-                continue
-            try:
-                value = fill(found[name], self.environment)
-            except ValueError as error:
-                self._problem(here, str(error))
-                continue
-            if isinstance(value, Secret):
-                found[name] = value.value
-            else:
-                keeps[here] = value
-                del found[name]
+            elif name in secrets and isinstance(value, str):
+                try:
+                    filled = fill(value, self.environment)
+                except ValueError as error:
+                    self._problem(here, str(error))
+                else:
+                    if isinstance(filled, Secret):
+                        value = filled.value
+                    else:
+                        keeps[here], value = filled, ""
+                        if not field_.required:
+                            continue
+            found[name] = value
         return found
 
     def _report(self, detail: Any, path: Path) -> None:
@@ -172,10 +133,7 @@ class _Parser:
                 self._report(inner, path if name == "non_field_errors" else (*path, step))
         elif isinstance(detail, list):
             for index, inner in enumerate(detail):
-                if isinstance(inner, dict | list):
-                    self._report(inner, (*path, index))
-                else:
-                    self._problem(path, str(inner))
+                self._report(inner, (*path, index) if isinstance(inner, dict | list) else path)
         else:
             self._problem(path, str(detail))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from difflib import get_close_matches
 from typing import Any
 
@@ -31,12 +31,7 @@ class Problem:
         return printable(f"{file}:{self.mark.line}:{self.mark.column}: {where}{self.message}")
 
     def as_json(self) -> dict[str, Any]:
-        return {
-            "line": self.mark.line,
-            "column": self.mark.column,
-            "path": self.path,
-            "message": self.message,
-        }
+        return {**asdict(self.mark), "path": self.path, "message": self.message}
 
 
 class InvalidManifest(Exception):
@@ -47,6 +42,18 @@ class InvalidManifest(Exception):
         super().__init__(f"{len(self.problems)} problems")
 
 
+class EntryError(Exception):
+    """An entry is invalid, with its path and the reason."""
+
+    def __init__(self, path: Path, message: str) -> None:
+        self.path, self.message = path, message
+        super().__init__(message)
+
+
+class InvalidReferenceError(Exception):
+    """An entry refers to an invalid entry, whose problem is already reported."""
+
+
 def printable(text: str) -> str:
     """Return the text in one line without control characters, because files may come from untrusted sources."""
     return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
@@ -54,21 +61,13 @@ def printable(text: str) -> str:
 
 def format_path(path: Path) -> str:
     """Return a path like `monitors[12].interval_sec`."""
-    text = ""
-    for step in path:
-        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else str(step)
-    return text
+    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).removeprefix(".")
 
 
 def parse_path(text: str) -> Path:
     """Parse the path of a field as services name it, like `content_rules[0].path`."""
-    steps: list[str | int] = []
-    for part in text.replace("[", ".[").split("."):
-        if part.startswith("["):
-            steps.append(int(part.strip("[]")))
-        elif part:
-            steps.append(part)
-    return tuple(steps)
+    steps = text.replace("]", "").replace("[", ".").split(".")
+    return tuple(int(step) if step.isdecimal() else step for step in steps if step)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -6,7 +6,8 @@ the API.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from copy import deepcopy
 from datetime import datetime
 from typing import Any
 
@@ -16,16 +17,15 @@ from alerts.serializers import MAX_CHOSEN, ChannelInputSerializer
 from alerts.transports import secret_settings
 from core.api.fields import BoolField, StrictSerializer, TextField
 from incidents.serializers import WindowInputSerializer
-from manifests.entries import Reference
 from monitors.serializers import HeaderInputSerializer, MonitorInputSerializer
 from monitors.types.http import MAX_HEADERS
-from statuspages.serializers import MAX_GROUPS, PageInputSerializer
+from statuspages.serializers import MAX_GROUPS, PageGroupInputSerializer, PageInputSerializer
 from statuspages.services import MAX_MONITORS
 
 MAX_ID = 64
-Fields = dict[str, serializers.Field[Any, Any, Any, Any]]
+Field = serializers.Field[Any, Any, Any, Any]
 
-_IDS = ("project_id", "scope_project_id", "monitor_ids")
+_REPLACED = ("name", "project_id", "scope_project_id", "monitor_ids")
 ID_HELP = "Id of an existing object. Only needed to rename or move it, or if two have the same name."
 PROJECT_HELP = "Name or id of a project of this file. Default: no project."
 SECRET_HELP = "${PK_NAME} is replaced from the environment; ${keep:PK_NAME} keeps the stored value."  # noqa: S105
@@ -49,22 +49,17 @@ class TimeField(TextField):
 
 
 class ReferenceField(serializers.Field[Any, Any, Any, Any]):
-    """A name, {project, name} or {id}."""
+    """A reference to a monitor: a name, {project, name} or {id}."""
 
-    def __init__(self, **kwargs: Any) -> None:
-        kwargs.setdefault("help_text", REFERENCE_HELP)
-        super().__init__(**kwargs)
-
-    def to_internal_value(self, data: Any) -> Reference:
+    def to_internal_value(self, data: Any) -> str | Mapping[str, str | None]:
         if isinstance(data, str) and data:
-            return Reference(name=data)
-        if isinstance(data, Mapping) and all(
-            isinstance(value, str) or (key == "project" and value is None) for key, value in data.items()
+            return data
+        if (
+            isinstance(data, Mapping)
+            and data.keys() in ({"id"}, {"project", "name"})
+            and all(isinstance(value, str) or (key == "project" and value is None) for key, value in data.items())
         ):
-            if data.keys() == {"id"}:
-                return Reference(id=data["id"])
-            if data.keys() == {"project", "name"}:
-                return Reference(name=data["name"], project=data["project"], elsewhere=True)
+            return data
         raise serializers.ValidationError("must be the name of a monitor, or {project, name}, or {id}.")
 
 
@@ -79,62 +74,70 @@ class ScopeField(serializers.Field[Any, Any, Any, Any]):
         if data == "all":
             return "all"
         if isinstance(data, list):
-            chosen = serializers.ListField(child=ReferenceField(), max_length=MAX_CHOSEN)
-            return chosen.run_validation(data)
+            return serializers.ListField(child=ReferenceField(), max_length=MAX_CHOSEN).run_validation(data)
         named = self.of_project and isinstance(data, Mapping) and data.keys() == {"project"}
         if named and isinstance(data["project"], str | None):
-            return {"project": data["project"]}
-        raise serializers.ValidationError(
-            "must be all, {project: …}, or a list of monitors."
-            if self.of_project
-            else "must be all, or a list of monitors."
-        )
+            return data
+        choices = "all, {project: …}," if self.of_project else "all,"
+        raise serializers.ValidationError(f"must be {choices} or a list of monitors.")
 
 
-class ProjectEntrySerializer(StrictSerializer):
+class ManifestSerializer(StrictSerializer):
+    def secret_fields(self) -> Collection[str]:
+        """Return the fields that may contain placeholders."""
+        return ()
+
+
+class ProjectEntrySerializer(ManifestSerializer):
     id = TextField(required=False, max_length=MAX_ID, help_text=ID_HELP)
     name = TextField(max_length=200)
 
 
-class HeaderEntrySerializer(HeaderInputSerializer):
+class EntrySerializer(ManifestSerializer):
+    """The fields of the API with names instead of ids. Those that a subclass declares replace those of the API."""
+
+    def get_fields(self) -> dict[str, Field]:
+        fields = super().get_fields()
+        help_text = fields["name"].help_text
+        fields |= deepcopy(self._declared_fields)
+        for name in self.secret_fields():
+            fields[name].help_text = f"{fields[name].help_text} {SECRET_HELP}"
+        return {
+            "id": TextField(required=False, max_length=MAX_ID, help_text=ID_HELP),
+            "name": TextField(max_length=200, help_text=help_text),
+            "project": TextField(required=False, allow_null=True, max_length=200, help_text=PROJECT_HELP),
+            **{name: field for name, field in fields.items() if name not in _REPLACED},
+        }
+
+
+class HeaderEntrySerializer(HeaderInputSerializer, ManifestSerializer):
     value = TextField(max_length=4096, allow_blank=True, help_text=SECRET_HELP)
 
-
-class MonitorEntrySerializer(MonitorInputSerializer):
-    def get_fields(self) -> Fields:
-        return _entry(
-            super().get_fields(),
-            enabled=BoolField(required=False, help_text="false: paused. Default: true."),
-            request_headers=serializers.ListField(
-                child=HeaderEntrySerializer(), required=False, max_length=MAX_HEADERS
-            ),
-        )
+    def secret_fields(self) -> Collection[str]:
+        return ("value",)
 
 
-class ChannelEntrySerializer(ChannelInputSerializer):
-    def get_fields(self) -> Fields:
-        fields = super().get_fields()
-        for name in secret_settings():
-            fields[name].help_text = f"{fields[name].help_text} {SECRET_HELP}"
-        return _entry(
-            fields,
-            enabled=BoolField(required=False, help_text="false: send nothing. Default: true."),
-            monitors=ScopeField(
-                of_project=True,
-                required=False,
-                help_text="Monitors to alert about: all, {project: …}, or a list of monitors. Default: all.",
-            ),
-        )
+class MonitorEntrySerializer(EntrySerializer, MonitorInputSerializer):
+    enabled = BoolField(required=False, help_text="false: paused. Default: true.")
+    request_headers = serializers.ListField(child=HeaderEntrySerializer(), required=False, max_length=MAX_HEADERS)
 
 
-class WindowEntrySerializer(WindowInputSerializer):
-    def get_fields(self) -> Fields:
-        return _entry(
-            super().get_fields(),
-            starts_at=TimeField(help_text="Of the first occurrence, with its offset from UTC."),
-            ends_at=TimeField(help_text="Of the first occurrence, with its offset from UTC."),
-            monitors=ScopeField(of_project=False, help_text="all, or a list of monitors."),
-        )
+class ChannelEntrySerializer(EntrySerializer, ChannelInputSerializer):
+    enabled = BoolField(required=False, help_text="false: send nothing. Default: true.")
+    monitors: Any = ScopeField(
+        of_project=True,
+        required=False,
+        help_text="Monitors to alert about: all, {project: …}, or a list of monitors. Default: all.",
+    )
+
+    def secret_fields(self) -> Collection[str]:
+        return secret_settings()
+
+
+class WindowEntrySerializer(EntrySerializer, WindowInputSerializer):
+    starts_at: Any = TimeField(help_text="Of the first occurrence, with its offset from UTC.")
+    ends_at: Any = TimeField(help_text="Of the first occurrence, with its offset from UTC.")
+    monitors: Any = ScopeField(of_project=False, help_text="all, or a list of monitors.")
 
 
 class ShownMonitorSerializer(StrictSerializer):
@@ -142,34 +145,20 @@ class ShownMonitorSerializer(StrictSerializer):
     name = TextField(max_length=200, help_text="Name on the page, shown instead of the monitor's own name.")
 
 
-class GroupEntrySerializer(StrictSerializer):
-    name = TextField(max_length=200, required=False, allow_blank=True, help_text="Default: no heading.")
+class GroupEntrySerializer(PageGroupInputSerializer):
     monitors = serializers.ListField(child=ShownMonitorSerializer(), max_length=MAX_MONITORS)
 
 
-class PageEntrySerializer(PageInputSerializer):
-    def get_fields(self) -> Fields:
-        fields = super().get_fields()
-        fields["password"].help_text = f"{fields['password'].help_text} {SECRET_HELP}"
-        groups = serializers.ListField(
-            child=GroupEntrySerializer(),
-            required=False,
-            max_length=MAX_GROUPS,
-            help_text="In the order on the page.",
-        )
-        return _entry(fields, groups=groups)
+class PageEntrySerializer(EntrySerializer, PageInputSerializer):
+    groups = serializers.ListField(
+        child=GroupEntrySerializer(), required=False, max_length=MAX_GROUPS, help_text="In the order on the page."
+    )
+
+    def secret_fields(self) -> Collection[str]:
+        return ("password",)
 
 
-def _entry(fields: Fields, **changed: serializers.Field[Any, Any, Any, Any]) -> Fields:
-    """Return the fields of the API with names instead of ids."""
-    shared = {name: field for name, field in fields.items() if name not in _IDS}
-    shared["name"] = TextField(max_length=200, help_text=fields["name"].help_text)
-    project = TextField(required=False, allow_null=True, max_length=200, help_text=PROJECT_HELP)
-    own_id = TextField(required=False, max_length=MAX_ID, help_text=ID_HELP)
-    return {"id": own_id, "name": shared["name"], "project": project, **shared, **changed}
-
-
-SECTIONS: dict[str, type[StrictSerializer]] = {
+SECTIONS: dict[str, type[ManifestSerializer]] = {
     "projects": ProjectEntrySerializer,
     "monitors": MonitorEntrySerializer,
     "channels": ChannelEntrySerializer,
@@ -177,10 +166,3 @@ SECTIONS: dict[str, type[StrictSerializer]] = {
     "status_pages": PageEntrySerializer,
 }
 """Sections in the order of a file, which is also the order of creation."""
-
-
-def secret_fields(section: str) -> tuple[str, ...]:
-    """Return the fields that may contain placeholders, including the values of a monitor's headers."""
-    if section == "channels":
-        return secret_settings()
-    return ("password",) if section == "status_pages" else ()

@@ -41,6 +41,9 @@ class Document:
             path = path[:-1]
         return self.marks.get(path, _START)
 
+    def line(self, path: Path) -> int:
+        return self.mark(path).line
+
     def problem(self, path: Path, message: str, *, at_key: bool = False) -> Problem:
         mark = self.keys.get(path) if at_key else None
         return Problem(mark or self.mark(path), format_path(path), message)

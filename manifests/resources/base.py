@@ -3,67 +3,26 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, ClassVar
 
 from django.db.models import QuerySet
 
-from manifests.account import Account
-from manifests.entries import Entry, Existing, MonitorRef, ProjectRef, Reference, Values
-from manifests.parsing import Item
-from manifests.problems import Path
-from manifests.secrets import Keep, Secret, Variables
+from manifests.account import Account, Entry, Existing, MonitorRef, ProjectRef, Values
+from manifests.naming import ExportNames, Names
+from manifests.problems import EntryError, InvalidReferenceError, Path
+from manifests.secrets import Keep, Secret
+from monitors.models import Monitor
 from projects.access import Caller
 
 
-class EntryError(Exception):
-    """An entry is invalid, with its path and the reason."""
-
-    def __init__(self, path: Path, message: str) -> None:
-        self.path, self.message = path, message
-        super().__init__(message)
-
-
-class InvalidReferenceError(Exception):
-    """An entry refers to an invalid entry, whose problem is already reported."""
-
-
-@dataclass(frozen=True, slots=True)
-class Resolver:
-    """Look up projects and monitors by their names in the file. Raises EntryError or InvalidReferenceError."""
-
-    project_ref: Callable[[str | None, Path], ProjectRef | None]
-    monitor: Callable[[Reference, ProjectRef | None, Path], MonitorRef]
-
-
-@dataclass(frozen=True, slots=True)
-class ExportContext:
-    """How an export names projects, monitors and placeholders of secrets."""
-
-    project_ref: Callable[[ProjectRef | None], str | None]
-    monitor: Callable[[MonitorRef, ProjectRef | None], Any]
-    variables: Variables
-
-
-@dataclass(frozen=True, slots=True)
-class WriteContext:
-    """The context of writes: the caller, the time, and the ids of monitors created in this run."""
-
-    account: Account
-    monitor_ids: Mapping[str, str]
-    now: datetime
-
-    def monitor_id(self, monitor_ref: MonitorRef) -> str:
-        return self.monitor_ids.get(monitor_ref.key, monitor_ref.key)
-
-    def project_id(self, project_ref: ProjectRef | None) -> str | None:
-        return None if project_ref is None else project_ref.id
-
-
 class Resource(ABC):
-    """One section of a manifest. `fields` maps the names of fields in services to those in files."""
+    """One section of a manifest.
+
+    `fields` maps the names of fields in services to those in files. `defaults` has the defaults of fields.
+    """
 
     section: ClassVar[str]
     noun: ClassVar[str]
@@ -74,66 +33,87 @@ class Resource(ABC):
         "monitor_ids": "monitors",
         "scope_project_id": "monitors",
     }
-
-    @abstractmethod
-    def read(self, account: Account, *, now: datetime) -> list[Existing]:
-        """Return all existing objects of the account."""
-
-    @abstractmethod
-    def desired(self, item: Item, entry: Entry, names: Resolver) -> Values:
-        """Return all values of an entry. Raises EntryError, InvalidReferenceError or ValidationFailed."""
-
-    @abstractmethod
-    def write(self, existing: Existing, context: ExportContext) -> dict[str, Any]:
-        """Return the entry for an export, without defaults, in the order of the file."""
-
-
-class ServiceResource(Resource):
-    """A resource whose entries are created and updated one by one, by the services of the API."""
+    defaults: ClassVar[dict[str, Any]]
 
     @abstractmethod
     def rows(self, caller: Caller) -> QuerySet[Any]:
         """Return the rows that the caller may see."""
 
     @abstractmethod
-    def stored_values(self, row: Any, account: Account, monitor_refs: Mapping[int, MonitorRef]) -> Values: ...
+    def existing(self, row: Any, account: Account, *, now: datetime) -> Existing: ...
+
+    @abstractmethod
+    def desired(self, entry: Entry, names: Names) -> Values:
+        """Return all values of an entry. Raises EntryError, InvalidReferenceError or ValidationFailed."""
+
+    @abstractmethod
+    def exported(self, existing: Existing, names: ExportNames) -> dict[str, Any]:
+        """Return the fields of an export except name and project, without defaults, in the order of the file."""
+
+    def read(self, account: Account, *, now: datetime) -> list[Existing]:
+        """Return all existing objects of the account."""
+        rows = [row for row in self.rows(account.caller).order_by("pk") if account.knows(row.project_id)]
+        return [self.existing(row, account, now=now) for row in rows]
+
+    def export(self, existing: Existing, names: ExportNames) -> dict[str, Any]:
+        """Return the entry for an export."""
+        found: Values = {name: existing.values[name] for name in ("slug", "name") if name in existing.values}
+        if existing.project_ref is not None:
+            found["project"] = names.project(existing.project_ref)
+        return found | self.exported(existing, names)
+
+    def non_defaults(self, values: Values) -> dict[str, Any]:
+        """Return the values that differ from the defaults, in their order."""
+        return {name: values[name] for name, default in self.defaults.items() if values[name] != default}
+
+
+class ServiceResource(Resource):
+    """A resource whose entries are created and updated one by one, by the services of the API."""
+
+    create: ClassVar[Callable[..., Any]]  # (caller, body, *, now)
+    update: ClassVar[Callable[..., Any]]  # (caller, public_id, body, *, now)
+    delete: ClassVar[Callable[..., Any]]  # (caller, public_id)
+
+    @abstractmethod
+    def stored(self, row: Any, account: Account) -> Values:
+        """Return the values of a row."""
 
     def is_over(self, row: Any, *, now: datetime) -> bool:
         return False
 
-    @abstractmethod
-    def create(self, context: WriteContext, values: Values) -> None: ...
+    def existing(self, row: Any, account: Account, *, now: datetime) -> Existing:
+        values = {
+            self.identity: getattr(row, self.identity),
+            "project": account.project_ref(row.project_id),
+            **self.stored(row, account),
+        }
+        is_over = self.is_over(row, now=now)
+        return Existing(row.public_id, row.pk, values[self.identity], values["project"], values, is_over=is_over)
 
-    @abstractmethod
-    def update(self, context: WriteContext, existing: Existing, values: Values, changed: set[str]) -> None:
-        """Set the fields `changed` to those of `values`."""
+    def monitor_refs(self, values: Values) -> set[MonitorRef]:
+        """Return the monitors to which the values refer."""
+        scope = values.get("monitors")
+        return set(scope.monitor_refs) if isinstance(scope, ChosenScope) else set()
 
-    @abstractmethod
-    def delete(self, context: WriteContext, existing: Existing) -> None: ...
+    def body(self, values: Values, names: Collection[str], monitor_ids: Mapping[str, str]) -> dict[str, Any]:
+        """Return the input of the service that sets the fields `names`.
 
-    def read(self, account: Account, *, now: datetime) -> list[Existing]:
-        monitor_refs = account.monitor_refs()
-        found = []
-        for row in self.rows(account.caller).order_by("pk"):
-            if account.knows(row.project_id):
-                values = self.stored_values(row, account, monitor_refs)
-                name, project_ref = values[self.identity], values["project"]
-                is_over = self.is_over(row, now=now)
-                found.append(Existing(self.section, row.public_id, row.pk, name, project_ref, values, is_over=is_over))
-        return found
-
-    def body(self, context: WriteContext, values: Values, names: Collection[str]) -> dict[str, Any]:
-        """Return the input of the service that sets the fields `names`."""
+        `monitor_ids` has the ids of new monitors by the keys of their references.
+        """
         body = {name: values[name] for name in names}
         if "project" in body:
-            body["project_id"] = context.project_id(body.pop("project"))
+            body["project_id"] = _id_of(body.pop("project"))
         scope = body.get("monitors")
         if isinstance(scope, ProjectScope):
-            body |= {"monitors": "project", "scope_project_id": context.project_id(scope.project_ref)}
+            body |= {"monitors": "project", "scope_project_id": _id_of(scope.project_ref)}
         elif isinstance(scope, ChosenScope):
-            ids = sorted(context.monitor_id(monitor_ref) for monitor_ref in scope.monitor_refs)
+            ids = sorted(monitor_ids.get(monitor_ref.key, monitor_ref.key) for monitor_ref in scope.monitor_refs)
             body |= {"monitors": "chosen", "monitor_ids": ids}
         return {name: value.value if isinstance(value, Secret) else value for name, value in body.items()}
+
+
+def _id_of(project_ref: ProjectRef | None) -> str | None:
+    return None if project_ref is None else project_ref.id
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +123,7 @@ class ProjectScope:
     project_ref: ProjectRef | None
 
     def __str__(self) -> str:
-        return "those of a deleted project" if self.project_ref is None else f"those of {self.project_ref}"
+        return f"those of {self.project_ref or 'a deleted project'}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,40 +134,53 @@ class ChosenScope:
         return {monitor_ref.label: "chosen" for monitor_ref in sorted(self.monitor_refs, key=str)}
 
     def __str__(self) -> str:
-        return ", ".join(sorted(monitor_ref.label for monitor_ref in self.monitor_refs)) or "none"
+        return ", ".join(sorted(map(str, self.monitor_refs))) or "none"
 
 
 Scope = str | ProjectScope | ChosenScope
 """The monitors that a channel or window applies to. The text is "all"."""
 
 
-def resolve_scope(value: Any, project_ref: ProjectRef | None, path: Path, names: Resolver) -> Scope:
-    """Return the scope for a value of ScopeField. Raises EntryError or InvalidReferenceError."""
-    if isinstance(value, dict):
-        return ProjectScope(None if value["project"] is None else names.project_ref(value["project"], path))
-    if not isinstance(value, list):
+def chosen_scope(monitors: Iterable[Monitor], account: Account) -> ChosenScope:
+    """Return the scope of those monitors that the user can access."""
+    return ChosenScope(frozenset(account.monitor_refs[one.pk] for one in monitors if one.pk in account.monitor_refs))
+
+
+def resolve_scope(entry: Entry, names: Names) -> Scope:
+    """Return the scope for the value of a ScopeField. Raises EntryError or InvalidReferenceError."""
+    value, path = entry.given.get("monitors", "all"), (*entry.path, "monitors")
+    if isinstance(value, Mapping):
+        return ProjectScope(names.project(value["project"], path))
+    if value == "all":
         return "all"
+    monitor_refs = resolve_monitors([((*path, index), one) for index, one in enumerate(value)], entry, names)
+    if len(set(monitor_refs)) < len(monitor_refs):
+        twice = next(one for index, one in enumerate(monitor_refs) if one in monitor_refs[:index])
+        raise EntryError(path, f"{twice} is listed twice.")
+    return ChosenScope(frozenset(monitor_refs))
+
+
+def resolve_monitors(references: Collection[tuple[Path, Any]], entry: Entry, names: Names) -> list[MonitorRef]:
+    """Return the monitors of an entry. Raises EntryError or, because it is less useful, InvalidReferenceError last."""
     found = []
     invalid: InvalidReferenceError | None = None
-    for index, reference in enumerate(value):
+    for path, reference in references:
         try:
-            found.append(names.monitor(reference, project_ref, (*path, index)))
-        except InvalidReferenceError as error:  # raised last: other errors are more useful
+            found.append(names.monitor(reference, entry.project_ref, path))
+        except InvalidReferenceError as error:
             invalid = error
     if invalid is not None:
         raise invalid
-    if len(set(found)) < len(found):
-        twice = next(one for index, one in enumerate(found) if one in found[:index])
-        raise EntryError(path, f"{twice.label} is listed twice.")
-    return ChosenScope(frozenset(found))
+    return found
 
 
-def export_scope(scope: Scope, project_ref: ProjectRef | None, context: ExportContext) -> Any:
+def export_scope(existing: Existing, names: ExportNames) -> Any:
+    scope: Scope = existing.values["monitors"]
     if isinstance(scope, ProjectScope):
-        return {"project": context.project_ref(scope.project_ref)}
+        return {"project": names.project(scope.project_ref)}
     if isinstance(scope, ChosenScope):
         chosen = sorted(scope.monitor_refs, key=lambda monitor_ref: (monitor_ref.label, monitor_ref.key))
-        return [context.monitor(monitor_ref, project_ref) for monitor_ref in chosen]
+        return [names.monitor(monitor_ref, existing.project_ref) for monitor_ref in chosen]
     return scope
 
 
@@ -198,15 +191,10 @@ def keep_secret(keep: Keep, stored: Any, path: Path) -> Any:
     return stored
 
 
-def resolve_secret(item: Item, name: str, stored: Any) -> Any:
+def resolve_secret(entry: Entry, name: str, stored: Any) -> Any:
     """Return a Secret, the stored value, or None."""
-    path = (*item.path, name)
-    if path in item.keeps:
-        return keep_secret(item.keeps[path], stored, path)
-    value = item.take(name)
+    path = (*entry.path, name)
+    if path in entry.keeps:
+        return keep_secret(entry.keeps[path], stored, path)
+    value = entry.given.get(name)
     return None if value is None else Secret(value)
-
-
-def non_defaults(values: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values that differ from `defaults`, in their order."""
-    return {name: values[name] for name, default in defaults.items() if values[name] != default}

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
+from django.db.models import QuerySet
 
-from accounts.models import User
 from core.errors import ValidationFailed
-from manifests.account import Account, intervals_of
-from manifests.entries import Entry, Existing, ProjectRef, Values
-from manifests.parsing import Item
-from manifests.resources.base import EntryError, ExportContext, Resolver, Resource, keep_secret, non_defaults
+from manifests.account import Account, Entry, Existing, MonitorRef, ProjectRef, Values
+from manifests.naming import ExportNames, Names
+from manifests.problems import EntryError
+from manifests.resources.base import Resource, keep_secret
 from manifests.secrets import Secret
 from monitors import configuration, types
 from monitors.models import Monitor
@@ -20,82 +20,68 @@ from monitors.services import permits_host
 from monitors.types.http import Header
 from monitors.types.settings import MonitorConfig
 from projects import access
+from projects.access import Caller
 
 
 class Monitors(Resource):
     section, noun = "monitors", "monitor"
+    defaults: ClassVar[dict[str, Any]] = {"enabled": True, "type": types.DEFAULT}
 
-    def __init__(self, user: User) -> None:
-        """Set the user who owns all monitors without a project."""
-        self.user = user
+    def rows(self, caller: Caller) -> QuerySet[Monitor]:
+        return access.accessible(caller, Monitor.objects.all())
 
-    def read(self, account: Account, *, now: datetime) -> list[Existing]:
-        rows = access.accessible(account.caller, Monitor.objects.all()).order_by("pk")
-        return [self._existing(row, account) for row in rows if account.knows(row.project_id)]
-
-    def _existing(self, row: Monitor, account: Account) -> Existing:
-        project_ref = account.project_ref(row.project_id)
-        config = row.full_config
+    def existing(self, row: Monitor, account: Account, *, now: datetime) -> Existing:
+        account.monitor_refs[row.pk] = MonitorRef(row.public_id, row.name)
+        project_ref, config = account.project_ref(row.project_id), row.full_config
         values = values_of(config, project_ref=project_ref, enabled=row.enabled)
-        return Existing("monitors", row.public_id, row.pk, row.name, project_ref, values, config)
+        return Existing(row.public_id, row.pk, row.name, project_ref, values, config)
 
-    def desired(self, item: Item, entry: Entry, names: Resolver) -> Values:
-        intervals = entry.project_ref.intervals if entry.project_ref else intervals_of(self.user)
-        given = {**item.given, "request_headers": self._headers(item, entry)}
-        if not given["request_headers"]:
-            del given["request_headers"]
+    def desired(self, entry: Entry, names: Names) -> Values:
+        plan = names.account.owner_of(entry.project_ref).plan
+        given = {name: value for name, value in entry.given.items() if name != "request_headers"}
+        if headers := self._headers(entry, names.account):
+            given["request_headers"] = headers
         config = configuration.complete(
-            given, floor_sec=intervals.floor_sec, default_sec=intervals.default_sec, permits_host=permits_host
+            given, floor_sec=plan.min_interval_sec, default_sec=plan.default_interval_sec, permits_host=permits_host
         )
         if entry.existing is not None:
             configuration.check_type(entry.existing.values["type"], config.type)
         entry.config = config
-        return values_of(config, project_ref=entry.project_ref, enabled=item.given.get("enabled", True))
+        return values_of(config, project_ref=entry.project_ref, enabled=entry.given.get("enabled", True))
 
-    def _headers(self, item: Item, entry: Entry) -> list[dict[str, Any]]:
-        stored = self._stored_headers(item, entry)
+    def _headers(self, entry: Entry, account: Account) -> list[dict[str, Any]]:
+        stored = self._stored_headers(entry, account)
         headers = []
-        for index, header in enumerate(item.given.get("request_headers", [])):
-            path = (*item.path, "request_headers", index, "value")
-            if path in item.keeps:
+        for index, header in enumerate(entry.given.get("request_headers", [])):
+            path = (*entry.path, "request_headers", index, "value")
+            if path in entry.keeps:
                 there = stored.get(header["name"].lower())
                 if there is not None and there.dropped:
-                    variable = item.keeps[path].variable
+                    variable = entry.keeps[path].variable
                     said = f"the stored value is for another server or owner; set {variable} in the environment."
                     raise EntryError(path, said)
-                header = {**header, "value": keep_secret(item.keeps[path], there and there.value, path)}
+                header = {**header, "value": keep_secret(entry.keeps[path], there and there.value, path)}
             headers.append(header)
         return headers
 
-    def _owner(self, project_ref: ProjectRef | None) -> int:
-        return self.user.pk if project_ref is None else project_ref.owner
-
-    def _stored_headers(self, item: Item, entry: Entry) -> dict[str, Header]:
+    def _stored_headers(self, entry: Entry, account: Account) -> dict[str, Header]:
         """Return the stored headers by their names in lower case, merged by the same rules as a PATCH."""
         if entry.existing is None:
             return {}
-        stored = configuration.keepable(entry.existing.config, item.given)
-        if self._owner(entry.project_ref) != self._owner(entry.existing.project_ref):
+        stored = configuration.keepable(entry.existing.config, entry.given)
+        if account.owner_of(entry.project_ref) != account.owner_of(entry.existing.project_ref):
             stored = configuration.without_secrets(stored, moved=True)
         return {header.name.lower(): header for header in stored["request_headers"]}
 
-    def write(self, existing: Existing, context: ExportContext) -> dict[str, Any]:
+    def exported(self, existing: Existing, names: ExportNames) -> dict[str, Any]:
         values = existing.values
-        found = {
-            "name": existing.name,
-            "project": context.project_ref(existing.project_ref),
-            **non_defaults(values, {"enabled": True, "type": types.DEFAULT}),
-            **{name: values[name] for name in _needed(existing.config)},
-        }
+        found = {**self.non_defaults(values), **{name: values[name] for name in _needed(existing.config)}}
         if "request_headers" in found:
             found["request_headers"] = [
-                {
-                    **{name: value for name, value in header.items() if name != "value"},
-                    "value": context.variables.keep("monitor", existing.name, header["name"]),
-                }
+                {**header, "value": names.variables.keep("monitor", existing.name, header["name"])}
                 for header in values["request_headers"]
             ]
-        return {name: value for name, value in found.items() if name != "project" or value is not None}
+        return found
 
 
 def _needed(config: MonitorConfig) -> list[str]:

@@ -2,41 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from datetime import datetime
+from typing import Any, ClassVar
 
 from django.contrib.auth.hashers import check_password
 from django.db.models import QuerySet
 
-from manifests.account import Account
-from manifests.entries import Entry, Existing, MonitorRef, Values
-from manifests.parsing import Item
-from manifests.resources.base import (
-    EntryError,
-    ExportContext,
-    InvalidReferenceError,
-    Resolver,
-    ServiceResource,
-    WriteContext,
-    non_defaults,
-    resolve_secret,
-)
+from manifests.account import Account, Entry, Existing, MonitorRef, Values
+from manifests.naming import ExportNames, Names
+from manifests.problems import EntryError
+from manifests.resources.base import ServiceResource, resolve_monitors, resolve_secret
 from manifests.secrets import Secret
 from projects.access import Caller
 from statuspages import colours, selectors, services
 from statuspages.models import StatusPage
 from statuspages.names import check_domain
-
-_DEFAULTS: dict[str, Any] = {
-    "description": "",
-    "published": True,
-    "theme": "auto",
-    "accent": None,
-    "custom_domain": None,
-    "show_window_names": False,
-    "groups": [],
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,28 +49,40 @@ class Group:
 
 class Pages(ServiceResource):
     section, noun, identity = "status_pages", "status page", "slug"
+    defaults: ClassVar[dict[str, Any]] = {
+        "description": "",
+        "published": True,
+        "theme": "auto",
+        "accent": None,
+        "custom_domain": None,
+        "show_window_names": False,
+    }
+    create = staticmethod(services.create_page)
+    delete = staticmethod(services.delete_page)
+
+    @staticmethod
+    def update(caller: Caller, public_id: str, body: Mapping[str, Any], *, now: datetime) -> None:  # noqa: ARG004
+        services.update_page(caller, public_id, body)
 
     def rows(self, caller: Caller) -> QuerySet[StatusPage]:
         return selectors.list_pages(caller)
 
-    def stored_values(self, row: StatusPage, account: Account, monitor_refs: Mapping[int, MonitorRef]) -> Values:
+    def stored(self, row: StatusPage, account: Account) -> Values:
         groups = []
         for group in row.groups.all():
-            shown = [one for one in group.monitors.all() if one.monitor_id in monitor_refs]
-            groups.append(Group(group.name, tuple((monitor_refs[one.monitor_id], one.name) for one in shown)))
+            shown = [(account.monitor_refs.get(one.monitor_id), one.name) for one in group.monitors.all()]
+            groups.append(Group(group.name, tuple((monitor_ref, name) for monitor_ref, name in shown if monitor_ref)))
         return {
-            "slug": row.slug,
-            "project": account.project_ref(row.project_id),
             "name": row.name,
             "password": HashedPassword(row.password_hash) if row.password_hash else None,
-            **{name: getattr(row, name) for name in _DEFAULTS if name != "groups"},
+            **{name: getattr(row, name) for name in self.defaults},
             "groups": groups,
         }
 
-    def desired(self, item: Item, entry: Entry, names: Resolver) -> Values:
-        given = item.given
+    def desired(self, entry: Entry, names: Names) -> Values:
+        given = entry.given
         stored = entry.existing.values["password"] if entry.existing else None
-        password = resolve_secret(item, "password", stored)
+        password = resolve_secret(entry, "password", stored)
         if isinstance(password, Secret) and stored is not None and check_password(password.value, stored.hash):
             password = stored
         return {
@@ -96,48 +90,45 @@ class Pages(ServiceResource):
             "project": entry.project_ref,
             "name": given["name"],
             "password": password,
-            **{name: given.get(name, default) for name, default in _DEFAULTS.items() if name != "groups"},
+            **{name: given.get(name, default) for name, default in self.defaults.items()},
             "accent": _normalize(given.get("accent"), colours.check_accent),
             "custom_domain": _normalize(given.get("custom_domain"), lambda text: check_domain(text, own=())),
-            "groups": self._groups(item, entry, names),
+            "groups": self._groups(entry, names),
         }
 
-    def _groups(self, item: Item, entry: Entry, names: Resolver) -> list[Group]:
-        groups = []
-        invalid: InvalidReferenceError | None = None
+    def _groups(self, entry: Entry, names: Names) -> list[Group]:
+        given = entry.given.get("groups", [])
+        references = [
+            ((*entry.path, "groups", i, "monitors", j, "monitor"), one["monitor"])
+            for i, group in enumerate(given)
+            for j, one in enumerate(group["monitors"])
+        ]
+        monitor_refs = resolve_monitors(references, entry, names)
         seen: set[MonitorRef] = set()
-        for i, group in enumerate(item.given.get("groups", [])):
-            shown = []
-            for j, one in enumerate(group["monitors"]):
-                path = (*item.path, "groups", i, "monitors", j, "monitor")
-                try:
-                    monitor_ref = names.monitor(one["monitor"], entry.project_ref, path)
-                except InvalidReferenceError as error:
-                    invalid = error
-                    continue
-                if monitor_ref in seen:
-                    raise EntryError(path, "is already on the page.")
-                seen.add(monitor_ref)
-                shown.append((monitor_ref, one["name"]))
-            groups.append(Group(group.get("name", ""), tuple(shown)))
-        if invalid is not None:
-            raise invalid
-        return groups
+        for (path, _), monitor_ref in zip(references, monitor_refs, strict=True):
+            if monitor_ref in seen:
+                raise EntryError(path, "is already on the page.")
+            seen.add(monitor_ref)
+        left = iter(monitor_refs)
+        return [
+            Group(group.get("name", ""), tuple((next(left), one["name"]) for one in group["monitors"]))
+            for group in given
+        ]
 
-    def write(self, existing: Existing, context: ExportContext) -> dict[str, Any]:
+    def monitor_refs(self, values: Values) -> set[MonitorRef]:
+        return {monitor_ref for group in values["groups"] for monitor_ref, _ in group.monitors}
+
+    def exported(self, existing: Existing, names: ExportNames) -> dict[str, Any]:
         values = existing.values
-        found: dict[str, Any] = {"slug": values["slug"], "name": values["name"]}
-        if existing.project_ref is not None:
-            found["project"] = context.project_ref(existing.project_ref)
+        found = self.non_defaults(values)
         if values["password"] is not None:
-            found["password"] = context.variables.keep("status_page", values["slug"], "password")
-        found |= non_defaults(values, _DEFAULTS)
-        if "groups" in found:
+            found = {"password": names.variables.keep("status_page", values["slug"], "password"), **found}
+        if values["groups"]:
             found["groups"] = [
                 {
                     **({"name": group.name} if group.name else {}),
                     "monitors": [
-                        {"monitor": context.monitor(monitor_ref, existing.project_ref), "name": name}
+                        {"monitor": names.monitor(monitor_ref, existing.project_ref), "name": name}
                         for monitor_ref, name in group.monitors
                     ],
                 }
@@ -145,23 +136,14 @@ class Pages(ServiceResource):
             ]
         return found
 
-    def create(self, context: WriteContext, values: Values) -> None:
-        services.create_page(context.account.caller, self._body(context, values, set(values)), now=context.now)
-
-    def update(self, context: WriteContext, existing: Existing, values: Values, changed: set[str]) -> None:
-        services.update_page(context.account.caller, existing.id, self._body(context, values, changed))
-
-    def delete(self, context: WriteContext, existing: Existing) -> None:
-        services.delete_page(context.account.caller, existing.id)
-
-    def _body(self, context: WriteContext, values: Values, names: set[str]) -> dict[str, Any]:
-        body = self.body(context, values, names)
+    def body(self, values: Values, names: Collection[str], monitor_ids: Mapping[str, str]) -> dict[str, Any]:
+        body = super().body(values, names, monitor_ids)
         if "groups" in body:
             body["groups"] = [
                 {
                     "name": group.name,
                     "monitors": [
-                        {"monitor_id": context.monitor_id(monitor_ref), "name": name}
+                        {"monitor_id": monitor_ids.get(monitor_ref.key, monitor_ref.key), "name": name}
                         for monitor_ref, name in group.monitors
                     ],
                 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +97,7 @@ exit codes:
             "deleted": report.count("delete"),
             "unmentioned": report.unmentioned,
             "first_checks": report.first_checks,
-            "changes": [change.as_json() for change in report.changes],
+            "changes": [asdict(change) for change in report.changes],
             "notes": [note.as_json() for note in report.notes],
         }
         self.stdout.write(json.dumps(found, ensure_ascii=False))
