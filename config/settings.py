@@ -1,7 +1,8 @@
-"""Django settings, from the typed environment in `config.env`."""
+"""Django settings."""
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,29 +13,97 @@ from django.core.exceptions import ImproperlyConfigured
 from django.utils.functional import SimpleLazyObject
 from django.utils.module_loading import import_string
 
-from config.env import BASE_DIR, connectors_of, mail_settings, read_env
-from config.variables import InvalidEnvironment
+from config.env import (
+    Environment,
+    base_url,
+    boolean,
+    comma_separated,
+    connectors_of,
+    decimal,
+    http_url,
+    mail_settings,
+    name_servers,
+    one_of,
+    whole,
+)
+from core.egress import parse_networks
 
-try:
-    ENV = read_env()
-except InvalidEnvironment as error:
-    raise ImproperlyConfigured(str(error)) from None
+BASE_DIR = Path(__file__).resolve().parent.parent
 
-SERVERLESS = ENV.database_url is None  # e.g. `manage.py probe` and --help, which need no secrets either
+# docs/operate/settings.md describes each variable.
+env = Environment(os.environ)
+_database_url = env("DATABASE_URL", from_file=True)
+REDIS_URL: str | None = env("REDIS_URL", from_file=True) or None
+SECRET_KEY = env("SECRET_KEY", from_file=True)
+ENCRYPTION_KEYS = env("ENCRYPTION_KEYS", "", comma_separated, from_file=True)
+DATA_DIR = env("DATA_DIR", str(BASE_DIR / ".data"), Path)
+DEBUG = env("DEBUG", "false", boolean)
+ALLOWED_HOSTS = env("ALLOWED_HOSTS", "localhost,127.0.0.1,[::1]", comma_separated)
+BASE_URL = env("BASE_URL", "http://localhost:8000", base_url)
+STAGING_URL = env("STAGING_URL", "http://localhost:8001", base_url)
+ALLOWED_PRIVATE_NETWORKS = env("ALLOWED_PRIVATE_NETWORKS", "", parse_networks)
+globals().update(env("EMAIL_URL", "", mail_settings, from_file=True))
+DEFAULT_FROM_EMAIL = SERVER_EMAIL = env("EMAIL_FROM", "pulsekeeper@localhost")
+SSL_CERT_FILE = env("SSL_CERT_FILE")
+DNS_SERVERS = env("DNS_SERVERS", "", name_servers)
+RDAP_BOOTSTRAP_URL = env("RDAP_BOOTSTRAP_URL", "https://data.iana.org/rdap/", http_url)
+CONNECTORS = env("CONNECTORS", "vercel=vercel,netlify=netlify", connectors_of)
+VERCEL_URL = env("VERCEL_URL", "https://vercel.com", base_url)
+VERCEL_API_URL = env("VERCEL_API_URL", "https://api.vercel.com", base_url)
+VERCEL_CLIENT_ID = env("VERCEL_CLIENT_ID")
+VERCEL_CLIENT_SECRET = env("VERCEL_CLIENT_SECRET", from_file=True)
+VERCEL_SLUG = env("VERCEL_SLUG")
+NETLIFY_URL = env("NETLIFY_URL", "https://app.netlify.com", base_url)
+NETLIFY_API_URL = env("NETLIFY_API_URL", "https://api.netlify.com", base_url)
+NETLIFY_CLIENT_ID = env("NETLIFY_CLIENT_ID")
+NETLIFY_CLIENT_SECRET = env("NETLIFY_CLIENT_SECRET", from_file=True)
+SIGN_UP = env("SIGN_UP", "false", boolean)
+GITHUB_URL = env("GITHUB_URL", "https://github.com", base_url)
+GITHUB_API_URL = env("GITHUB_API_URL", "https://api.github.com", base_url)
+GITHUB_CLIENT_ID = env("GITHUB_CLIENT_ID")
+GITHUB_CLIENT_SECRET = env("GITHUB_CLIENT_SECRET", from_file=True)
+GOOGLE_URL = env("GOOGLE_URL", "https://accounts.google.com", base_url)
+GOOGLE_TOKEN_URL = env("GOOGLE_TOKEN_URL", "https://oauth2.googleapis.com", base_url)
+GOOGLE_API_URL = env("GOOGLE_API_URL", "https://openidconnect.googleapis.com", base_url)
+GOOGLE_CLIENT_ID = env("GOOGLE_CLIENT_ID")
+GOOGLE_CLIENT_SECRET = env("GOOGLE_CLIENT_SECRET", from_file=True)
+THROTTLE_SCALE = env("THROTTLE_SCALE", "1.0", decimal(0))
+TRUSTED_PROXIES = env("TRUSTED_PROXIES", "", parse_networks)
+SECURE_HSTS_SECONDS = env("HSTS_SECONDS", "2592000", whole(0))
+METRICS_ALLOWED = env("METRICS_ALLOWED", "127.0.0.0/8,::1/128", parse_networks)
+STATUS_PAGE_DOMAINS = [domain.lower() for domain in env("STATUS_PAGE_DOMAINS", "", comma_separated)]
+RESULTS_KEPT_DAYS = env("RESULTS_KEPT_DAYS", "14", whole(2, 3650))
+ROLLUPS_KEPT_DAYS = env("ROLLUPS_KEPT_DAYS", "400", whole(2, 36500))
+AUDIT_KEPT_DAYS = env("AUDIT_KEPT_DAYS", "400", whole(1, 36500))
+FLAPPING_CHANGES = env("FLAPPING_CHANGES", "3", whole(3, 100))
+FLAPPING_MINUTES = env("FLAPPING_MINUTES", "30", whole(2, 1440))
+LOG_LEVEL = env("LOG_LEVEL", "INFO", one_of("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"))
+LOG_FORMAT = env("LOG_FORMAT", "text", one_of("text", "json"))
+SENTRY_DSN = env("SENTRY_DSN", "", http_url, from_file=True)
+SENTRY_ENVIRONMENT = env("SENTRY_ENVIRONMENT", "production")
+SENTRY_RELEASE = env("SENTRY_RELEASE") or None
+SENTRY_TRACES_SAMPLE_RATE = env("SENTRY_TRACES_SAMPLE_RATE", "0.0", decimal(0, 1))
+OTEL_EXPORTER_OTLP_ENDPOINT = env("OTEL_EXPORTER_OTLP_ENDPOINT", "", http_url)
+PORT = env("PORT", "8000", whole(1, 65535))
+ADMIN_EMAIL = env("ADMIN_EMAIL", "admin@example.com")
+ADMIN_PASSWORD = env("ADMIN_PASSWORD")
+ADMIN_PLAN = env("ADMIN_PLAN", "local")
+env.raise_errors()
+
+SERVERLESS = not _database_url  # e.g. `manage.py probe` and --help, which need no secrets either
 
 if SERVERLESS:
     # Imported here, because beat reads the settings too and does not need them.
     from cryptography.fernet import Fernet
     from django.core.management.utils import get_random_secret_key
 
-    SECRET_KEY = ENV.secret_key or get_random_secret_key()
-    ENCRYPTION_KEYS = ENV.encryption_keys or (Fernet.generate_key().decode(),)
+    SECRET_KEY = SECRET_KEY or get_random_secret_key()
+    ENCRYPTION_KEYS = ENCRYPTION_KEYS or (Fernet.generate_key().decode(),)
     DATABASES: dict[str, Any] = {"default": {"ENGINE": "django.db.backends.dummy"}}
 else:
-    if not ENV.secret_key or not ENV.encryption_keys:
+    if not SECRET_KEY or not ENCRYPTION_KEYS:
         raise ImproperlyConfigured("SECRET_KEY and ENCRYPTION_KEYS must be set if DATABASE_URL is set")
-    SECRET_KEY, ENCRYPTION_KEYS = ENV.secret_key, ENV.encryption_keys
-    DATABASES = {"default": dict(dj_database_url.parse(ENV.database_url or ""))}
+    DATABASES = {"default": dict(dj_database_url.parse(_database_url))}
     # A pool, because worker threads return their connection while they wait for the network. Our backend tests each
     # connection before use: a broken one would cost a batch its claims.
     DATABASES["default"]["ENGINE"] = "core.postgresql"
@@ -44,54 +113,8 @@ else:
         "prepare_threshold": 5,  # any number enables `core.db.fetch_prepared`; Django itself prepares nothing
     }
 
-REDIS_URL = ENV.redis_url
-CACHES: dict[str, Any] = {
-    "default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}
-    if REDIS_URL is None
-    else {"BACKEND": "core.cache.PatientCache", "LOCATION": REDIS_URL, "KEY_PREFIX": "json"}
-}
-ALLOWED_PRIVATE_NETWORKS = ENV.allowed_private_networks
-SSL_CERT_FILE = ENV.ssl_cert_file
-RDAP_BOOTSTRAP_URL = ENV.rdap_bootstrap_url
-DNS_SERVERS = ENV.dns_servers
-VERCEL_URL = ENV.vercel_url.rstrip("/")
-VERCEL_API_URL = ENV.vercel_api_url.rstrip("/")
-VERCEL_CLIENT_ID = ENV.vercel_client_id or ""
-VERCEL_CLIENT_SECRET = ENV.vercel_client_secret or ""
-VERCEL_SLUG = ENV.vercel_slug or ""
-NETLIFY_URL = ENV.netlify_url.rstrip("/")
-NETLIFY_API_URL = ENV.netlify_api_url.rstrip("/")
-NETLIFY_CLIENT_ID = ENV.netlify_client_id or ""
-NETLIFY_CLIENT_SECRET = ENV.netlify_client_secret or ""
-SIGN_UP = ENV.sign_up
-GITHUB_URL = ENV.github_url.rstrip("/")
-GITHUB_API_URL = ENV.github_api_url.rstrip("/")
-GITHUB_CLIENT_ID = ENV.github_client_id or ""
-GITHUB_CLIENT_SECRET = ENV.github_client_secret or ""
-GOOGLE_URL = ENV.google_url.rstrip("/")
-GOOGLE_TOKEN_URL = ENV.google_token_url.rstrip("/")
-GOOGLE_API_URL = ENV.google_api_url.rstrip("/")
-GOOGLE_CLIENT_ID = ENV.google_client_id or ""
-GOOGLE_CLIENT_SECRET = ENV.google_client_secret or ""
-DATA_DIR = ENV.data_dir
-RESULTS_KEPT_DAYS = ENV.results_kept_days
-ROLLUPS_KEPT_DAYS = ENV.rollups_kept_days
-AUDIT_KEPT_DAYS = ENV.audit_kept_days
-FLAPPING_CHANGES = ENV.flapping_changes
-FLAPPING_MINUTES = ENV.flapping_minutes
-globals().update(mail_settings(ENV.email_url))
-DEFAULT_FROM_EMAIL = SERVER_EMAIL = ENV.email_from
-CONNECTORS = connectors_of(ENV.connectors)
-BASE_URL = ENV.base_url.rstrip("/")
-STAGING_URL = ENV.staging_url.rstrip("/")
-TRUSTED_PROXIES = ENV.trusted_proxies
-STATUS_PAGE_DOMAINS = [domain.lower() for domain in ENV.status_page_domains]
-METRICS_ALLOWED = ENV.metrics_allowed
-SENTRY_DSN = ENV.sentry_dsn
-SENTRY_ENVIRONMENT = ENV.sentry_environment
-SENTRY_RELEASE = ENV.sentry_release
-SENTRY_TRACES_SAMPLE_RATE = ENV.sentry_traces_sample_rate
-OTEL_EXPORTER_OTLP_ENDPOINT = ENV.otel_exporter_otlp_endpoint
+if REDIS_URL:
+    CACHES = {"default": {"BACKEND": "core.cache.PatientCache", "LOCATION": REDIS_URL, "KEY_PREFIX": "json"}}
 
 # Scope: (requests, seconds). `core.throttles` defines which requests count together.
 THROTTLES = {
@@ -118,14 +141,9 @@ THROTTLES = {
     "pings": (3000, 60),
     "requests": (1200, 60),
 }
-THROTTLE_SCALE = ENV.throttle_scale
-
-DEBUG = ENV.debug
-ALLOWED_HOSTS = list(ENV.allowed_hosts)
 ROOT_URLCONF = "config.urls"
 AUTH_USER_MODEL = "accounts.User"
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
-USE_TZ = True
 TIME_ZONE = "UTC"
 LANGUAGE_CODE = "en"
 USE_I18N = False
@@ -134,7 +152,7 @@ APPEND_SLASH = False  # a redirected POST would lose its body
 # Workers need neither sign-in nor linking; each saves the 9 MB of social-auth.
 IS_WORKER = "celery" in (Path(sys.argv[0]).name, Path(sys.argv[0]).parent.name)
 
-INSTALLED_APPS = [
+OUR_APPS = [
     "config",
     "core",
     "audit",
@@ -152,6 +170,9 @@ INSTALLED_APPS = [
     "manifests",
     "dashboard",
     "accounts.web",
+]
+INSTALLED_APPS = [
+    *OUR_APPS,
     "rest_framework",
     "drf_spectacular",
     "drf_spectacular_sidecar",
@@ -222,13 +243,9 @@ AUTH_PASSWORD_VALIDATORS = [
 
 # Cookies are for pages; the API uses none.
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = BASE_URL.startswith("https://")
-SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = (
-    "Lax"  # redirects from GitHub or Google must include the session cookie
-)
-SESSION_COOKIE_HTTPONLY = CSRF_COOKIE_HTTPONLY = True
-SESSION_COOKIE_AGE = 14 * 24 * 3600
+SESSION_COOKIE_SAMESITE = "Lax"  # redirects from GitHub or Google must include it
+CSRF_COOKIE_HTTPONLY = True
 CSRF_TRUSTED_ORIGINS = [BASE_URL]
-SECURE_HSTS_SECONDS = ENV.hsts_seconds
 # Warnings of `check --deploy` that do not apply (docs/operate/observability.md):
 SILENCED_SYSTEM_CHECKS = [
     "security.W005",  # HSTS for subdomains, which may be other services
@@ -265,7 +282,6 @@ ACCOUNT_CHANGE_EMAIL = True
 ACCOUNT_EMAIL_SUBJECT_PREFIX = ""
 ACCOUNT_EMAIL_NOTIFICATIONS = True
 ACCOUNT_REAUTHENTICATION_REQUIRED = True  # protects sensitive actions from stolen sessions
-ACCOUNT_LOGOUT_ON_GET = False
 ACCOUNT_SESSION_REMEMBER = True
 ACCOUNT_RATE_LIMITS = False  # THROTTLES has them
 ACCOUNT_ADAPTER = "accounts.web.adapter.AccountAdapter"
@@ -287,7 +303,6 @@ MFA_FORMS = {
 }
 # Sign-in needs a verified address anyway; this concerns a pending change of address.
 MFA_ALLOW_UNVERIFIED_EMAIL = True
-MFA_SUPPORTED_TYPES = ["totp", "recovery_codes"]
 MFA_TOTP_ISSUER = "Pulsekeeper"
 MFA_TOTP_TOLERANCE = 1  # phone clocks may be off by some seconds
 
@@ -348,27 +363,10 @@ LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
     "filters": {"crashes": {"()": "django.utils.log.CallbackFilter", "callback": lambda record: bool(record.exc_info)}},
-    "formatters": {"line": {"()": "core.logs.Formatter", "json": ENV.log_format == "json"}},
+    "formatters": {"line": {"()": "core.logs.Formatter", "json": LOG_FORMAT == "json"}},
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["console"], "level": "WARNING"},
-    "loggers": {
-        name: {"level": ENV.log_level}
-        for name in (
-            "config",
-            "core",
-            "audit",
-            "accounts",
-            "projects",
-            "tokens",
-            "checks",
-            "monitors",
-            "connectors",
-            "incidents",
-            "alerts",
-            "statuspages",
-            "dashboard",
-        )
-    }
+    "loggers": {name.partition(".")[0]: {"level": LOG_LEVEL} for name in OUR_APPS}
     # Only crashes: `config.access` logs the status of every request.
     | {"django.request": {"level": "ERROR", "filters": ["crashes"]}}
     # Its warnings contain webhook URLs. Callers log failures.

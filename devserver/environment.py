@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
 
-from config.variables import is_set
+from config.env import is_set
 from devserver.locks import EmbeddedError
 
 BASE_DIR = Path(__file__).resolve().parent.parent

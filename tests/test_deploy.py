@@ -15,7 +15,7 @@ import pytest
 import yaml
 from honcho.environ import parse_procfile
 
-from config.env import FROM_FILES
+from config.settings import env
 from tests.faults.reach import documented
 
 ROOT = Path(__file__).parents[1]
@@ -67,7 +67,7 @@ def test_secrets_are_files() -> None:
     for service in SERVICES.values():
         assert set(service["secrets"]) <= COMPOSE["secrets"].keys()
         for variable, value in service["environment"].items() if "environment" in service else ():
-            assert variable.lower() not in FROM_FILES
+            assert variable not in env.from_files
             if variable.endswith("_FILE"):
                 assert Path(value).name in service["secrets"]
 

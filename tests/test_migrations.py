@@ -7,7 +7,7 @@ from django.apps import apps
 from django.core.management import call_command
 from django.db import connection
 
-from config.env import BASE_DIR
+from config.settings import BASE_DIR
 
 
 @pytest.mark.django_db(transaction=True)

@@ -59,7 +59,7 @@ def test_production_is_clean(production: Settings) -> None:
         ({"TRUSTED_PROXIES": ()}, {"pulsekeeper.W014"}),
         ({"ALLOWED_HOSTS": ["*"]}, {"pulsekeeper.W015"}),
         ({"ALLOWED_HOSTS": ["localhost"]}, {"pulsekeeper.E016"}),
-        (mail_settings(None), {"pulsekeeper.W017"}),
+        (mail_settings(""), {"pulsekeeper.W017"}),
         ({"DEFAULT_FROM_EMAIL": "pulsekeeper@localhost"}, {"pulsekeeper.W018"}),
         ({"ALLOWED_PRIVATE_NETWORKS": parse_networks("127.0.0.0/8")}, {"pulsekeeper.W019"}),
         ({"ALLOWED_PRIVATE_NETWORKS": parse_networks("::1/128")}, {"pulsekeeper.W019"}),

@@ -16,7 +16,7 @@ from django.test import Client, RequestFactory
 from pytest_django.fixtures import Settings
 
 from accounts.models import User
-from config.env import BASE_DIR
+from config.settings import BASE_DIR
 from core import throttles
 from core.addresses import client_network
 from core.throttles import Counted, LocalCounters

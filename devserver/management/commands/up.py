@@ -19,7 +19,6 @@ from django.core.management.base import CommandError
 from django.db import connections
 from django.utils import timezone
 
-from accounts.models import Plan
 from accounts.services import create_account
 from core.commands import OurCommand
 from core.errors import ValidationFailed
@@ -65,12 +64,10 @@ exit codes:
     def _first_account(self) -> None:
         if get_user_model().objects.exists():
             return
-        email = os.environ.get("ADMIN_EMAIL") or "admin@example.com"
-        given = os.environ.get("ADMIN_PASSWORD")
+        email, given = settings.ADMIN_EMAIL, settings.ADMIN_PASSWORD
         password = given or secrets.token_urlsafe(12)
-        plan = os.environ.get("ADMIN_PLAN") or Plan.LOCAL
         try:
-            create_account(email=email, password=password, plan=plan, is_staff=True, is_superuser=True)
+            create_account(email=email, password=password, plan=settings.ADMIN_PLAN, is_staff=True, is_superuser=True)
         except ValidationFailed as error:
             # The field is email, password or plan, as in the names of the variables.
             raise CommandError(f"ADMIN_{(error.field or '').upper()}: {error}") from error
