@@ -26,7 +26,7 @@ from core.api.viewsets import ServiceViewSet, operation
 from core.clock import utc_now
 from core.errors import ChannelLimit, NotConfirmed, NotDead, NotFound, NoWorker
 from core.throttles import ChannelAddressThrottle, ChannelTestThrottle
-from core.waiting import waiting_place
+from core.waiting import limit_waiting
 
 # The link is a secret. The policy for all pages is this page's too: it loads nothing from elsewhere.
 _PAGE_HEADERS = {"Referrer-Policy": "no-referrer", "Cache-Control": "no-store"}
@@ -84,7 +84,7 @@ class ChannelViewSet(ServiceViewSet):
         One try, by a worker, for which the answer waits.
         """
         channel = self.get_object(channel_id)
-        with waiting_place(self.caller.account):
+        with limit_waiting(self.caller.account):
             return testing.send_test(channel)
 
 

@@ -11,23 +11,12 @@ from config import reporting, task_logs
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 
-# `manage.py check` verifies that these define all tasks of the beat schedule.
-TASK_MODULES = (
-    "alerts.tasks",
-    "audit.tasks",
-    "checks.results.tasks",
-    "connectors.tasks",
-    "accounts.web.tasks",
-    "monitors.tasks",
-    "projects.tasks",
-    "statuspages.tasks",
-)
-
 # Used by readiness and the health page. Workers ignore all other remote control commands: `shutdown` or `pool_shrink`
 # could stop all checks without a trace in the database, and `conf` and `active` reveal secrets of workers.
 REMOTE_CONTROL = frozenset({"ping", "active_queues"})
 
-app = Celery("pulsekeeper", loader="config.routing:RoutedLoader", include=TASK_MODULES)
+app = Celery("pulsekeeper", loader="config.routing:RoutedLoader")
+app.autodiscover_tasks()
 # By name, so that it is read after `manage.py` has set the broker's address.
 app.config_from_object("config.celeryconfig")
 task_logs.connect()
@@ -36,7 +25,7 @@ reporting.connect()
 
 @worker_init.connect
 def _limit_remote_control(**_: object) -> None:
-    # Imported here, because the web process imports this module too, but runs no worker.
+    # Imported here, as only workers need it.
     from celery.worker.control import Panel
 
     for name in Panel.data.keys() - REMOTE_CONTROL:

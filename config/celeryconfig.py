@@ -36,58 +36,28 @@ worker_send_task_events = False
 
 timezone = "UTC"
 beat_max_loop_interval = 1
+
+# Entry: task, seconds or time of day, and seconds until a message expires, so that none pile up during a stall. Tasks
+# that run less often than beat restarts need a time of day: a long interval would never elapse.
+_SCHEDULE: dict[str, tuple[str, float | crontab, int]] = {
+    "dispatch-due": ("monitors.tasks.dispatch_due", 1, 5),
+    "refresh-registrations": ("monitors.tasks.refresh_registrations", 60, 50),
+    "warn-of-expiries": ("monitors.tasks.warn_of_expiries", 600, 500),
+    "alerts": ("alerts.tasks.tick", 1, 5),
+    "remind": ("alerts.tasks.remind", 60, 50),
+    "forget-deliveries": ("alerts.tasks.sweep", 3600, 3000),
+    "status-mails": ("statuspages.tasks.tick", 5, 5),
+    "forget-subscribers": ("statuspages.tasks.sweep", 3600, 3000),
+    "keep-partitions": ("checks.tasks.keep_partitions", crontab(minute="11"), 3000),
+    "erase-deleted": ("checks.tasks.erase_deleted", crontab(minute="41"), 3000),
+    "roll-up": ("checks.tasks.roll_up", 300, 250),
+    "write-days": ("monitors.tasks.write_days", crontab(minute="3,33"), 1500),
+    "forget-oauth-states": ("connectors.tasks.sweep", 3600, 3000),
+    "forget-sessions": ("accounts.web.tasks.sweep", 3600, 3000),
+    "forget-audit-entries": ("audit.tasks.sweep", crontab(minute="51"), 3000),
+    "sweep": ("projects.tasks.sweep", 3600, 3000),
+}
 beat_schedule = {
-    "dispatch-due": {
-        "task": "monitors.tasks.dispatch_due",
-        "schedule": 1.0,
-        "options": {"expires": 5},  # skip ticks that piled up during a stall
-    },
-    "refresh-registrations": {
-        "task": "monitors.tasks.refresh_registrations",
-        "schedule": 60.0,
-        "options": {"expires": 50},
-    },
-    "warn-of-expiries": {
-        "task": "monitors.tasks.warn_of_expiries",
-        "schedule": 600.0,
-        "options": {"expires": 500},
-    },
-    "alerts": {"task": "alerts.tasks.tick", "schedule": 1.0, "options": {"expires": 5}},
-    "remind": {"task": "alerts.tasks.remind", "schedule": 60.0, "options": {"expires": 50}},
-    "forget-deliveries": {"task": "alerts.tasks.sweep", "schedule": 3600.0, "options": {"expires": 3000}},
-    "status-mails": {"task": "statuspages.tasks.tick", "schedule": 5.0, "options": {"expires": 5}},
-    "forget-subscribers": {
-        "task": "statuspages.tasks.sweep",
-        "schedule": 3600.0,
-        "options": {"expires": 3000},
-    },
-    # By time of day: an interval longer than beat's uptime would never elapse.
-    "keep-partitions": {
-        "task": "checks.tasks.keep_partitions",
-        "schedule": crontab(minute="11"),
-        "options": {"expires": 3000},
-    },
-    "erase-deleted": {
-        "task": "checks.tasks.erase_deleted",
-        "schedule": crontab(minute="41"),
-        "options": {"expires": 3000},
-    },
-    "roll-up": {"task": "checks.tasks.roll_up", "schedule": 300.0, "options": {"expires": 250}},
-    "write-days": {
-        "task": "monitors.tasks.write_days",
-        "schedule": crontab(minute="3,33"),
-        "options": {"expires": 1500},
-    },
-    "forget-oauth-states": {
-        "task": "connectors.tasks.sweep",
-        "schedule": 3600.0,
-        "options": {"expires": 3000},
-    },
-    "forget-sessions": {"task": "accounts.web.tasks.sweep", "schedule": 3600.0, "options": {"expires": 3000}},
-    "forget-audit-entries": {
-        "task": "audit.tasks.sweep",
-        "schedule": crontab(minute="51"),
-        "options": {"expires": 3000},
-    },
-    "sweep": {"task": "projects.tasks.sweep", "schedule": 3600.0, "options": {"expires": 3000}},
+    name: {"task": task, "schedule": schedule, "options": {"expires": expires}}
+    for name, (task, schedule, expires) in _SCHEDULE.items()
 }

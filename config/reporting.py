@@ -11,16 +11,8 @@ Process = Literal["web", "worker", "beat"]
 
 def connect() -> None:
     """Start reporting when a worker or beat starts. `config.rsgi` starts it for the web server."""
-    signals.celeryd_init.connect(_worker)
-    signals.beat_init.connect(_beat)
-
-
-def _worker(**_: object) -> None:
-    begin("worker")
-
-
-def _beat(**_: object) -> None:
-    begin("beat")
+    signals.celeryd_init.connect(lambda **_: begin("worker"), weak=False)
+    signals.beat_init.connect(lambda **_: begin("beat"), weak=False)
 
 
 def begin(process: Process) -> None:

@@ -54,20 +54,13 @@ def unrouted(tasks: Iterable[str]) -> list[str]:
     return sorted(task for task in set(tasks) if queue_of(task) is None)
 
 
-def route(
-    name: str,
-    args: object,
-    kwargs: object,
-    options: Mapping[str, Any],
-    **_: Any,
-) -> dict[str, str] | None:
+def route(name: str, args: object, kwargs: object, options: Mapping[str, Any], **_: Any) -> dict[str, str] | None:
     """Route a task for Celery. Return None if the caller chose a queue. Raises UnroutedTask."""
     if "queue" in options:
         return None
-    queue = queue_of(name)
-    if queue is None:
-        raise UnroutedTask(f"{name} has no queue: add it to config/routing.py.")
-    return {"queue": queue}
+    if queue := queue_of(name):
+        return {"queue": queue}
+    raise UnroutedTask(f"{name} has no queue: add it to config/routing.py.")
 
 
 class RoutedLoader(AppLoader):

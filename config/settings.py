@@ -114,7 +114,7 @@ else:
     }
 
 if REDIS_URL:
-    CACHES = {"default": {"BACKEND": "core.cache.PatientCache", "LOCATION": REDIS_URL, "KEY_PREFIX": "json"}}
+    CACHES = {"default": {"BACKEND": "core.cache.FailOpenRedisCache", "LOCATION": REDIS_URL, "KEY_PREFIX": "json"}}
 
 # Scope: (requests, seconds). `core.throttles` defines which requests count together.
 THROTTLES = {

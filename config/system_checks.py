@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Iterator, Sequence
-from importlib import import_module
 from ipaddress import ip_network
 from typing import Any
 from urllib.parse import urlsplit
@@ -82,10 +81,9 @@ def check_tasks_have_queues(**_: Any) -> list[CheckMessage]:
 
 
 def _tasks() -> set[str]:
-    from config.celery import TASK_MODULES, app
+    from config.celery import app
 
-    for module in TASK_MODULES:  # not with Celery's loader, which would run all checks
-        import_module(module)
+    app.autodiscover_tasks(force=True)  # not with Celery's loader, which would run all checks
     return set(app.tasks)
 
 

@@ -3,7 +3,7 @@ from allauth.account.decorators import secure_admin_login
 from django.contrib import admin
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
-from django.urls import include, path, re_path
+from django.urls import include, path
 from django.views.generic import RedirectView
 from drf_spectacular.views import SpectacularJSONAPIView
 from rest_framework.permissions import AllowAny
@@ -18,7 +18,6 @@ from config.docs import docs
 from config.health import healthz, readyz
 from config.metrics import metrics
 from config.system_status import health_page
-from core.api.views import UnknownRoute
 
 # Allows ModelAdmin[...] at runtime.
 django_stubs_ext.monkeypatch()
@@ -63,7 +62,6 @@ urlpatterns = [
     path("v1/", include("incidents.urls")),
     path("v1/", include("statuspages.urls")),
     path("v1/account/export", ExportViewSet.as_view({"get": "retrieve"})),
-    re_path(r"^v1(/.*)?$", UnknownRoute.as_view()),
 ]
 
 handler400 = "config.errors.bad_request"

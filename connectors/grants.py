@@ -22,7 +22,7 @@ from connectors.providers.base import GrantRevoked, ProviderFailed, ProviderProj
 from connectors.selectors import backend_of, get_connector
 from core.db import release_connection
 from core.errors import ProviderError, ReconnectRequired
-from core.waiting import waiting_place
+from core.waiting import limit_waiting
 from projects.access import Caller
 
 logger = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ def fetch_projects(caller: Caller, word: str, *, now: datetime) -> tuple[Connect
     caller.require_session()
     source = provider(backend_of(word))
     try:
-        with waiting_place(caller.account):
+        with limit_waiting(caller.account):
             return _fetch(caller, word, source, now=now)
     except ProviderFailed as error:
         logger.warning("%s: %s", source.name, error)

@@ -30,7 +30,7 @@ from core.api.viewsets import ServiceViewSet, operation
 from core.clock import utc_now
 from core.errors import NotFound, ProviderError, ProviderNotConfigured, ReconnectRequired, TooManyRequests
 from core.throttles import CALLBACK, ProbeThrottle, ProviderThrottle, seconds_to_wait
-from core.waiting import waiting_place
+from core.waiting import limit_waiting
 from monitors.serializers import shown
 
 # The address is a secret for a moment, and the page holds one.
@@ -102,7 +102,7 @@ def callback(request: HttpRequest, provider: str) -> HttpResponse:
         return _too_many(request, wait)
     signed_in = request.user if request.user.is_authenticated else None
     try:
-        with waiting_place(client_network(request)):
+        with limit_waiting(client_network(request)):
             linked = services.link(provider, request.GET.dict(), signed_in=signed_in, now=utc_now())
     except TooManyRequests as error:
         return _too_many(request, error.wait or 1)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from copy import copy
 from typing import Any, TypeVar
 
 import msgspec
@@ -65,7 +66,14 @@ class JsonSerializer:
             raise MalformedEntry from error
 
 
-class PatientCache(RedisCache):
+def _failing_open(method: Callable[..., Any], *, fallback: Any) -> Any:
+    def call(cache: FailOpenRedisCache, *args: Any, **kwargs: Any) -> Any:
+        return cache._ask(method, copy(fallback), *args, **kwargs)
+
+    return call
+
+
+class FailOpenRedisCache(RedisCache):
     """Reads find nothing and writes do nothing while the broker does not answer within `PATIENCE_SEC`.
 
     The broker is then not asked for `LEFT_ALONE_SEC`, so that a page with twenty reads waits once. `add` and `touch`
@@ -80,48 +88,32 @@ class PatientCache(RedisCache):
             "socket_timeout": PATIENCE_SEC,
             "retry": broker_retry(),
             "serializer": JsonSerializer,
-            **params.get("OPTIONS", {}),
         }
         self._asked_again_at = 0.0  # monotonic; a lost race between threads costs one more question
 
-    def _ask(self, question: Callable[[], T], otherwise: T) -> T:
+    def _ask(self, method: Callable[..., T], fallback: T, *args: Any, **kwargs: Any) -> T:
         if time.monotonic() < self._asked_again_at:
-            return otherwise
+            return fallback
         try:
-            return question()
+            return method(self, *args, **kwargs)
         except MalformedEntry:
-            return otherwise
+            return fallback
         except redis.RedisError as error:
             self._asked_again_at = time.monotonic() + LEFT_ALONE_SEC
             logger.warning("the cache is off for %.0f s, the broker does not answer: %s", LEFT_ALONE_SEC, error)
-            return otherwise
-
-    def add(self, *args: Any, **kwargs: Any) -> bool:
-        return self._ask(lambda: super(PatientCache, self).add(*args, **kwargs), otherwise=True)
+            return fallback
 
     def get(self, key: Any, default: Any = None, version: int | None = None) -> Any:
-        return self._ask(lambda: super(PatientCache, self).get(key, default, version), default)
-
-    def set(self, *args: Any, **kwargs: Any) -> None:
-        self._ask(lambda: super(PatientCache, self).set(*args, **kwargs), None)
-
-    def touch(self, *args: Any, **kwargs: Any) -> bool:
-        return self._ask(lambda: super(PatientCache, self).touch(*args, **kwargs), otherwise=True)
-
-    def delete(self, *args: Any, **kwargs: Any) -> bool:
-        return self._ask(lambda: super(PatientCache, self).delete(*args, **kwargs), otherwise=False)
-
-    def get_many(self, *args: Any, **kwargs: Any) -> dict[Any, Any]:
-        return self._ask(lambda: super(PatientCache, self).get_many(*args, **kwargs), {})
-
-    def has_key(self, *args: Any, **kwargs: Any) -> bool:
-        return self._ask(lambda: super(PatientCache, self).has_key(*args, **kwargs), otherwise=False)
+        return self._ask(RedisCache.get, default, key, default, version)
 
     def incr(self, key: Any, delta: int = 1, version: int | None = None) -> int:
-        return self._ask(lambda: super(PatientCache, self).incr(key, delta, version), delta)
+        return self._ask(RedisCache.incr, delta, key, delta, version)
 
-    def set_many(self, *args: Any, **kwargs: Any) -> list[Any]:
-        return self._ask(lambda: super(PatientCache, self).set_many(*args, **kwargs), [])
-
-    def delete_many(self, *args: Any, **kwargs: Any) -> None:
-        self._ask(lambda: super(PatientCache, self).delete_many(*args, **kwargs), None)
+    add = _failing_open(RedisCache.add, fallback=True)
+    set = _failing_open(RedisCache.set, fallback=None)
+    touch = _failing_open(RedisCache.touch, fallback=True)
+    delete = _failing_open(RedisCache.delete, fallback=False)
+    has_key = _failing_open(RedisCache.has_key, fallback=False)
+    get_many = _failing_open(RedisCache.get_many, fallback={})
+    set_many = _failing_open(RedisCache.set_many, fallback=[])
+    delete_many = _failing_open(RedisCache.delete_many, fallback=None)

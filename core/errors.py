@@ -7,19 +7,18 @@ from __future__ import annotations
 
 
 class ApiError(Exception):
-    """Base of every error with an Error body. `limit` is the limit that was reached, if any."""
+    """Base of every error with an Error body, and that of crashes. `limit` is the limit that was reached, if any."""
 
     status = 500
     code = "internal_error"
-    reason: str | None = None
+    reason = "Something broke on our side; it has been logged."
     sample_limit: int | None = None
     """`limit` of the example in openapi.json."""
 
-    def __init__(self, reason: str | None = None, *, code: str | None = None, limit: int | None = None) -> None:
+    def __init__(self, reason: str | None = None, *, limit: int | None = None) -> None:
         self.reason = reason or self.reason
-        self.code = code or self.code
         self.limit = limit
-        super().__init__(self.reason or self.code)
+        super().__init__(self.reason)
 
 
 class ValidationFailed(ApiError):
@@ -30,6 +29,20 @@ class ValidationFailed(ApiError):
     def __init__(self, reason: str, *, field: str | None = None) -> None:
         self.field = field
         super().__init__(f"{field}: {reason}" if field else reason)
+
+
+class BadRequest(ApiError):
+    status, code = 400, "bad_request"
+    reason = "The request could not be understood."
+
+
+class MethodNotAllowed(ApiError):
+    status, code = 405, "method_not_allowed"
+
+
+class UnsupportedMediaType(ApiError):
+    status, code = 415, "unsupported_media_type"
+    reason = "Send application/json."
 
 
 class BodyTooLarge(ApiError):

@@ -40,9 +40,9 @@ class ServiceForm(forms.Form):
             raise
         except ValidationFailed as error:
             # The reason begins with the path of the field, as in the API: `url: …`.
-            self.refuse(error.field, error.reason or "")
+            self.refuse(error.field, error.reason)
         except ApiError as error:
-            self.add_error(None, error.reason or error.code)
+            self.add_error(None, error.reason)
         return None
 
     def refuse(self, field: str | None, reason: str) -> None:

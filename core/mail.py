@@ -7,7 +7,7 @@ from django.core.mail import EmailMessage
 from django.db import connection
 
 from core.errors import TooManyRequests
-from core.waiting import waiting_place
+from core.waiting import limit_waiting
 
 NO_SERVER = "No mail server is configured. Set EMAIL_URL (docs/operate/settings.md) and restart Pulsekeeper."
 
@@ -25,7 +25,7 @@ def send_once(message: EmailMessage) -> str | None:
     if not connection.in_atomic_block:
         connection.close()
     try:
-        with waiting_place("mail"):
+        with limit_waiting("mail"):
             message.send()
     except (OSError, TooManyRequests) as error:  # smtplib's errors are OSErrors
         return type(error).__name__

@@ -21,7 +21,7 @@ from core import mail
 from core.api.idempotency import Created
 from core.clock import EPOCH, MAX_MS, utc_now
 from core.errors import ApiError
-from core.waiting import waiting_place
+from core.waiting import limit_waiting
 from dashboard.channel_forms import ChannelForm
 from dashboard.pages import PageRequest, action, count_request, done, errors_as_messages, page, render_page
 
@@ -226,7 +226,7 @@ def test(request: PageRequest, channel_id: str) -> HttpResponse:
     channel = selectors.get_channel(request.caller, channel_id)
     try:
         count_request(request, "test-channel")
-        with waiting_place(request.caller.account):
+        with limit_waiting(request.caller.account):
             result = testing.send_test(channel)
     except ApiError as error:
         result = {"delivered": False, "detail": str(error)}

@@ -16,7 +16,7 @@ from core.api.query import ChoiceParam, IntParam, TimePages, TimeParam
 from core.api.viewsets import ServiceViewSet, operation
 from core.errors import MonitorPaused, NotFound, NoWorker
 from core.throttles import CheckThrottle
-from core.waiting import waiting_place
+from core.waiting import limit_waiting
 from monitors.check_ids import CheckIds
 from monitors.models import Monitor
 from monitors.probing import on_demand
@@ -149,7 +149,7 @@ class CheckViewSet(ServiceViewSet):
         are refused: one is pinged, and the other's check is an action at its target.
         """
         monitor = self.get_parent(monitor_id)
-        with waiting_place(self.caller.account):
+        with limit_waiting(self.caller.account):
             return on_demand.check_now(monitor, now=self.now)
 
     @operation()

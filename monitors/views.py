@@ -14,7 +14,7 @@ from core.api.viewsets import ServiceViewSet, operation
 from core.clock import utc_now
 from core.errors import IdempotencyKeySpent, MonitorLimit, NotFound, NoWorker
 from core.throttles import ProbeThrottle
-from core.waiting import waiting_place
+from core.waiting import limit_waiting
 from monitors import selectors, services, types
 from monitors.models import Monitor
 from monitors.probing import interactive
@@ -62,7 +62,7 @@ class MonitorViewSet(ServiceViewSet):
             return Created(new[-1].public_id)
 
         # Taken before the monitor is stored: a request that gets no place must not create anything.
-        with waiting_place(self.caller.account) if is_checked else nullcontext():
+        with limit_waiting(self.caller.account) if is_checked else nullcontext():
             created = create_once(self.request, self.caller, run, now=self.now)
             claim = services.FIRST_CLAIM
             if created.repeated:
@@ -89,7 +89,7 @@ class MonitorViewSet(ServiceViewSet):
     def test(self, data: dict[str, Any]) -> Response:
         """Check a draft once, saving nothing."""
         spec = services.test_spec(services.config_of(self.caller, data))
-        with waiting_place(self.caller.account):
+        with limit_waiting(self.caller.account):
             return Response(interactive.check_draft(spec))
 
     @operation()

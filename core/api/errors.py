@@ -7,22 +7,29 @@ import math
 from typing import Any
 
 from django.core.exceptions import PermissionDenied
-from django.http import Http404, HttpRequest, JsonResponse
-from rest_framework import exceptions, status
+from django.http import Http404, JsonResponse
+from rest_framework import exceptions
 from rest_framework.response import Response
 
-from core.errors import ApiError, NotFound, Overloaded, TooManyRequests
+from core.errors import (
+    ApiError,
+    Forbidden,
+    MethodNotAllowed,
+    NotFound,
+    Overloaded,
+    TooManyRequests,
+    Unauthorized,
+    UnsupportedMediaType,
+    ValidationFailed,
+)
 
 logger = logging.getLogger(__name__)
 
 
-def error_body(code: str, reason: str | None = None, limit: int | None = None) -> dict[str, Any]:
-    body: dict[str, Any] = {"error": code}
-    if reason:
-        body["reason"] = reason
-    if limit is not None:
-        body["limit"] = limit
-    return body
+def error_body(error: ApiError | type[ApiError], limit: int | None = None) -> dict[str, Any]:
+    """Return the Error object."""
+    body: dict[str, Any] = {"error": error.code, "reason": error.reason}
+    return body if limit is None else body | {"limit": limit}
 
 
 def _join(path: str, field: object) -> str:
@@ -34,7 +41,7 @@ def _join(path: str, field: object) -> str:
 
 
 def first_reason(detail: Any, path: str = "") -> str:
-    """DRF's nested error detail as one sentence that names the field: `request_headers[1].name: …`."""
+    """Return DRF's nested error detail as one sentence that names the field: `request_headers[1].name: …`."""
     if isinstance(detail, dict):
         for field, inner in detail.items():
             if inner:
@@ -50,61 +57,45 @@ def first_reason(detail: Any, path: str = "") -> str:
 
 
 def exception_handler(error: Exception, context: dict[str, Any]) -> Response:
-    """Every exception of a view of `/v1`. DRF calls it; what it does not know is a crash, logged and hidden."""
-    code, answer, headers = _answer_to(error, context.get("view"))
-    return Response(answer, status=code, headers=headers)
+    """Return the response to an exception of a view of `/v1`, for DRF. Unknown exceptions are logged and hidden."""
+    known = _as_api_error(error)
+    if known is None:
+        logger.error("unhandled error in %s", type(context.get("view")).__name__, exc_info=error)
+        known = ApiError()
+    return Response(error_body(known, known.limit), status=known.status, headers=_headers(known))
 
 
-def json_error(error: ApiError | exceptions.APIException) -> JsonResponse:
-    """The same answer, for a view of `/v1` that is none of DRF's."""
-    code, answer, headers = _answer_to(error, None)
-    return JsonResponse(answer, status=code, headers=headers)
+def json_error(error: ApiError) -> JsonResponse:
+    """Return the same response from a view that is not DRF's."""
+    return JsonResponse(error_body(error, error.limit), status=error.status, headers=_headers(error))
 
 
-def _answer_to(error: Exception, view: object) -> tuple[int, dict[str, Any], dict[str, str]]:
-    """Status, body and headers."""
-    headers: dict[str, str] = {}
+def _as_api_error(error: Exception) -> ApiError | None:
     match error:
-        case TooManyRequests() | exceptions.Throttled():
-            code, answer = 429, error_body(TooManyRequests.code, TooManyRequests.reason)
-            headers["Retry-After"] = str(max(1, math.ceil(getattr(error, "wait", None) or 1)))
         case ApiError():
-            code, answer = error.status, error_body(error.code, error.reason, error.limit)
-            if isinstance(error, Overloaded):
-                headers["Retry-After"] = "1"
+            return error
+        case exceptions.Throttled():
+            return TooManyRequests(wait=getattr(error, "wait", None))
         case exceptions.ValidationError():
-            code, answer = 422, error_body("validation_error", first_reason(error.detail))
+            return ValidationFailed(first_reason(error.detail))
         case exceptions.ParseError():
-            code, answer = 422, error_body("validation_error", str(error.detail))
+            return ValidationFailed(str(error.detail))
         case exceptions.NotAuthenticated() | exceptions.AuthenticationFailed():
-            code, answer = 401, error_body("unauthorized", "A valid Bearer token is needed.")
+            return Unauthorized()
         case exceptions.MethodNotAllowed():
-            code, answer = 405, error_body("method_not_allowed", str(error.detail))
+            return MethodNotAllowed(str(error.detail))
         case exceptions.UnsupportedMediaType():
-            code, answer = 415, error_body("unsupported_media_type", "Send application/json.")
+            return UnsupportedMediaType()
         case Http404():
-            code, answer = 404, error_body(NotFound.code, NotFound.reason)
+            return NotFound()
         case PermissionDenied() | exceptions.PermissionDenied():
-            code, answer = 403, error_body("forbidden", "Your role does not allow this.")
-        case _:
-            logger.error("unhandled error in %s", type(view).__name__, exc_info=error)
-            code, answer = (
-                500,
-                error_body("internal_error", "Something broke on our side; it has been logged."),
-            )
-    if code == status.HTTP_401_UNAUTHORIZED:
-        headers["WWW-Authenticate"] = "Bearer"
-    return code, answer, headers
+            return Forbidden()
+    return None
 
 
-def json_bad_request(request: HttpRequest, exception: Exception) -> JsonResponse:
-    """Django's own refusals before any view: a wrong Host header, a hostile cookie."""
-    return JsonResponse(error_body("bad_request", "The request could not be understood."), status=400)
-
-
-def json_not_found(request: HttpRequest, exception: Exception) -> JsonResponse:
-    return JsonResponse(error_body(NotFound.code, "There is no such address."), status=404)
-
-
-def json_server_error(request: HttpRequest) -> JsonResponse:
-    return JsonResponse(error_body("internal_error", "Something broke on our side; it has been logged."), status=500)
+def _headers(error: ApiError) -> dict[str, str]:
+    if isinstance(error, TooManyRequests):
+        return {"Retry-After": str(max(1, math.ceil(error.wait or 1)))}
+    if isinstance(error, Overloaded):
+        return {"Retry-After": "1"}
+    return {"WWW-Authenticate": "Bearer"} if error.status == 401 else {}

@@ -21,6 +21,8 @@ from core.errors import (
     SessionRequired,
     TooManyRequests,
     Unauthorized,
+    UnsupportedMediaType,
+    ValidationFailed,
 )
 
 NO_NUL = "^[^\\u0000]*$"
@@ -36,25 +38,22 @@ IDEMPOTENCY_KEY = OpenApiParameter(
 _VERBS = {"retrieve": "get", "partial_update": "update", "destroy": "delete"}
 
 
-def _example(error: type[ApiError]) -> dict[str, Any]:
-    return error_body(error.code, error.reason, error.sample_limit)
+def _examples(*errors: type[ApiError]) -> dict[str, Any]:
+    return {str(error.status): error_body(error, error.sample_limit) for error in errors}
 
 
-_EXAMPLES = {
-    str(error.status): _example(error)
-    for error in (
-        Unauthorized,
-        SessionRequired,
-        NotFound,
-        IdempotencyKeyInUse,
-        BodyTooLarge,
-        TooManyRequests,
-        NoWorker,
-    )
-} | {
-    "415": error_body("unsupported_media_type", "Send application/json."),
-    "422": error_body("validation_error", "limit: must be a whole number from 1 to 1000."),
-    "default": error_body(ApiError.code, "Something broke on our side; it has been logged."),
+_EXAMPLES = _examples(
+    Unauthorized,
+    SessionRequired,
+    NotFound,
+    IdempotencyKeyInUse,
+    BodyTooLarge,
+    UnsupportedMediaType,
+    TooManyRequests,
+    NoWorker,
+) | {
+    "422": error_body(ValidationFailed("must be a whole number from 1 to 1000.", field="limit")),
+    "default": error_body(ApiError),
 }
 
 
@@ -134,7 +133,9 @@ class PulsekeeperSchema(AutoSchema):
             if code not in bodies:
                 body: dict[str, Any] = self._get_response_for_code(ErrorSerializer, code)  # type: ignore[no-untyped-call]
                 bodies[code] = body | {"description": description}
-        examples = _EXAMPLES | {str(error.status): _example(error) for error in reversed(self._errors)}
+        examples = _EXAMPLES | {
+            str(error.status): error_body(error, error.sample_limit) for error in reversed(self._errors)
+        }
         for code, body in bodies.items():
             if not code.startswith("2"):
                 body["content"]["application/json"]["example"] = examples[code]

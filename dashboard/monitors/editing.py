@@ -16,7 +16,7 @@ from django_htmx.http import reswap, retarget
 from accounts.models import Plan
 from core.clock import utc_now
 from core.errors import NoWorker
-from core.waiting import waiting_place
+from core.waiting import limit_waiting
 from dashboard.durations import format_duration
 from dashboard.forms import project_choices, validated
 from dashboard.monitors.forms import MonitorForm
@@ -121,7 +121,7 @@ def _test(request: PageRequest, form: MonitorForm, *, source: Monitor | None = N
 def _run(request: PageRequest, form: MonitorForm) -> TestRun:
     config = _config(request, form)
     try:
-        with waiting_place(request.caller.account):
+        with limit_waiting(request.caller.account):
             result = interactive.check_draft(services.test_spec(config))
     except NoWorker:
         return TestRun(None)

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 from django.http import HttpRequest, HttpResponse
 from drf_spectacular.utils import extend_schema
-from rest_framework.exceptions import Throttled
 from rest_framework.permissions import AllowAny
 from rest_framework.request import Request
 from rest_framework.views import APIView
@@ -18,7 +17,7 @@ from core.addresses import network_of
 from core.api.errors import json_error
 from core.api.viewsets import OkSerializer
 from core.clock import utc_now
-from core.errors import NotFound
+from core.errors import NotFound, TooManyRequests
 from core.throttles import PINGS, seconds_to_wait
 from monitors import metrics
 from monitors.heartbeats import signals
@@ -62,7 +61,7 @@ def answer(monitor_id: str, tried: Attempt) -> HttpResponse:
     if tried.error is not None:
         raise tried.error
     if tried.wait is not None:
-        return json_error(Throttled(tried.wait))
+        return json_error(TooManyRequests(wait=tried.wait))
     if not (tried.kept or signals.record_under_lock(monitor_id, now=tried.at)):
         return json_error(NotFound())
     return HttpResponse(OK, content_type="application/json")

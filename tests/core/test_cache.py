@@ -11,16 +11,16 @@ import pytest
 import redis
 from pytest_django.fixtures import Settings
 
-from core.cache import PatientCache
+from core.cache import FailOpenRedisCache
 from core.throttles import PATIENCE_SEC
 
 
 @pytest.fixture
-def cache(settings: Settings) -> Iterator[PatientCache]:
+def cache(settings: Settings) -> Iterator[FailOpenRedisCache]:
     assert settings.REDIS_URL is not None
     with redis.Redis.from_url(settings.REDIS_URL) as broker:
         broker.flushdb()
-        yield PatientCache(settings.REDIS_URL, {"KEY_PREFIX": "cache"})
+        yield FailOpenRedisCache(settings.REDIS_URL, {"KEY_PREFIX": "cache"})
         broker.flushdb()
 
 
@@ -31,7 +31,7 @@ def silent() -> Iterator[str]:
         yield f"redis://127.0.0.1:{server.getsockname()[1]}/0"
 
 
-def test_what_is_kept(cache: PatientCache) -> None:
+def test_what_is_kept(cache: FailOpenRedisCache) -> None:
     assert cache.get("page") is None
     cache.set("page", "<p>", 60)
     cache.set_many({"a": 1, "b": {"c": [2]}}, 60)
@@ -56,7 +56,7 @@ def test_what_is_kept(cache: PatientCache) -> None:
 def test_a_broker_that_is_away_makes_it_empty_and_is_not_asked_each_time(
     silent: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    cache = PatientCache(silent, {})
+    cache = FailOpenRedisCache(silent, {})
     began = time.monotonic()
     with caplog.at_level(logging.WARNING, "core.cache"):
         cache.set("page", "<p>")
@@ -74,7 +74,7 @@ def test_a_broker_that_is_away_makes_it_empty_and_is_not_asked_each_time(
     assert len(caplog.records) == 1
 
 
-def test_it_is_asked_again_after_a_while(cache: PatientCache) -> None:
+def test_it_is_asked_again_after_a_while(cache: FailOpenRedisCache) -> None:
     cache._asked_again_at = time.monotonic() + 60
     cache.set("page", 1)
     cache._asked_again_at = time.monotonic()

@@ -10,7 +10,7 @@ import pytest
 
 from core import waiting
 from core.errors import TooManyRequests
-from core.waiting import HELD, PRESENT, PRESENT_IN_PROCESS, waiting_place
+from core.waiting import MAX_ACTIVE, MAX_IN_PROCESS, MAX_PRESENT, limit_waiting
 from tests.processes.waiting import until
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -25,25 +25,25 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("impatient")
 def test_an_account_holds_few_places_and_others_are_let_in() -> None:
     with ExitStack() as held:
-        for _ in range(HELD):
-            held.enter_context(waiting_place("attacker"))
-        with pytest.raises(TooManyRequests) as refused, waiting_place("attacker"):
+        for _ in range(MAX_ACTIVE):
+            held.enter_context(limit_waiting("attacker"))
+        with pytest.raises(TooManyRequests) as refused, limit_waiting("attacker"):
             pass
         assert refused.value.wait
-        with waiting_place("neighbour"):
+        with limit_waiting("neighbour"):
             pass
-    with waiting_place("attacker"):
+    with limit_waiting("attacker"):
         pass
-    assert not waiting._held
+    assert not waiting._active
     assert not waiting._present
 
 
 @pytest.mark.usefixtures("impatient")
 def test_all_accounts_together_hold_fewer_places_than_there_are_threads() -> None:
     with ExitStack() as held:
-        for number in range(PRESENT_IN_PROCESS):
-            held.enter_context(waiting_place(f"account {number}"))
-        with pytest.raises(TooManyRequests), waiting_place("one more"):
+        for number in range(MAX_IN_PROCESS):
+            held.enter_context(limit_waiting(f"account {number}"))
+        with pytest.raises(TooManyRequests), limit_waiting("one more"):
             pass
 
 
@@ -52,16 +52,16 @@ def test_a_burst_waits_for_its_turn_and_what_is_beyond_it_is_refused(monkeypatch
     go = threading.Event()
 
     def wait() -> str:
-        with waiting_place("account"):
+        with limit_waiting("account"):
             assert go.wait(PATIENCE_SEC)
             return "served"
 
-    with ThreadPoolExecutor(PRESENT) as pool:
-        served = [pool.submit(wait) for _ in range(PRESENT)]
+    with ThreadPoolExecutor(MAX_PRESENT) as pool:
+        served = [pool.submit(wait) for _ in range(MAX_PRESENT)]
         try:
-            until(lambda: waiting._present["account"] == PRESENT, PATIENCE_SEC, "the burst is there")
-            assert waiting._held["account"] == HELD
-            with pytest.raises(TooManyRequests), waiting_place("account"):
+            until(lambda: waiting._present["account"] == MAX_PRESENT, PATIENCE_SEC, "the burst is there")
+            assert waiting._active["account"] == MAX_ACTIVE
+            with pytest.raises(TooManyRequests), limit_waiting("account"):
                 pass
         finally:
             go.set()
@@ -70,7 +70,7 @@ def test_a_burst_waits_for_its_turn_and_what_is_beyond_it_is_refused(monkeypatch
 
 @pytest.mark.usefixtures("impatient")
 def test_an_error_gives_the_place_back() -> None:
-    for _ in range(2 * HELD):
-        with pytest.raises(ValueError, match="broke"), waiting_place("account"):
+    for _ in range(2 * MAX_ACTIVE):
+        with pytest.raises(ValueError, match="broke"), limit_waiting("account"):
             raise ValueError("broke")
     assert not waiting._present

@@ -23,7 +23,7 @@ from core.addresses import client_network
 from core.clock import utc_now
 from core.errors import NotFound, TooManyRequests, ValidationFailed
 from core.forms import sentence
-from core.waiting import waiting_place
+from core.waiting import limit_waiting
 
 BEGUN = "social_begun"
 """Session key: who started the flow, the page to return to, and whether it is a reauthentication."""
@@ -63,7 +63,7 @@ def callback(request: HttpRequest, provider: str) -> HttpResponse:
         return _problem(request, backend, reason, status=400)
     user = request.user if request.user.is_authenticated else None
     try:
-        with waiting_place(client_network(request)):
+        with limit_waiting(client_network(request)):
             result = backend.finish(user=user, begun=begun, now=utc_now())
     except TooManyRequests as error:
         return _problem(request, backend, error.reason or error.code, status=error.status)
