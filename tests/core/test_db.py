@@ -10,10 +10,10 @@ from pathlib import Path
 # In a process of its own: here, threads of other tests may hold what the pool has to give.
 SCRIPT = """
 import django; django.setup()
+import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 import psycopg
-from django.conf import settings
 from django.db import connection
 from core.db import release_connection
 
@@ -31,7 +31,7 @@ with ThreadPoolExecutor(max_workers=8) as threads:
         release_connection()
     for held in [threads.submit(hold) for _ in range(8)]:
         held.result()
-with psycopg.connect(settings.ENV.database_url, autocommit=True, application_name="other") as other:
+with psycopg.connect(os.environ["DATABASE_URL"], autocommit=True, application_name="other") as other:
     ended = dict(other.execute(
         "SELECT pid, pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = 'pooled'"
     ).fetchall())
