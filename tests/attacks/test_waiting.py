@@ -46,12 +46,12 @@ def test_hanging_draft_tests(stage: Stage, heartbeat: str) -> None:
     draft = {"url": stage.hanging.url(), "timeout_ms": 15_000}
     with ThreadPoolExecutor(ATTEMPTS) as pool:
         running = [pool.submit(post, stage.attacker, "/monitors/test", draft) for _ in range(ATTEMPTS)]
-        until(lambda: stage.hanging.connections >= waiting.HELD, PATIENCE_SEC, "the places are taken")
+        until(lambda: stage.hanging.connections >= waiting.MAX_ACTIVE, PATIENCE_SEC, "the places are taken")
         neighbour_is_served(stage, heartbeat)
         answers = [one.result() for one in running]
     found = Counter(answer.status_code for answer in answers)
     assert set(found) == {200, 429}
-    assert found[429] >= ATTEMPTS - waiting.PRESENT
+    assert found[429] >= ATTEMPTS - waiting.MAX_PRESENT
     refused = next(answer for answer in answers if answer.status_code == 429)
     assert refused.json()["error"] == "rate_limited"
     assert int(refused.headers["Retry-After"]) > 0
