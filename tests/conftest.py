@@ -7,6 +7,7 @@ DATABASE_URL, before this file can start the servers.
 from __future__ import annotations
 
 import fcntl
+import gc
 import logging
 import os
 import re
@@ -20,7 +21,7 @@ import django
 import hypothesis
 import pytest
 from django.conf import settings
-from django.db import connection
+from django.db import connection, transaction
 from django.db.backends.postgresql.base import DatabaseWrapper
 from django.template.base import Template
 from django.test import utils as test_utils
@@ -97,6 +98,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     sort_slowest_first(items)
 
 
+def pytest_collection_finish() -> None:
+    """Collect garbage less often, and never search what was imported and collected: that took a tenth of the time."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
+
+
 def pytest_unconfigure() -> None:
     # The servers go before this process, which is no news.
     logging.getLogger("core.metrics").disabled = True
@@ -130,6 +138,14 @@ def django_db_setup(django_test_environment: None, django_db_blocker: DjangoDbBl
         connection.close()
         if isinstance(connection, DatabaseWrapper):
             connection.close_pool()
+
+
+@pytest.fixture(scope="module")
+def module_db(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
+    """Begin a transaction for rows that a module's fixtures create once. Each test is rolled back to them."""
+    with django_db_blocker.unblock(), transaction.atomic():
+        yield
+        transaction.set_rollback(True)
 
 
 @pytest.fixture(scope="session", autouse=True)

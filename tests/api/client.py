@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -26,20 +27,32 @@ def _document() -> dict[str, Any]:
     return document
 
 
-def _schema_of(method: str, path: str, status: int) -> dict[str, Any] | None:
-    """The schema of an answer; None where the document has no such path (404s of unknown addresses)."""
-    for template, operations in _document()["paths"].items():
-        pattern, given = template.split("/"), path.split("?")[0].split("/")
-        fits = len(pattern) == len(given) and all(
-            part == word or (part.startswith("{") and word != "test") for part, word in zip(pattern, given, strict=True)
-        )
-        if fits and method in operations:
-            answers = operations[method]["responses"]
-            assert str(status) in answers or status >= 400, f"{method} {template}: {status} is not documented"
-            answer = answers.get(str(status)) or answers["default"]
-            schema: dict[str, Any] = answer["content"]["application/json"]["schema"]
-            return schema | {"components": _document()["components"]}
-    return None
+@cache
+def _patterns() -> list[tuple[re.Pattern[str], str]]:
+    """Return each path of the document with its pattern, in which an id is any word but `test`."""
+    return [
+        (re.compile(re.sub(r"\{\w+\}", "(?!test(?:/|$))[^/]*", path)), path)  # paths have no special characters
+        for path in _document()["paths"]
+    ]
+
+
+@cache
+def _validator(method: str, template: str, status: int) -> Draft202012Validator | None:
+    operation = _document()["paths"][template].get(method)
+    if operation is None:
+        return None
+    answers = operation["responses"]
+    assert str(status) in answers or status >= 400, f"{method} {template}: {status} is not documented"
+    answer = answers.get(str(status)) or answers["default"]
+    schema: dict[str, Any] = answer["content"]["application/json"]["schema"]
+    return Draft202012Validator(schema | {"components": _document()["components"]})
+
+
+def _validator_of(method: str, path: str, status: int) -> Draft202012Validator | None:
+    """Return None if the document has no such operation: 404s of unknown addresses, 405s."""
+    asked = path.split("?")[0]
+    found = (_validator(method, template, status) for pattern, template in _patterns() if pattern.fullmatch(asked))
+    return next(filter(None, found), None)
 
 
 class Answer:
@@ -88,9 +101,9 @@ class Api:
         if key is not None:
             headers["Idempotency-Key"] = key
         answer = Answer(self._client.generic(method.upper(), path, data, content_type=content_type, headers=headers))
-        schema = _schema_of(method, path, answer.status)
-        if schema is not None:
-            Draft202012Validator(schema).validate(answer.json)
+        validator = _validator_of(method.lower(), path, answer.status)
+        if validator is not None:
+            validator.validate(answer.json)
         return answer
 
     def get(self, path: str) -> Answer:

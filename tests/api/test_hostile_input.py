@@ -28,6 +28,8 @@ from tests.helpers import PASSWORD
 from tests.statuspages.making import make_page
 from tokens.models import ProjectToken
 
+pytestmark = pytest.mark.django_db
+
 Json = Any
 NUMBERS = ["1e400", "-1e400", str(2**64), str(-(2**64)), "9" * 39, "9" * 5000, "1e-400", "0.1", "-0.0"]
 WRONG: dict[str, list[Json]] = {
@@ -120,7 +122,17 @@ def bodies() -> Iterator[tuple[str, str, dict[str, Any]]]:
 BODIES = [pytest.param(*body, id=f"{body[0]} {body[1]}") for body in bodies()]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
+def user(module_db: None) -> User:
+    return UserFactory()
+
+
+@pytest.fixture(scope="module")
+def api(user: User) -> Api:
+    return Api.signed_in(user)
+
+
+@pytest.fixture(scope="module")
 def names(user: User) -> dict[str, str]:
     """Ids for the paths, of what the user has, and what a body refers to."""
     project = ProjectFactory(owner=user)
@@ -476,5 +488,5 @@ def test_ids_of_others_and_of_the_wrong_kind(api: Api, names: dict[str, str]) ->
     ],
     ids=lambda body: ascii(body)[:40],
 )
-def test_hostile_signing_in(db: None, body: dict[str, Json]) -> None:
+def test_hostile_signing_in(body: dict[str, Json]) -> None:
     assert_error(Api().post("/v1/sessions", body), 401, 422, what=body)

@@ -39,6 +39,8 @@ from tests.statuspages.making import make_page, make_subscriber, picture
 from tokens.models import ProjectToken, Session
 from tokens.services import create_token
 
+pytestmark = pytest.mark.django_db
+
 # Who has no valid credential: 401 everywhere but where the public is let in.
 NOBODY = ("no token", "garbage", "expired token", "expired session", "revoked token", "signed out")
 # The columns of the table. `token` is a token of the project that everything in it belongs to, `other` one of
@@ -184,8 +186,8 @@ class World:
         }.get((method, template))
 
 
-@pytest.fixture
-def world(db: None) -> World:
+@pytest.fixture(scope="module")
+def world(module_db: None) -> World:
     owner, admin, member, colleague, stranger = (UserFactory() for _ in range(5))
     project, other = ProjectFactory(owner=owner, admin=admin, member=member), ProjectFactory(owner=owner)
     place = MembershipFactory(project=project, user=colleague, role="member", created_at=utc_now())
