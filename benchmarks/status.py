@@ -61,10 +61,10 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from statuspages import lookup, rendering
 place = lookup.find("bench")
-links = rendering.Links.of(place, on_domain=False)
+links = rendering.Links(place, on_domain=False)
 found = {}
-for name in ("page", "json", "atom"):
-    make = rendering.PARTS[name][1]
+for name, rest in {"page": "", "json": ".json", "atom": ".atom"}.items():
+    make = rendering.part(rest)[1]
     with CaptureQueriesContext(connection) as captured:
         body = make(place, links)
     taken, used = [], []

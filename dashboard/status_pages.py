@@ -13,7 +13,6 @@ from core.clock import utc_now
 from dashboard.pages import PageRequest, action, done, errors_as_messages, page, render_page
 from dashboard.status_page_forms import LogoForm, NoteForm, StatusPageForm, UpdateForm
 from statuspages import selectors, services
-from statuspages.lookup import page_url
 from statuspages.models import StatusPage
 
 NOTES = 20
@@ -22,10 +21,7 @@ NOTES = 20
 @page
 def index(request: PageRequest) -> HttpResponse:
     found = selectors.list_pages(request.caller).order_by("name", "pk")
-    pages = [
-        (one, page_url(one, one.custom_domain), sum(len(group.monitors.all()) for group in one.groups.all()))
-        for one in found
-    ]
+    pages = [(one, sum(len(group.monitors.all()) for group in one.groups.all())) for one in found]
     return render_page(request, "status_pages/list", pages=pages)
 
 
@@ -119,10 +115,8 @@ def _detail(
         "status_pages/detail",
         status=422 if invalid else 200,
         page=found,
-        url=page_url(found, found.custom_domain),
         subscribers=selectors.list_subscribers(found).count(),
         notes=notes,
         note_form=note_form or NoteForm(),
         logo_form=logo_form or LogoForm(),
-        has_logo=hasattr(found, "logo"),
     )

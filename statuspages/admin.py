@@ -16,16 +16,7 @@ MOST_ROWS = 50
 class StatusPageAdmin(ReadOnlyAdmin[StatusPage]):
     """Status pages with their slugs and domains."""
 
-    list_display = (
-        "public_id",
-        "name",
-        "slug",
-        "custom_domain",
-        "owner",
-        "project",
-        "published",
-        "created_at",
-    )
+    list_display = ("public_id", "name", "slug", "custom_domain", "owner", "project", "published", "created_at")
     list_filter = ("published", ("owner", AutocompleteFilter), ("project", AutocompleteFilter))
     list_select_related = ("owner", "project")
     search_fields = ("public_id", "slug", "custom_domain", "name__icontains", "owner__email")
@@ -33,7 +24,7 @@ class StatusPageAdmin(ReadOnlyAdmin[StatusPage]):
 
     @admin.display(boolean=True, description="has a password")
     def has_password(self, page: StatusPage) -> bool:
-        return bool(page.password_hash)
+        return page.is_protected
 
     def sections(self, request: HttpRequest, row: StatusPage) -> Sequence[Section]:
         monitors = PageMonitor.objects.filter(page=row).order_by("pk")

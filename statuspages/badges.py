@@ -7,23 +7,23 @@ from datetime import datetime, timedelta
 from django.db import transaction
 
 from checks.results.selectors import average_latency
+from core.db import get_or_not_found
 from core.errors import NotFound
 from core.ids import badge_key
-from monitors.models import MonitorState
+from monitors.models import Monitor, MonitorState
 from monitors.selectors import get_monitor, statistics
 from monitors.uptime.daily import daily_uptimes
 from projects.access import Caller
 from statuspages.models import Badge
-from statuspages.selectors import find_badge, get_badge
+from statuspages.selectors import get_badge
 
 _DAYS = {"uptime-7d": 7, "uptime-30d": 30, "uptime-90d": 90}
+NAMES = ("status", "uptime-24h", *_DAYS, "latency")
 _COLOURS = {"up": "#0d7350", "slow": "#8a5300", "down": "#bb2025", "idle": "#575f6d"}
 _LABEL = "#343a46"
 _PADDING = 6
 # Widths in Verdana at 11 px. `textLength` makes them exact in every other font.
 _WIDE, _NARROW = frozenset("mwMW%@"), frozenset("iljtfrI.,:;|!'()[] 1")
-
-_STATUS_KINDS = {"up": "up", "slow": "slow", "down": "down", "paused": "idle", "unknown": "idle"}
 
 
 def create_badge(caller: Caller, monitor_id: str, *, now: datetime) -> Badge:
@@ -44,35 +44,29 @@ def delete_badge(caller: Caller, monitor_id: str) -> None:
 
 
 def draw(key: str, name: str, *, now: datetime) -> bytes:
-    """Return the SVG `name` of a badge: status, uptime-24h, uptime-7d, uptime-30d, uptime-90d or latency.
-
-    Raises NotFound for an unknown key and for an unknown name.
-    """
-    monitor = find_badge(key)
+    """Return the SVG of one of NAMES. Raises NotFound for an unknown key and for an unknown name."""
+    if name not in NAMES:
+        raise NotFound
+    monitor = get_or_not_found(Monitor.objects.select_related("state"), badge__key=key)
     if name == "status":
         status = "paused" if not monitor.enabled else monitor.state.status or "unknown"
-        drawn = _shield("status", status, _STATUS_KINDS[status])
-    elif name == "latency":
+        return _shield("status", status, status if status in _COLOURS else "idle")
+    if name == "latency":
         latency = average_latency([monitor.pk], since=now - timedelta(hours=24)).get(monitor.pk)
-        drawn = _shield("latency", "no data" if latency is None else f"{latency:.0f} ms", "idle")
-    elif name == "uptime-24h":
-        drawn = _uptime("uptime 24h", statistics([monitor], now=now)[monitor.pk].uptime_24h)
-    elif name in _DAYS:
-        days = _DAYS[name]
-        history = daily_uptimes([monitor], days=days, now=now)[monitor.pk]
-        drawn = _uptime(f"uptime {days}d", history.percent())
+        return _shield("latency", "no data" if latency is None else f"{latency:.0f} ms", "idle")
+    if name in _DAYS:
+        percent = daily_uptimes([monitor], days=_DAYS[name], now=now)[monitor.pk].percent()
     else:
-        raise NotFound
-    return drawn.encode()
+        percent = statistics([monitor], now=now)[monitor.pk].uptime_24h
+    label = name.replace("-", " ")
+    if percent is None:
+        return _shield(label, "no data", "idle")
+    shown = f"{percent:.2f}".rstrip("0").rstrip(".") + "%"
+    return _shield(label, shown, "up" if percent >= 99.5 else "slow" if percent >= 95 else "down")
 
 
-def _uptime(label: str, percent: float | None) -> str:
-    shown = "no data" if percent is None else f"{percent:.2f}".rstrip("0").rstrip(".") + "%"
-    return _shield(label, shown, _uptime_kind(percent))
-
-
-def _shield(label: str, value: str, kind: str) -> str:
-    """Return a badge as SVG. `label` and `value` are not escaped; `kind` is up, slow, down or idle."""
+def _shield(label: str, value: str, kind: str) -> bytes:
+    """Return a badge as SVG. `label` and `value` are not escaped; `kind` is a key of _COLOURS."""
     left, right = _width(label), _width(value)
     width = left + right
     return (
@@ -84,13 +78,7 @@ def _shield(label: str, value: str, kind: str) -> str:
         '<g fill="#fff" font-family="Verdana,Geneva,DejaVu Sans,sans-serif" font-size="11" text-anchor="middle">'
         f'<text x="{left / 2:g}" y="14" textLength="{left - 2 * _PADDING}">{label}</text>'
         f'<text x="{left + right / 2:g}" y="14" textLength="{right - 2 * _PADDING}">{value}</text></g></svg>'
-    )
-
-
-def _uptime_kind(percent: float | None) -> str:
-    if percent is None:
-        return "idle"
-    return "up" if percent >= 99.5 else "slow" if percent >= 95 else "down"
+    ).encode()
 
 
 def _width(text: str) -> int:

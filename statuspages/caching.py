@@ -83,27 +83,19 @@ def clear_local_caches() -> None:
 
 
 def _shared(key: str, content_type: str, make: Callable[[], bytes]) -> Rendered:
-    found = _kept(key)
+    found = load(key, Rendered, seconds=KEPT_SEC)
     if found is not None:
         # The first reader of a stale entry renders it; the others get the stale one.
-        if _is_fresh(found) or not cache.add(f"{key}:rendering", 1, RENDER_LEASE_SEC):
+        is_fresh = 0 <= time.time() - found.made_at < FRESH_SEC
+        if is_fresh or not cache.add(f"{key}:rendering", 1, RENDER_LEASE_SEC):
             return found
         try:
             return _make(key, content_type, make)
         finally:
             cache.delete(f"{key}:rendering")
     with _rendering:
-        found = _kept(key)
         # Keep a local copy, in case the cache server is down.
-        return _fallback.get(key, lambda: _make(key, content_type, make)) if found is None else found
-
-
-def _kept(key: str) -> Rendered | None:
-    return load(key, Rendered, seconds=KEPT_SEC)
-
-
-def _is_fresh(found: Rendered) -> bool:
-    return 0 <= time.time() - found.made_at < FRESH_SEC
+        return load(key, Rendered, seconds=KEPT_SEC) or _fallback.get(key, lambda: _make(key, content_type, make))
 
 
 def _make(key: str, content_type: str, make: Callable[[], bytes]) -> Rendered:
@@ -111,7 +103,6 @@ def _make(key: str, content_type: str, make: Callable[[], bytes]) -> Rendered:
     body = make()
     packed = gzip.compress(body, compresslevel=6, mtime=0)
     etag = f'W/"{hashlib.sha256(body).hexdigest()[:24]}"'
-    gzipped = packed if len(packed) < len(body) else b""
-    found = Rendered(body, gzipped, etag, content_type, made_at)
+    found = Rendered(body, packed if len(packed) < len(body) else b"", etag, content_type, made_at)
     store(key, found, seconds=KEPT_SEC)
     return found

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from itertools import groupby
 
+from django.db.models import Q
+
 from checks.spec import Verdict
-from core.errors import NotFound
 from incidents import windows
 from incidents.models import Incident
 from monitors.selectors import began_at
@@ -44,17 +46,6 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class IncidentUpdate:
-    status: str
-    text: str
-    at: datetime
-
-    @property
-    def label(self) -> str:
-        return str(NoteUpdate.Status(self.status).label)
-
-
-@dataclass(frozen=True, slots=True)
 class IncidentEntry:
     """An outage of a monitor, a note, or both. The newest update comes first."""
 
@@ -63,7 +54,7 @@ class IncidentEntry:
     started_at: datetime
     resolved_at: datetime | None
     monitor: str | None = None
-    updates: list[IncidentUpdate] = field(default_factory=list)
+    updates: list[NoteUpdate] = field(default_factory=list)
 
     @property
     def lasted(self) -> timedelta | None:
@@ -71,8 +62,7 @@ class IncidentEntry:
 
     @property
     def changed_at(self) -> datetime:
-        moments = [self.resolved_at or self.started_at, *(update.at for update in self.updates)]
-        return max(moments)
+        return max([self.resolved_at or self.started_at, *(update.at for update in self.updates)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +76,6 @@ class Maintenance:
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    page: StatusPage
     state: str
     sentence: str
     groups: list[Group]
@@ -115,7 +104,6 @@ def content_of(page: StatusPage, *, now: datetime) -> Content:
     current = [one for one in incidents if one.resolved_at is None]
     state, sentence = _overall([monitor for group in groups for monitor in group.monitors], current)
     return Content(
-        page=page,
         state=state,
         sentence=sentence,
         groups=groups,
@@ -134,17 +122,11 @@ def content_of(page: StatusPage, *, now: datetime) -> Content:
     )
 
 
-def month_of(page: StatusPage, text: str, *, now: datetime) -> tuple[date, list[tuple[date, list[IncidentEntry]]]]:
-    """Return the first day of a month, `2026-03`, and its incidents by day. Raises NotFound outside the last MONTHS."""
-    try:
-        first = datetime.strptime(text, "%Y-%m").replace(tzinfo=UTC)
-    except ValueError:
-        raise NotFound from None
-    if f"{first:%Y-%m}" != text or first.date() not in months(now):
-        raise NotFound
-    end = (first + timedelta(days=32)).replace(day=1)
+def incidents_of_month(page: StatusPage, first: date) -> list[tuple[date, list[IncidentEntry]]]:
+    """Return the incidents of the month from its `first` day on, by day."""
+    since = datetime(first.year, first.month, 1, tzinfo=UTC)
     names = {item.monitor_id: item.name for item in shown_monitors(page)}
-    return first.date(), _by_day(_incidents(page, names, since=first, until=end))
+    return _by_day(_incidents(page, names, since=since, until=(since + timedelta(days=32)).replace(day=1)))
 
 
 def months(now: datetime) -> list[date]:
@@ -172,23 +154,22 @@ def _incidents(
     page: StatusPage, names: dict[int, str], *, since: datetime, until: datetime | None
 ) -> list[IncidentEntry]:
     """Return the incidents that began in [since, until), newest first. Without `until`, include earlier open ones."""
-    notes = list_notes(page).filter(created_at__gte=since)
+
+    def began(field: str) -> Q:
+        return Q((f"{field}__gte", since)) & (Q() if until is None else Q((f"{field}__lt", until)))
+
     # A subquery: a list of a thousand ids costs more than the search itself.
     shown = showable().filter(page=page).values("monitor")
     incidents = Incident.objects.filter(monitor__in=shown, confirmed_at__isnull=False).only(
         "public_id", "monitor", "started_at", "resolved_at"
     )
-    found = incidents.filter(started_at__gte=since)
+    notes = list(list_notes(page).filter(began("created_at")))
+    outages = list(incidents.filter(began("started_at")).order_by("-started_at")[:MOST_OUTAGES])
     if until is None:
-        open_notes = list_notes(page).filter(created_at__lt=since, resolved_at=None)
-        notes_found = [*notes, *open_notes]
-        outages = list(found.order_by("-started_at")[:MOST_OUTAGES])
+        notes += list_notes(page).filter(created_at__lt=since, resolved_at=None)
         outages += incidents.filter(started_at__lt=since, resolved_at=None)
-    else:
-        notes_found = list(notes.filter(created_at__lt=until))
-        outages = list(found.filter(started_at__lt=until).order_by("-started_at")[:MOST_OUTAGES])
-    announced = {note.incident_id for note in notes_found if note.incident_id is not None}
-    result = [_of_note(note, names) for note in notes_found]
+    announced = {note.incident_id for note in notes}
+    result = [_of_note(note, names) for note in notes]
     result += [
         _of_outage(outage, names) for outage in outages if outage.pk not in announced and outage.monitor_id in names
     ]
@@ -199,30 +180,26 @@ def _of_note(note: PageNote, names: dict[int, str]) -> IncidentEntry:
     incident = note.incident
     shown = names.get(incident.monitor_id) if incident is not None and incident.monitor_id else None
     started_at = note.created_at if incident is None or shown is None else incident.started_at
-    updates = [IncidentUpdate(update.status, update.text, update.at) for update in reversed(note.updates.all())]
-    return IncidentEntry(note.public_id, note.title, started_at, note.resolved_at, shown, updates)
+    return IncidentEntry(
+        note.public_id, note.title, started_at, note.resolved_at, shown, list(reversed(note.updates.all()))
+    )
 
 
 def _of_outage(incident: Incident, names: dict[int, str]) -> IncidentEntry:
     assert incident.monitor_id is not None
     name = names[incident.monitor_id]
-    over = incident.resolved_at is not None
-    title = f"{name} was down" if over else f"{name} is down"
+    title = f"{name} is down" if incident.resolved_at is None else f"{name} was down"
     return IncidentEntry(incident.public_id, title, incident.started_at, incident.resolved_at, name)
 
 
 def _by_day(incidents: Iterable[IncidentEntry]) -> list[tuple[date, list[IncidentEntry]]]:
-    def day(one: IncidentEntry) -> date:
-        return one.started_at.astimezone(UTC).date()
-
-    return [(at, list(members)) for at, members in groupby(incidents, key=day)]
+    days = groupby(incidents, key=lambda one: one.started_at.astimezone(UTC).date())
+    return [(day, list(members)) for day, members in days]
 
 
 def _overall(monitors: Sequence[MonitorEntry], current: Sequence[IncidentEntry]) -> tuple[str, str]:
     """Return the overall status and a sentence for it."""
-    count = len(monitors)
-    by = {status: sum(one.status == status for one in monitors) for status in (UP, SLOW, DOWN, MAINTENANCE)}
-    known = sum(by.values())
+    count, by = len(monitors), Counter(one.status for one in monitors)
     if by[DOWN]:
         if by[DOWN] == count:
             return DOWN, "All systems are down" if count > 1 else f"{monitors[0].name} is down"
@@ -233,6 +210,6 @@ def _overall(monitors: Sequence[MonitorEntry], current: Sequence[IncidentEntry])
         return MAINTENANCE, "Maintenance in progress"
     if by[SLOW]:
         return SLOW, "Degraded performance"
-    if known:
+    if by[UP]:
         return UP, "All systems operational"
     return UNKNOWN, "No current data" if count else "No monitors yet"

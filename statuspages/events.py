@@ -97,27 +97,25 @@ def _add_end_events(now: datetime) -> None:
         ends = []
         for event in over:
             incident = event.incident
-            assert incident is not None
-            name = shown.get((event.page_id, incident.monitor_id)) if incident.monitor_id else None
-            if name is not None:
-                ends.append(_end(event, incident, name, now))
+            name = shown.get((event.page_id, incident.monitor_id or 0)) if incident else None
+            if incident is None or name is None:
+                continue
+            recovered = incident.resolution == Incident.Resolution.RECOVERED
+            ends.append(
+                PageEvent(
+                    page_id=event.page_id,
+                    kind=Kind.RECOVERED,
+                    source=f"incident:{incident.pk}:over",
+                    incident=incident,
+                    title=f"{name} has recovered" if recovered else f"{name} is no longer checked",
+                    text="Checks pass again." if recovered else "Its checks were paused, so its state is unknown.",
+                    at=incident.resolved_at or now,
+                )
+            )
         PageEvent.objects.bulk_create(ends, ignore_conflicts=True)
         PageEvent.objects.filter(pk__in=[event.pk for event in over]).update(ended=True)
     # The incident was deleted with its monitor.
     PageEvent.objects.filter(kind=Kind.DOWN, ended=False, incident=None).update(ended=True)
-
-
-def _end(event: PageEvent, incident: Incident, name: str, now: datetime) -> PageEvent:
-    recovered = incident.resolution == Incident.Resolution.RECOVERED
-    return PageEvent(
-        page_id=event.page_id,
-        kind=Kind.RECOVERED,
-        source=f"incident:{incident.pk}:over",
-        incident=incident,
-        title=f"{name} has recovered" if recovered else f"{name} is no longer checked",
-        text="Checks pass again." if recovered else "Its checks were paused, so its state is unknown.",
-        at=incident.resolved_at or now,
-    )
 
 
 def create_mails(now: datetime) -> int:
@@ -136,12 +134,7 @@ def create_mails(now: datetime) -> int:
             with connection.cursor() as cursor:
                 cursor.execute(
                     _CREATE_MAILS,
-                    {
-                        "event": event.pk,
-                        "page": event.page_id,
-                        "now": now,
-                        "give_up_at": now + RETRY_FOR,
-                    },
+                    {"event": event.pk, "page": event.page_id, "now": now, "give_up_at": now + RETRY_FOR},
                 )
             event.addressed_at = now
             event.save(update_fields=["addressed_at"])

@@ -11,8 +11,8 @@ import struct
 import subprocess
 import sys
 import threading
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from core.errors import TooManyRequests
 
@@ -27,15 +27,8 @@ _TOO_LONG = "takes too long to decode."
 _turn = threading.Semaphore()  # one decoder per web process: more would multiply its memory
 
 
-@dataclass(frozen=True, slots=True)
-class Picture:
-    image: bytes
-    width: int
-    height: int
-
-
-def encode(data: bytes) -> Picture:
-    """Return the picture to store.
+def encode(data: bytes) -> dict[str, Any]:
+    """Return the fields of a PageLogo: `image`, `width` and `height`.
 
     Raises ValueError, with the reason, if it is broken or too large, and TooManyRequests if the decoder is busy.
     """
@@ -67,4 +60,4 @@ def encode(data: bytes) -> Picture:
         logger.info("a picture was refused: status %d, %s", done.returncode, reason)
         raise ValueError("is not a readable picture; send PNG, JPEG, WebP or GIF.")
     width, height = struct.unpack_from(">HH", done.stdout)
-    return Picture(done.stdout[4:], width, height)
+    return {"image": done.stdout[4:], "width": width, "height": height}

@@ -6,7 +6,6 @@ the shared cache at once; local caches of other processes expire within seconds.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache as memoize
 from urllib.parse import urlsplit
@@ -36,15 +35,20 @@ def find(address: str) -> PublishedPage | None:
     """Return the published page of a slug or domain, or None. Domains contain a dot."""
     key = _key(address)
     found = load(key, PublishedPage, seconds=LIFETIME_SEC)
-    if found is None:
-        found = _look_up(address)
-        if found is not None:  # visitors can request any number of unknown addresses
-            store(key, found, seconds=LIFETIME_SEC)
+    if found is not None:
+        return found
+    by = {"custom_domain": address} if "." in address else {"slug": address}
+    page = StatusPage.objects.filter(published=True, owner__is_active=True, **by).first()
+    if page is None:  # not cached: visitors can request any number of unknown addresses
+        return None
+    lock = page.password_hash and salted_hmac("pulsekeeper.status-pages", page.password_hash).hexdigest()
+    found = PublishedPage(page.pk, page.slug, page.version, page.custom_domain, lock)
+    store(key, found, seconds=LIFETIME_SEC)
     return found
 
 
-def forget(addresses: Iterable[str]) -> None:
-    cache.delete_many([_key(address) for address in addresses])
+def forget(*addresses: str | None) -> None:
+    cache.delete_many([_key(address) for address in addresses if address])
 
 
 def own_hosts() -> frozenset[str]:
@@ -57,21 +61,5 @@ def _own_hosts(base_url: str, allowed: tuple[str, ...]) -> frozenset[str]:
     return frozenset({urlsplit(base_url).hostname or "", *(host.lower() for host in allowed if host != "*")})
 
 
-def page_url(page: StatusPage | PublishedPage, domain: str | None) -> str:
-    """Return the public URL of a page, on its own domain if it has one."""
-    if domain is None:
-        return f"{settings.BASE_URL}/status/{page.slug}"
-    return f"{urlsplit(settings.BASE_URL).scheme}://{domain}/"
-
-
 def _key(address: str) -> str:
     return f"status-page-at:{address}"
-
-
-def _look_up(address: str) -> PublishedPage | None:
-    by = {"custom_domain": address} if "." in address else {"slug": address}
-    page = StatusPage.objects.filter(published=True, owner__is_active=True, **by).first()
-    if page is None:
-        return None
-    lock = page.password_hash and salted_hmac("pulsekeeper.status-pages", page.password_hash).hexdigest()
-    return PublishedPage(page.pk, page.slug, page.version, page.custom_domain, lock)

@@ -23,9 +23,8 @@ from notifications.outbox import DUE, Outbox, SendResult
 from notifications.smtp import bounded_connection, problem, send_mail
 from notifications.workers import Senders
 from projects.mail import one_line
-from statuspages.links import confirm_url, unsubscribe_url
-from statuspages.lookup import page_url
 from statuspages.models import PageMail
+from statuspages.subscriptions import CONFIRM, UNSUBSCRIBE, link
 
 BATCH = 50
 MAX_CONCURRENT = 100
@@ -104,11 +103,7 @@ def _send(mail: PageMail, connection: Any) -> SendResult:
         text,
         to=[address],
         connection=connection,
-        headers={
-            "Message-ID": f"<status-mail.{mail.pk}@{domain}>",
-            "Auto-Submitted": "auto-generated",
-            **headers,
-        },
+        headers={"Message-ID": f"<status-mail.{mail.pk}@{domain}>", "Auto-Submitted": "auto-generated", **headers},
     )
     return send_mail(message)
 
@@ -118,7 +113,7 @@ def _confirmation(mail: PageMail) -> tuple[str, str, dict[str, str]]:
     name = one_line(page.name)
     text = (
         f"Confirm that you want updates of {name} at this address:\n\n"
-        f"{confirm_url(mail.subscriber)}\n\n"
+        f"{link(mail.subscriber, CONFIRM)}\n\n"
         "Open this link within 24 hours and confirm. You then get a mail for each outage and each update.\n"
         "If you did not subscribe, ignore this mail: the address is deleted automatically.\n"
     )
@@ -128,10 +123,10 @@ def _confirmation(mail: PageMail) -> tuple[str, str, dict[str, str]]:
 def _update(mail: PageMail) -> tuple[str, str, dict[str, str]]:
     event, page = mail.event, mail.subscriber.page
     assert event is not None
-    stop = unsubscribe_url(mail.subscriber)
+    stop = link(mail.subscriber, UNSUBSCRIBE)
     text = (
         f"{event.title}\n{event.at:%Y-%m-%d %H:%M} UTC\n\n{event.text}\n\n"
-        f"{page_url(page, page.custom_domain)}\n\n-- \n"
+        f"{page.url}\n\n-- \n"
         f"You get this mail because you subscribed to {one_line(page.name)}. To unsubscribe:\n{stop}\n"
     )
     headers = {"List-Unsubscribe": f"<{stop}>", "List-Unsubscribe-Post": "List-Unsubscribe=One-Click"}

@@ -5,6 +5,7 @@ and their mails (Subscriber, PageEvent, PageMail), and badges (Badge).
 from __future__ import annotations
 
 from typing import ClassVar
+from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.db import models
@@ -49,14 +50,28 @@ class StatusPage(models.Model):
     def __str__(self) -> str:
         return f"{self.name} ({self.slug})"
 
+    @property
+    def url(self) -> str:
+        return f"{origin(self.custom_domain)}/" if self.custom_domain else f"{origin(None)}/status/{self.slug}"
+
+    @property
+    def is_protected(self) -> bool:
+        return bool(self.password_hash)
+
+    @property
+    def has_logo(self) -> bool:
+        return hasattr(self, "logo")
+
+
+def origin(domain: str | None) -> str:
+    """Return scheme and host of a page's own domain, or those of the deployment."""
+    return f"{urlsplit(settings.BASE_URL).scheme}://{domain}" if domain else settings.BASE_URL
+
 
 class PageLogo(models.Model):
     """A logo, as encoded by `statuspages.logos`."""
 
-    page = models.OneToOneField(
-        StatusPage, on_delete=models.CASCADE, primary_key=True, related_name="logo", db_index=True
-    )
-    content_type = models.CharField(max_length=10)
+    page = models.OneToOneField(StatusPage, on_delete=models.CASCADE, primary_key=True, related_name="logo")
     image = models.BinaryField()
     width = models.SmallIntegerField()
     height = models.SmallIntegerField()
@@ -207,9 +222,7 @@ class PageMail(Notification):
 class Badge(models.Model):
     """A monitor's badges. Everyone who has the key can see its status and uptime, and nothing else."""
 
-    monitor = models.OneToOneField(
-        Monitor, on_delete=models.CASCADE, primary_key=True, related_name="badge", db_index=True
-    )
+    monitor = models.OneToOneField(Monitor, on_delete=models.CASCADE, primary_key=True, related_name="badge")
     key = models.CharField(max_length=40, unique=True)
     created_at = models.DateTimeField()
 

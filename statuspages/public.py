@@ -7,8 +7,9 @@ page with a password, and that cookie is SameSite=Strict. A page's own domain se
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
 from urllib.parse import urlsplit
 
 from django.conf import settings
@@ -16,14 +17,14 @@ from django.contrib.auth.hashers import check_password
 from django.core.signing import BadSignature, TimestampSigner
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.http.request import split_domain_port, validate_host
+from django.template.loader import render_to_string
 from django.utils.crypto import constant_time_compare
 
 from core.addresses import client_network
 from core.clock import utc_now
-from core.errors import NotFound, ValidationFailed
+from core.errors import NotFound, TooManyRequests, ValidationFailed
 from core.throttles import seconds_to_wait
-from statuspages import caching, lookup, rendering, subscriptions
-from statuspages.badges import draw
+from statuspages import badges, caching, lookup, rendering, subscriptions
 from statuspages.caching import LocalCache, Rendered
 from statuspages.lookup import PublishedPage
 from statuspages.models import StatusPage
@@ -42,26 +43,10 @@ _PATHS = ("/status/", "/badge/", "/status-subscriptions/")
 # The rest of a path: after the slug, or all of it on a page's own domain.
 _SLUG = re.compile(r"/status/([a-z0-9][a-z0-9-]{0,63})(\.json|\.atom|/[a-z0-9/.-]{1,30}|)")
 _ON_DOMAIN = {"/": "", "/status.json": ".json", "/status.atom": ".atom"}
-_PARTS = {"": "page", ".json": "json", ".atom": "atom", "/theme.css": "theme", "/logo": "logo"}
-_MONTH = re.compile(r"/history/(\d{4}-\d{2})")
 _BADGE = re.compile(r"/badge/(bdg_[a-z2-7]{26})/([a-z0-9-]{1,20})\.svg")
-_LINK = re.compile(r"/status-subscriptions/(confirm|unsubscribe)/([0-9A-Za-z_-]{1,64})")
+_LINK = re.compile(r"/status-subscriptions/(confirm|unsubscribe)/([0-9A-Za-z_.-]{1,100})")
 
 _published: LocalCache[PublishedPage | None] = LocalCache(1_024)
-
-
-@dataclass(frozen=True, slots=True)
-class Visit:
-    """A request for an existing page."""
-
-    request: HttpRequest
-    published: PublishedPage
-    links: Links
-    on_domain: bool
-
-    @property
-    def cookie(self) -> str:
-        return f"status_{self.published.page_id}"
 
 
 def is_public(path: str, host_header: str) -> bool:
@@ -76,7 +61,11 @@ def answer(request: HttpRequest) -> HttpResponse | None:
     try:
         return _answer(request)
     except NotFound:
-        return _not_found()
+        return _message("Page not found", "It may have been moved or deleted.", status=404)
+    except TooManyRequests as error:
+        response = _message("Too many attempts", "Wait before you try again.", status=429)
+        response["Retry-After"] = str(max(1, round(error.wait or 0)))
+        return response
 
 
 def _answer(request: HttpRequest) -> HttpResponse | None:
@@ -106,50 +95,28 @@ def _is_page_domain(host: str) -> bool:
 
 
 def _page(request: HttpRequest, address: str, rest: str, *, on_domain: bool) -> HttpResponse:
-    published = _published.get(address, lambda: lookup.find(address))
-    if published is None:
+    page = _published.get(address, lambda: lookup.find(address))
+    if page is None:
         raise NotFound
-    visit = Visit(request, published, Links.of(published, on_domain=on_domain), on_domain)
-    if request.method == "POST":
-        if rest == "/unlock":
-            return _unlock(visit)
-        if rest == "/subscribe":
-            return _subscribe(visit) if _may_read(visit) else _ask_for_password(visit)
+    links = Links(page, on_domain=on_domain)
+    if request.method == "POST" and rest == "/unlock":
+        return _unlock(request, page, links)
+    may_subscribe = request.method == "POST" and rest == "/subscribe"
+    if request.method not in _READ and not may_subscribe:
         return _not_allowed("GET, HEAD")
-    if request.method not in _READ:
-        return _not_allowed("GET, HEAD")
-    if not _may_read(visit):
-        return _ask_for_password(visit)
-    if rest in _PARTS:
-        name = _PARTS[rest]
-        content_type, make = rendering.PARTS[name]
-        return _respond(visit, name, content_type, make)
-    if found := _MONTH.fullmatch(rest):
-        month = found[1]
-        return _respond(
-            visit,
-            f"history-{month}",
-            HTML,
-            lambda published, links: rendering.history(published, links, month),
-        )
-    raise NotFound
-
-
-def _respond(visit: Visit, name: str, content_type: str, make: Callable[[PublishedPage, Links], bytes]) -> HttpResponse:
-    published, links = visit.published, visit.links
-    address = "domain" if visit.on_domain else "slug"
-    rendered = caching.fetch(
-        f"status-page:{published.page_id}:{published.version}:{address}:{name}",
-        content_type,
-        lambda: make(published, links),
-    )
-    response = _rendered(visit.request, rendered)
-    if published.lock:
+    if not _may_read(request, page):
+        return _ask_for_password(links)
+    if may_subscribe:
+        return _subscribe(request, page, links)
+    content_type, make = rendering.part(rest)
+    key = f"status-page:{page.page_id}:{page.version}:{links.root}:{rest}"
+    response = _rendered(request, caching.fetch(key, content_type, lambda: make(page, links)))
+    if page.lock:
         response["Cache-Control"] = "private, no-cache"
         response["X-Robots-Tag"] = "noindex"
     else:
-        response["Cache-Control"] = f"public, max-age={300 if name in ('theme', 'logo') else 10}"
-        if name == "json":
+        response["Cache-Control"] = f"public, max-age={300 if rest in ('/theme.css', '/logo') else 10}"
+        if rest == ".json":
             response["Access-Control-Allow-Origin"] = "*"
     return response
 
@@ -180,44 +147,44 @@ def _takes_gzip(accepted: str) -> bool:
     return False
 
 
-def _may_read(visit: Visit) -> bool:
-    if not visit.published.lock:
+def _may_read(request: HttpRequest, page: PublishedPage) -> bool:
+    if not page.lock:
         return True
     try:
-        opened = _signer(visit).unsign(visit.request.COOKIES.get(visit.cookie, ""), max_age=UNLOCKED_SEC)
+        opened = _signer(page).unsign(request.COOKIES.get(_cookie(page), ""), max_age=UNLOCKED_SEC)
     except BadSignature:
         return False
-    return constant_time_compare(opened, visit.published.lock)
+    return constant_time_compare(opened, page.lock)
 
 
-def _signer(visit: Visit) -> TimestampSigner:
-    return TimestampSigner(salt=f"pulsekeeper.status-pages.{visit.published.page_id}")
+def _cookie(page: PublishedPage) -> str:
+    return f"status_{page.page_id}"
 
 
-def _ask_for_password(visit: Visit, *, wrong: str | None = None) -> HttpResponse:
-    return _text(rendering.unlock(path=f"{visit.links.root}/unlock", wrong=wrong), status=403)
+def _signer(page: PublishedPage) -> TimestampSigner:
+    return TimestampSigner(salt=f"pulsekeeper.status-pages.{page.page_id}")
 
 
-def _unlock(visit: Visit) -> HttpResponse:
-    request, published = visit.request, visit.published
-    back = HttpResponseRedirect(visit.links.page)
-    if not published.lock:
+def _ask_for_password(links: Links, *, wrong: str | None = None) -> HttpResponse:
+    """Return the password form, which reveals nothing about the page."""
+    return _uncached("statuspages/unlock.html", {"path": f"{links.root}/unlock", "wrong": wrong}, status=403)
+
+
+def _unlock(request: HttpRequest, page: PublishedPage, links: Links) -> HttpResponse:
+    back = HttpResponseRedirect(links.page)
+    if not page.lock:
         return back
     # Count per address first: a blocked address must not use up the page's attempts.
-    counted = {
-        "status-password": f"{published.page_id} {client_network(request)}",
-        "status-password-page": str(published.page_id),
-    }
-    if (wait := _wait(counted)) is not None:
-        return _too_many(wait)
-    stored = StatusPage.objects.filter(pk=published.page_id).values_list("password_hash", flat=True).first()
+    _count("status-password", f"{page.page_id} {client_network(request)}")
+    _count("status-password-page", str(page.page_id))
+    stored = StatusPage.objects.filter(pk=page.page_id).values_list("password_hash", flat=True).first()
     if not stored or not check_password(request.POST.get("password", "")[:200], stored):
-        return _ask_for_password(visit, wrong="Wrong password.")
+        return _ask_for_password(links, wrong="Wrong password.")
     back.set_cookie(
-        visit.cookie,
-        _signer(visit).sign(published.lock),
+        _cookie(page),
+        _signer(page).sign(page.lock),
         max_age=UNLOCKED_SEC,
-        path=visit.links.root or "/",
+        path=links.page,
         secure=settings.BASE_URL.startswith("https://"),
         httponly=True,
         samesite="Strict",
@@ -226,113 +193,81 @@ def _unlock(visit: Visit) -> HttpResponse:
     return back
 
 
-def _subscribe(visit: Visit) -> HttpResponse:
-    request, published = visit.request, visit.published
+def _subscribe(request: HttpRequest, page: PublishedPage, links: Links) -> HttpResponse:
     email = request.POST.get("email", "")[:254]
-    counted = {
-        "status-subscribe": client_network(request),
-        "status-subscribe-address": email.strip().lower(),
-    }
-    if (wait := _wait(counted)) is not None:
-        return _too_many(wait)
+    _count("status-subscribe", client_network(request))
+    _count("status-subscribe-address", email.strip().lower())
     try:
-        subscriptions.subscribe(published.page_id, email, now=utc_now())
+        subscriptions.subscribe(page.page_id, email, now=utc_now())
     except ValidationFailed as error:
         reason = (error.reason or "").removeprefix("email: ")
-        body = rendering.message(
-            "Subscription failed",
-            "",
-            form={"path": f"{visit.links.root}/subscribe", "email": email, "reason": reason},
-        )
-        return _text(body, status=422)
-    return _text(
-        rendering.message(
-            "Check your e-mail",
-            "If this address is not subscribed yet, we have sent a message to it. Follow its link within 24 hours to "
-            "confirm the subscription.",
-            back=visit.links.page,
-        )
+        form = {"path": f"{links.root}/subscribe", "email": email, "reason": reason}
+        return _message("Subscription failed", status=422, form=form)
+    return _message(
+        "Check your e-mail",
+        "If this address is not subscribed yet, we have sent a message to it. Follow its link within 24 hours to "
+        "confirm the subscription.",
+        back=links.page,
     )
 
 
-def _link(request: HttpRequest, to: str, token: str) -> HttpResponse:
+def _link(request: HttpRequest, action: str, token: str) -> HttpResponse:
     """Answer a link of a mail. GET asks, POST acts: mail scanners follow links with GET and must change nothing."""
-    wait = seconds_to_wait("status-links", client_network(request))
-    if wait is not None:
-        return _too_many(wait)
-    if request.method == "POST" and to == "unsubscribe":
+    _count("status-links", client_network(request))
+    if request.method == "POST" and action == subscriptions.UNSUBSCRIBE:
         subscriptions.unsubscribe(token)
-        return _text(rendering.message("Unsubscribed", "This address was deleted and gets no more mail."))
+        return _message("Unsubscribed", "This address was deleted and gets no more mail.")
     if request.method not in {*_READ, "POST"}:
         return _not_allowed("GET, HEAD, POST")
     try:
-        subscriber = subscriptions.find(token, to=to)
+        subscriber = subscriptions.find(token, action)
         if request.method == "POST":
             subscriptions.confirm(token, now=utc_now())
     except NotFound:
-        return _text(
-            rendering.message("This link is no longer valid", "It has expired, or the address was unsubscribed."),
-            status=404,
-        )
-    name = subscriber.page.name
-    back = lookup.page_url(subscriber.page, subscriber.page.custom_domain)
+        return _message("This link is no longer valid", "It has expired, or the address was unsubscribed.", status=404)
+    name, hint = subscriber.page.name, subscriber.hint
     if request.method == "POST":
         text = f"You will receive updates about {name} by e-mail. Each message has a link to unsubscribe."
-        return _text(rendering.message("Subscribed", text, back=back))
-    asked = {
-        "confirm": ("Subscribe?", f"Updates about {name} will be sent to {subscriber.hint}.", "Subscribe"),
-        "unsubscribe": (
-            "Unsubscribe?",
-            f"Updates about {name} will no longer be sent to {subscriber.hint}.",
-            "Unsubscribe",
-        ),
-    }
-    title, text, button = asked[to]
-    return _text(rendering.message(title, text, button=button, path=request.path_info))
+        return _message("Subscribed", text, back=subscriber.page.url)
+    button, verb = ("Subscribe", "will") if action == subscriptions.CONFIRM else ("Unsubscribe", "will no longer")
+    text = f"Updates about {name} {verb} be sent to {hint}."
+    return _message(f"{button}?", text, button=button, path=request.path_info)
 
 
 def _badge(request: HttpRequest, key: str, name: str) -> HttpResponse:
     if request.method not in _READ:
         return _not_allowed("GET, HEAD")
-    rendered = caching.fetch(f"badge:{key}:{name}", "image/svg+xml", lambda: draw(key, name, now=utc_now()))
-    response = _rendered(request, rendered)
+    draw = partial(badges.draw, key, name, now=utc_now())
+    response = _rendered(request, caching.fetch(f"badge:{key}:{name}", "image/svg+xml", draw))
     response["Content-Security-Policy"] = "default-src 'none'"
     response["Cache-Control"] = "public, max-age=30"
     return response
 
 
-def _text(body: bytes, *, status: int = 200, headers: Mapping[str, str] | None = None) -> HttpResponse:
-    return HttpResponse(
-        body,
-        HTML,
-        status,
-        headers={
-            "Content-Security-Policy": _POLICY,
-            "Cache-Control": "no-store",
-            "X-Robots-Tag": "noindex",
-            "Referrer-Policy": "no-referrer",  # mails contain secret links
-            **(headers or {}),
-        },
-    )
+def _message(title: str, text: str = "", *, status: int = 200, **context: Any) -> HttpResponse:
+    return _uncached("statuspages/message.html", {"title": title, "text": text, **context}, status=status)
 
 
-def _wait(counted: Mapping[str, str]) -> float | None:
-    """Count a request in each scope until one refuses it. Return the seconds until that one's window ends."""
-    waits = (seconds_to_wait(scope, identity) for scope, identity in counted.items())
-    return next((wait for wait in waits if wait is not None), None)
+def _uncached(template: str, context: Mapping[str, Any], *, status: int) -> HttpResponse:
+    headers = {
+        "Content-Security-Policy": _POLICY,
+        "Cache-Control": "no-store",
+        "X-Robots-Tag": "noindex",
+        "Referrer-Policy": "no-referrer",  # mails contain secret links
+    }
+    return HttpResponse(render_to_string(template, context), HTML, status, headers=headers)
 
 
-def _not_found() -> HttpResponse:
-    return _text(rendering.message("Page not found", "It may have been moved or deleted."), status=404)
-
-
-def _too_many(wait: float) -> HttpResponse:
-    body = rendering.message("Too many attempts", "Wait before you try again.")
-    return _text(body, status=429, headers={"Retry-After": str(max(1, round(wait)))})
+def _count(scope: str, identity: str) -> None:
+    """Count a request. Raises TooManyRequests above the scope's rate."""
+    if (wait := seconds_to_wait(scope, identity)) is not None:
+        raise TooManyRequests(wait=wait)
 
 
 def _not_allowed(allowed: str) -> HttpResponse:
-    return _text(rendering.message("Method not allowed", ""), status=405, headers={"Allow": allowed})
+    response = _message("Method not allowed", status=405)
+    response["Allow"] = allowed
+    return response
 
 
 def clear_local_caches() -> None:

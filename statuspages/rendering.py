@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from io import BytesIO
 from typing import Any
-from urllib.parse import urlsplit
 
-from django.conf import settings
 from django.template.loader import render_to_string
 from django.utils.feedgenerator import Atom1Feed
 from django.utils.html import format_html
@@ -21,130 +19,92 @@ from core.clock import utc_now
 from core.db import get_or_not_found
 from core.errors import NotFound
 from core.templatetags.pulsekeeper import icon, percent
-from statuspages import bars, colours
-from statuspages.content import IncidentEntry, MonitorEntry, content_of, month_of, months
+from statuspages import bars, colours, logos
+from statuspages.content import IncidentEntry, MonitorEntry, content_of, incidents_of_month, months
 from statuspages.lookup import PublishedPage
-from statuspages.models import PageLogo, StatusPage
+from statuspages.models import PageLogo, StatusPage, origin
 
-HTML, JSON, ATOM, CSS = (
-    "text/html; charset=utf-8",
-    "application/json",
-    "application/atom+xml; charset=utf-8",
-    "text/css; charset=utf-8",
-)
+HTML = "text/html; charset=utf-8"
 FEED_ENTRIES = 50
 MANY = 100
 """Above this number of monitors the stylesheet lays out only those on the screen."""
-WORDS = {
-    "up": "Up",
-    "slow": "Slow",
-    "down": "Down",
-    "maintenance": "Maintenance",
-    "paused": "Paused",
-    "unknown": "Not checked yet",
+_STATUSES = {
+    "up": ("circle-check", "Up"),
+    "slow": ("clock", "Slow"),
+    "down": ("circle-alert", "Down"),
+    "maintenance": ("wrench", "Maintenance"),
+    "paused": ("circle-pause", "Paused"),
+    "unknown": ("circle-help", "Not checked yet"),
 }
-ICONS = {
-    "up": "circle-check",
-    "slow": "clock",
-    "down": "circle-alert",
-    "maintenance": "wrench",
-    "paused": "circle-pause",
-    "unknown": "circle-help",
-}
+"""The icon and the word of each status."""
 
 
-@dataclass(frozen=True, slots=True)
 class Links:
-    """Paths of a page's parts, below its slug or on its own domain."""
+    """URLs of a page's parts, on its own domain or below its slug: paths, and the `origin` before them."""
 
-    root: str
-    page: str
-    json: str
-    atom: str
-
-    @classmethod
-    def of(cls, published: PublishedPage, *, on_domain: bool) -> Links:
-        if on_domain:
-            return cls("", "/", "/status.json", "/status.atom")
-        root = f"/status/{published.slug}"
-        return cls(root, root, f"{root}.json", f"{root}.atom")
-
-    def absolute(self, published: PublishedPage, path: str) -> str:
-        if self.root:
-            return settings.BASE_URL + path
-        return f"{urlsplit(settings.BASE_URL).scheme}://{published.domain}{path}"
-
-
-@dataclass(frozen=True, slots=True)
-class MonitorLine:
-    """A monitor as its line on the page shows it."""
-
-    name: str
-    state: SafeString
-    status: SafeString
-    uptime: SafeString
-    bar: SafeString
-    days: SafeString
-
-    @classmethod
-    def of(cls, monitor: MonitorEntry) -> MonitorLine:
-        percents = monitor.history.percents()
-        # Our own numbers and words are safe: escaping them on a thousand lines takes a tenth of the rendering.
-        return cls(
-            monitor.name,
-            _states()[monitor.status],
-            *map(
-                SafeString,
-                (
-                    monitor.status,
-                    percent(monitor.history.percent()),
-                    bars.svg(percents),
-                    bars.bad_days(percents),
-                ),
-            ),
-        )
+    def __init__(self, published: PublishedPage, *, on_domain: bool) -> None:
+        self.root = "" if on_domain else f"/status/{published.slug}"
+        self.page = self.root or "/"
+        self.json = f"{self.root or '/status'}.json"
+        self.atom = f"{self.root or '/status'}.atom"
+        self.origin = origin(published.domain if on_domain else None)
 
 
 @cache
 def _states() -> dict[str, SafeString]:
     """Return the icon and word of each status."""
-    return {status: format_html("{}{}", icon(ICONS[status]), word) for status, word in WORDS.items()}
+    return {status: format_html("{}{}", icon(name), word) for status, (name, word) in _STATUSES.items()}
+
+
+def _line(monitor: MonitorEntry) -> dict[str, str]:
+    """Return what a monitor's line on the page shows.
+
+    Our own numbers and words are safe: escaping them on a thousand lines takes a tenth of the rendering.
+    """
+    percents = monitor.history.percents()
+    return {
+        "name": monitor.name,
+        "state": _states()[monitor.status],
+        "status": SafeString(monitor.status),
+        "uptime": SafeString(percent(monitor.history.percent())),
+        "bar": SafeString(bars.svg(percents)),
+        "days": SafeString(bars.bad_days(percents)),
+    }
 
 
 def html(published: PublishedPage, links: Links) -> bytes:
     page, now = _page(published), utc_now()
     content = content_of(page, now=now)
-    rows = [(group, [MonitorLine.of(monitor) for monitor in group.monitors]) for group in content.groups]
     return _draw(
         "statuspages/page.html",
         page,
         published,
         links,
         content=content,
-        groups=rows,
+        groups=[(group, [_line(monitor) for monitor in group.monitors]) for group in content.groups],
         many=len(content.monitors) > MANY,
-        icon=ICONS[content.state],
+        icon=_STATUSES[content.state][0],
         first_day=content.monitors[0].history.start if content.monitors else None,
         month=f"{now.astimezone(UTC):%Y-%m}",
     )
 
 
-def history(published: PublishedPage, links: Links, month: str) -> bytes:
-    page, now = _page(published), utc_now()
-    first, days = month_of(page, month, now=now)
-    known = months(now)
-    index = known.index(first)
-    later = known[index - 1] if index else None
-    earlier = known[index + 1] if index + 1 < len(known) else None
+def history(published: PublishedPage, links: Links, *, month: str) -> bytes:
+    """Render the incidents of a month, `2026-03`. Raises NotFound for one that has no page."""
+    page = _page(published)
+    known = {f"{first:%Y-%m}": first for first in months(utc_now())}
+    if month not in known:
+        raise NotFound
+    index, firsts = list(known).index(month), list(known.values())
     return _draw(
         "statuspages/history.html",
         page,
         published,
         links,
-        first=first,
-        days=days,
-        later=later,
-        earlier=earlier,
+        first=known[month],
+        days=incidents_of_month(page, known[month]),
+        later=firsts[index - 1] if index else None,
+        earlier=firsts[index + 1] if index + 1 < len(firsts) else None,
     )
 
 
@@ -152,18 +112,14 @@ def as_json(published: PublishedPage, links: Links) -> bytes:
     page = _page(published)
     content = content_of(page, now=utc_now())
     body = {
-        "page": {
-            "name": page.name,
-            "description": page.description,
-            "url": links.absolute(published, links.page),
-        },
+        "page": {"name": page.name, "description": page.description, "url": links.origin + links.page},
         "status": {"state": content.state, "description": content.sentence},
         "groups": [
             {"name": group.name, "monitors": [_monitor(monitor) for monitor in group.monitors]}
             for group in content.groups
         ],
-        "incidents": [_incident_json(one) for one in content.current],
-        "past_incidents": [_incident_json(one) for _, members in content.past for one in members],
+        "incidents": [_incident(one) for one in content.current],
+        "past_incidents": [_incident(one) for _, members in content.past for one in members],
         "maintenance": [
             {
                 "title": one.title,
@@ -181,13 +137,13 @@ def as_json(published: PublishedPage, links: Links) -> bytes:
 def atom(published: PublishedPage, links: Links) -> bytes:
     page = _page(published)
     content = content_of(page, now=utc_now())
-    address = links.absolute(published, links.page)
+    address = links.origin + links.page
     feed = _Feed(
         title=_printable(page.name),
         link=address,
         description="",
         subtitle=_printable(page.description) or None,
-        feed_url=links.absolute(published, links.atom),
+        feed_url=links.origin + links.atom,
         feed_guid=f"tag:pulsekeeper,2026:{page.public_id}",
     )
     incidents = [*content.current, *(one for _, members in content.past for one in members)]
@@ -219,23 +175,24 @@ def logo(published: PublishedPage, links: Links) -> bytes:
     return bytes(found.image)
 
 
-def unlock(*, path: str, wrong: str | None) -> bytes:
-    """Render the password form. It reveals nothing about the page."""
-    return render_to_string("statuspages/unlock.html", {"path": path, "wrong": wrong}).encode()
-
-
-def message(title: str, text: str, **more: Any) -> bytes:
-    return render_to_string("statuspages/message.html", {"title": title, "text": text, **more}).encode()
-
-
 Part = tuple[str, Callable[[PublishedPage, Links], bytes]]
-PARTS: dict[str, Part] = {
-    "page": (HTML, html),
-    "json": (JSON, as_json),
-    "atom": (ATOM, atom),
-    "theme": (CSS, theme),
-    "logo": ("image/webp", logo),
+_PARTS: dict[str, Part] = {
+    "": (HTML, html),
+    ".json": ("application/json", as_json),
+    ".atom": ("application/atom+xml; charset=utf-8", atom),
+    "/theme.css": ("text/css; charset=utf-8", theme),
+    "/logo": (logos.CONTENT_TYPE, logo),
 }
+_MONTH = re.compile(r"/history/(\d{4}-\d{2})")
+
+
+def part(rest: str) -> Part:
+    """Return the content type and the renderer of a path after the slug. Raises NotFound."""
+    if found := _MONTH.fullmatch(rest):
+        return HTML, partial(history, month=found[1])
+    if rest not in _PARTS:
+        raise NotFound
+    return _PARTS[rest]
 
 
 def _page(published: PublishedPage) -> StatusPage:
@@ -258,7 +215,7 @@ def _monitor(monitor: MonitorEntry) -> dict[str, Any]:
     return {
         "name": monitor.name,
         "status": monitor.status,
-        "since": None if monitor.since is None else _iso(monitor.since),
+        "since": _iso(monitor.since),
         "uptime_7d": history.percent(7),
         "uptime_30d": history.percent(30),
         "uptime_90d": history.percent(),
@@ -266,18 +223,18 @@ def _monitor(monitor: MonitorEntry) -> dict[str, Any]:
     }
 
 
-def _incident_json(one: IncidentEntry) -> dict[str, Any]:
+def _incident(one: IncidentEntry) -> dict[str, Any]:
     return {
         "title": one.title,
         "monitor": one.monitor,
         "started_at": _iso(one.started_at),
-        "resolved_at": None if one.resolved_at is None else _iso(one.resolved_at),
+        "resolved_at": _iso(one.resolved_at),
         "updates": [{"status": update.status, "text": update.text, "at": _iso(update.at)} for update in one.updates],
     }
 
 
 def _feed_text(one: IncidentEntry) -> str:
-    lines = [f"{update.at:%Y-%m-%d %H:%M} UTC, {update.label}: {update.text}" for update in one.updates]
+    lines = [f"{update.at:%Y-%m-%d %H:%M} UTC, {update.get_status_display()}: {update.text}" for update in one.updates]
     if not lines:
         until = "Ongoing." if one.resolved_at is None else f"Until {one.resolved_at:%Y-%m-%d %H:%M} UTC."
         lines = [f"Since {one.started_at:%Y-%m-%d %H:%M} UTC. {until}"]
@@ -289,12 +246,11 @@ def _printable(text: str) -> str:
     return "".join(c for c in text if c.isprintable() or c in "\n\t")
 
 
-def _iso(moment: datetime) -> str:
-    return moment.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+def _iso(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 class _Feed(Atom1Feed):
     def latest_post_date(self) -> datetime:
         """Return the date of the newest entry, not the current time, so that equal feeds have equal bytes."""
-        dates = [item["updateddate"] for item in self.items]
-        return max(dates) if dates else datetime(2026, 1, 1, tzinfo=UTC)
+        return max((item["updateddate"] for item in self.items), default=datetime(2026, 1, 1, tzinfo=UTC))

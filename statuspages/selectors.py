@@ -6,7 +6,6 @@ from django.db.models import Exists, F, OuterRef, Prefetch, Q, QuerySet
 
 from core.db import get_or_not_found
 from core.errors import NotFound
-from monitors.models import Monitor
 from monitors.selectors import get_monitor
 from projects import access
 from projects.access import Caller
@@ -83,8 +82,3 @@ def get_badge(caller: Caller, monitor_id: str) -> Badge:
     if badge is None:
         raise NotFound("The monitor has no badges; PUT creates them.")
     return badge
-
-
-def find_badge(key: str) -> Monitor:
-    """Return the monitor with this badge key. Raises NotFound."""
-    return get_or_not_found(Monitor.objects.select_related("state"), badge__key=key)

@@ -10,15 +10,14 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from core.api.fields import BoolField, ChoiceField, EpochMsField, StrictSerializer, TextField
+from statuspages import badges
 from statuspages.logos import MAX_BYTES
-from statuspages.lookup import page_url
-from statuspages.models import Badge, NoteUpdate, PageNote, StatusPage
+from statuspages.models import Badge, NoteUpdate, StatusPage
 from statuspages.services import MAX_MONITORS
 
 MAX_TEXT = 5_000
 MAX_GROUPS = 100
 MAX_ENCODED = (MAX_BYTES + 2) // 3 * 4
-BADGES = ("status", "uptime-24h", "uptime-7d", "uptime-30d", "uptime-90d", "latency")
 
 
 class PageMonitorInputSerializer(StrictSerializer):
@@ -39,19 +38,14 @@ class PageInputSerializer(StrictSerializer):
     """A status page to create."""
 
     project_id = TextField(
-        required=False,
-        allow_null=True,
-        max_length=64,
-        help_text="null: the caller's own page. Set at creation.",
+        required=False, allow_null=True, max_length=64, help_text="null: the caller's own page. Set at creation."
     )
     name = TextField(max_length=200)
     slug = TextField(max_length=64, help_text="The page is at /status/<slug>: a-z, 0-9 and -.")
     description = TextField(required=False, allow_blank=True, max_length=MAX_TEXT)
     published = BoolField(required=False, help_text="false: the page is hidden. Default: true.")
     theme = ChoiceField(
-        required=False,
-        choices=StatusPage.Theme.values,
-        help_text="auto: as the reader prefers. Default: auto.",
+        required=False, choices=StatusPage.Theme.values, help_text="auto: as the reader prefers. Default: auto."
     )
     accent = TextField(
         required=False,
@@ -68,10 +62,7 @@ class PageInputSerializer(StrictSerializer):
         help_text="Readers are asked for it; null: everybody may read.",
     )
     custom_domain = TextField(
-        required=False,
-        allow_null=True,
-        max_length=253,
-        help_text="A domain that leads here, for this page alone.",
+        required=False, allow_null=True, max_length=253, help_text="A domain that leads here, for this page alone."
     )
     show_window_names = BoolField(
         required=False, help_text="Whether maintenance windows are shown by their names. Default: false."
@@ -105,29 +96,19 @@ class StatusPageSerializer(serializers.Serializer[Any]):
     project_id = serializers.CharField(source="project.public_id", allow_null=True)
     name = serializers.CharField()
     slug = serializers.CharField()
-    url = serializers.SerializerMethodField(help_text="Where the page is.")
+    url = serializers.URLField(read_only=True, help_text="Where the page is.")
     description = serializers.CharField()
     published = serializers.BooleanField()
     theme = serializers.ChoiceField(choices=StatusPage.Theme.values)
     accent = serializers.CharField(allow_null=True)
-    protected = serializers.SerializerMethodField(help_text="Whether readers are asked for a password.")
+    protected = serializers.BooleanField(
+        source="is_protected", read_only=True, help_text="Whether readers are asked for a password."
+    )
     custom_domain = serializers.CharField(allow_null=True)
     show_window_names = serializers.BooleanField()
-    has_logo = serializers.SerializerMethodField()
+    has_logo = serializers.BooleanField(read_only=True)
     groups = PageGroupSerializer(source="groups.all", many=True)
     created_at = EpochMsField()
-
-    @extend_schema_field({"type": "string", "format": "uri"})
-    def get_url(self, page: StatusPage) -> str:
-        return page_url(page, page.custom_domain)
-
-    @extend_schema_field(serializers.BooleanField())
-    def get_protected(self, page: StatusPage) -> bool:
-        return bool(page.password_hash)
-
-    @extend_schema_field(serializers.BooleanField())
-    def get_has_logo(self, page: StatusPage) -> bool:
-        return hasattr(page, "logo")
 
 
 class PagePatchSerializer(PageInputSerializer):
@@ -169,10 +150,7 @@ class NoteInputSerializer(NoteUpdateInputSerializer):
 
     title = TextField(max_length=200)
     incident_id = TextField(
-        required=False,
-        allow_null=True,
-        max_length=64,
-        help_text="An incident of a monitor that the page shows.",
+        required=False, allow_null=True, max_length=64, help_text="An incident of a monitor that the page shows."
     )
 
 
@@ -190,14 +168,10 @@ class NoteSerializer(serializers.Serializer[Any]):
 
     id = serializers.CharField(source="public_id")
     title = serializers.CharField()
-    incident_id = serializers.SerializerMethodField()
+    incident_id = serializers.CharField(source="incident.public_id", allow_null=True, read_only=True)
     created_at = EpochMsField()
     resolved_at = EpochMsField(allow_null=True)
     updates = NoteUpdateSerializer(source="updates.all", many=True)
-
-    @extend_schema_field({"type": ["string", "null"]})
-    def get_incident_id(self, note: PageNote) -> str | None:
-        return None if note.incident is None else note.incident.public_id
 
 
 class SubscriberSerializer(serializers.Serializer[Any]):
@@ -217,9 +191,9 @@ class BadgeSerializer(serializers.Serializer[Any]):
     @extend_schema_field(
         {
             "type": "object",
-            "properties": {name: {"type": "string", "format": "uri"} for name in BADGES},
-            "required": list(BADGES),
+            "properties": {name: {"type": "string", "format": "uri"} for name in badges.NAMES},
+            "required": list(badges.NAMES),
         }
     )
     def get_urls(self, badge: Badge) -> dict[str, str]:
-        return {name: f"{settings.BASE_URL}/badge/{badge.key}/{name}.svg" for name in BADGES}
+        return {name: f"{settings.BASE_URL}/badge/{badge.key}/{name}.svg" for name in badges.NAMES}

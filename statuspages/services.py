@@ -5,7 +5,7 @@ Locks are taken in one order: the states of monitors, the project, the page's ow
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -21,7 +21,6 @@ from monitors.models import Monitor
 from monitors.services import lock_monitors
 from projects import access
 from projects.access import Caller
-from projects.models import Project
 from projects.placement import enforce_quota, place
 from statuspages import colours, events, logos, lookup, names
 from statuspages.models import NoteUpdate, PageGroup, PageLogo, PageMonitor, PageNote, StatusPage
@@ -37,27 +36,17 @@ def create_page(caller: Caller, given: Mapping[str, Any], *, now: datetime) -> S
         monitors = _lock_monitors(caller, given)
         project, owner = place(caller, given)
         enforce_quota(owner, StatusPage, limit=MAX_PAGES, error=StatusPageLimit)
-        page = StatusPage(owner=owner, project=project, created_at=now)
-        _set(page, given)
-        _save(page, force_insert=True)
-        _replace_groups(page, given, monitors)
-        _forget_on_commit(page.slug, page.custom_domain)
-        return get_page(caller, page.public_id)
+        return _save(caller, StatusPage(owner=owner, project=project, created_at=now), given, monitors)
 
 
 def update_page(caller: Caller, public_id: str, given: Mapping[str, Any]) -> StatusPage:
     with transaction.atomic():
         monitors = _lock_monitors(caller, given)
         page = lock_page(caller, public_id)
-        old_addresses = (page.slug, page.custom_domain)
         project_id = page.project.public_id if page.project else None
         if given.get("project_id", project_id) != project_id:
             raise ValidationFailed("cannot be changed; create another page in that project.", field="project_id")
-        _set(page, given)
-        _save(page)
-        _replace_groups(page, given, monitors)
-        _forget_on_commit(*old_addresses, page.slug, page.custom_domain)
-        return get_page(caller, public_id)
+        return _save(caller, page, given, monitors)
 
 
 def delete_page(caller: Caller, public_id: str) -> None:
@@ -75,26 +64,17 @@ def set_logo(caller: Caller, public_id: str, data: bytes) -> StatusPage:
         raise ValidationFailed(str(error), field="logo") from None
     with transaction.atomic():
         page = lock_page(caller, public_id)
-        PageLogo.objects.update_or_create(
-            page=page,
-            defaults={
-                "content_type": logos.CONTENT_TYPE,
-                "image": picture.image,
-                "width": picture.width,
-                "height": picture.height,
-            },
-        )
-        touch(page)
+        PageLogo.objects.update_or_create(page=page, defaults=picture)
+        _touch(page)
         return get_page(caller, public_id)
 
 
-def remove_logo(caller: Caller, public_id: str) -> StatusPage:
+def remove_logo(caller: Caller, public_id: str) -> None:
     """Remove the logo, if there is one."""
     with transaction.atomic():
         page = lock_page(caller, public_id)
         PageLogo.objects.filter(page=page).delete()
-        touch(page)
-        return get_page(caller, public_id)
+        _touch(page)
 
 
 def create_note(caller: Caller, page_id: str, given: Mapping[str, Any], *, now: datetime) -> PageNote:
@@ -127,13 +107,13 @@ def delete_note(caller: Caller, page_id: str, note_id: str) -> None:
     with transaction.atomic():
         page = lock_page(caller, page_id)
         get_note(page, note_id).delete()
-        touch(page)
+        _touch(page)
 
 
 lock_page = partial(access.lock, get_page)
 
 
-def touch(page: StatusPage) -> None:
+def _touch(page: StatusPage) -> None:
     """Increase the version of a locked page, which invalidates its cached renderings."""
     page.version += 1
     page.save(update_fields=["version"])
@@ -141,53 +121,44 @@ def touch(page: StatusPage) -> None:
 
 
 def _forget_on_commit(*addresses: str | None) -> None:
-    transaction.on_commit(lambda: lookup.forget(address for address in addresses if address))
+    transaction.on_commit(partial(lookup.forget, *addresses))
 
 
-def _set(page: StatusPage, given: Mapping[str, Any]) -> None:
-    for name in _PLAIN:
-        setattr(page, name, given.get(name, getattr(page, name)))
-    if "slug" in given:
-        page.slug = _checked("slug", given["slug"], names.check_slug)
-    if "accent" in given:
-        accent = given["accent"]
-        page.accent = None if accent is None else _checked("accent", accent, colours.check_accent)
-    if "password" in given:
-        page.password_hash = make_password(given["password"]) if given["password"] else ""
-    if "custom_domain" in given and given["custom_domain"] != page.custom_domain:
-        page.custom_domain = _domain(given["custom_domain"])
-
-
-def _checked(field: str, value: str, check: Callable[[str], str]) -> str:
-    try:
-        return check(value)
-    except ValueError as error:
-        raise ValidationFailed(str(error), field=field) from None
-
-
-def _domain(value: str | None) -> str | None:
-    if value is None:
-        return None
-    domain = _checked("custom_domain", value, lambda text: names.check_domain(text, own=lookup.own_hosts()))
+def _check_domain(text: str) -> str:
+    domain = names.check_domain(text, own=lookup.own_hosts())
     if not validate_host(domain, settings.STATUS_PAGE_DOMAINS):
-        raise ValidationFailed(
-            "is not a domain that this deployment serves; its operator sets STATUS_PAGE_DOMAINS.",
-            field="custom_domain",
-        )
+        raise ValueError("is not a domain that this deployment serves; its operator sets STATUS_PAGE_DOMAINS.")
     return domain
 
 
-def _save(page: StatusPage, *, force_insert: bool = False) -> None:
-    """Save the page. Raises ValidationFailed if another page has the slug or the domain."""
-    if not force_insert:
-        page.version += 1
-    columns = ["version", *_PLAIN, "slug", "accent", "password_hash", "custom_domain"]
+_CHECKS = {"slug": names.check_slug, "accent": colours.check_accent, "custom_domain": _check_domain}
+
+
+def _save(caller: Caller, page: StatusPage, given: Mapping[str, Any], monitors: Mapping[str, Monitor]) -> StatusPage:
+    """Save a new or locked page with the given values. Raises ValidationFailed, also if the slug or domain is taken."""
+    old_addresses = (page.slug, page.custom_domain)
+    for name in _PLAIN:
+        setattr(page, name, given.get(name, getattr(page, name)))
+    for name, check in _CHECKS.items():
+        value = given.get(name)
+        if name in given and value != getattr(page, name):
+            try:
+                setattr(page, name, None if value is None else check(value))
+            except ValueError as error:
+                raise ValidationFailed(str(error), field=name) from None
+    if "password" in given:
+        page.password_hash = make_password(given["password"]) if given["password"] else ""
+    page.version += 1
     try:
         with transaction.atomic():
-            page.save(force_insert=force_insert, update_fields=None if force_insert else columns)
+            page.save(update_fields=None if page._state.adding else ["version", "password_hash", *_PLAIN, *_CHECKS])
     except IntegrityError as error:
         taken = "custom_domain" if "custom_domain" in str(error) else "slug"
         raise ValidationFailed("is taken by another status page.", field=taken) from None
+    if "groups" in given:
+        _replace_groups(page, given["groups"], monitors)
+    _forget_on_commit(*old_addresses, page.slug, page.custom_domain)
+    return get_page(caller, page.public_id)
 
 
 def _lock_monitors(caller: Caller, given: Mapping[str, Any]) -> dict[str, Monitor]:
@@ -196,44 +167,28 @@ def _lock_monitors(caller: Caller, given: Mapping[str, Any]) -> dict[str, Monito
     return lock_monitors(caller, wanted)
 
 
-def _replace_groups(page: StatusPage, given: Mapping[str, Any], monitors: Mapping[str, Monitor]) -> None:
-    """Replace the groups of a locked page."""
-    if "groups" not in given:
-        return
-    items = _items(page.project, given["groups"], monitors)
-    page.groups.all().delete()
-    created = PageGroup.objects.bulk_create(
-        PageGroup(page=page, name=group.get("name", "")) for group in given["groups"]
-    )
-    PageMonitor.objects.bulk_create(
-        PageMonitor(page=page, group=group, monitor=monitor, name=name)
-        for group, shown in zip(created, items, strict=True)
-        for monitor, name in shown
-    )
-
-
-def _items(
-    project: Project | None, groups: Sequence[Mapping[str, Any]], monitors: Mapping[str, Monitor]
-) -> list[list[tuple[Monitor, str]]]:
-    """Return the monitors and names of each group. Raises ValidationFailed if one cannot be shown."""
-    seen: set[str] = set()
-    found: list[list[tuple[Monitor, str]]] = []
+def _replace_groups(page: StatusPage, groups: Sequence[Mapping[str, Any]], monitors: Mapping[str, Monitor]) -> None:
+    """Replace the groups of a locked page. Raises ValidationFailed if a monitor cannot be shown."""
+    items: dict[str, tuple[int, str]] = {}  # monitor id: number of its group, and its name there
     for i, group in enumerate(groups):
-        found.append([])
         for j, item in enumerate(group["monitors"]):
             field = f"groups[{i}].monitors[{j}].monitor_id"
             monitor = monitors.get(item["monitor_id"])
             if monitor is None:
                 raise ValidationFailed("you have no such monitor.", field=field)
-            if project is not None and monitor.project_id != project.pk:
+            if page.project is not None and monitor.project_id != page.project_id:
                 raise ValidationFailed("a project's page shows its project's monitors.", field=field)
-            if monitor.public_id in seen:
+            if monitor.public_id in items:
                 raise ValidationFailed("is already on the page.", field=field)
-            seen.add(monitor.public_id)
-            found[-1].append((monitor, item["name"]))
-    if len(seen) > MAX_MONITORS:
+            items[monitor.public_id] = (i, item["name"])
+    if len(items) > MAX_MONITORS:
         raise ValidationFailed(f"a page shows {MAX_MONITORS} monitors at most.", field="groups")
-    return found
+    page.groups.all().delete()
+    created = PageGroup.objects.bulk_create(PageGroup(page=page, name=group.get("name", "")) for group in groups)
+    PageMonitor.objects.bulk_create(
+        PageMonitor(page=page, group=created[i], monitor=monitors[public_id], name=name)
+        for public_id, (i, name) in items.items()
+    )
 
 
 def _add_update(page: StatusPage, note: PageNote, given: Mapping[str, Any], *, now: datetime) -> None:
@@ -241,7 +196,7 @@ def _add_update(page: StatusPage, note: PageNote, given: Mapping[str, Any], *, n
     if update.status == NoteUpdate.Status.RESOLVED:
         note.resolved_at = now
         note.save(update_fields=["resolved_at"])
-    touch(page)
+    _touch(page)
     events.add_update_event(page, note, update)
 
 

@@ -5,20 +5,24 @@ Links are signed, not stored: data from the database does not suffice to subscri
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import datetime, timedelta
 
+from django.conf import settings
+from django.core.signing import BadSignature, Signer
 from django.db import transaction
 from django.utils.crypto import salted_hmac
 
 from accounts.services import email_address
 from alerts.transports.base import mask_address
+from core.db import get_or_not_found
 from core.errors import NotFound, ValidationFailed
 from notifications.outbox import RETRY_FOR
 from projects.access import Caller
-from statuspages import links
 from statuspages.models import PageMail, StatusPage, Subscriber
 from statuspages.services import lock_page
 
+CONFIRM, UNSUBSCRIBE = "confirm", "unsubscribe"
 LIFETIME = timedelta(hours=24)
 """How long a link to confirm is valid. Unconfirmed rows are deleted after it."""
 REPEAT_AFTER = timedelta(minutes=10)
@@ -47,48 +51,51 @@ def subscribe(page_id: int, text: str, *, now: datetime) -> None:
                 address_digest=digest,
                 hint=mask_address(address),
             )
-            PageMail.objects.create(subscriber=found, next_try_at=now, give_up_at=now + RETRY_FOR)
         elif found.confirmed_at is None and found.created_at <= now - REPEAT_AFTER:
             # The first mail may be lost. The link stays the same, and its validity is extended by a day.
             Subscriber.objects.filter(pk=found.pk).update(created_at=now)
-            PageMail.objects.update_or_create(
-                subscriber=found,
-                event=None,
-                defaults={
-                    "state": PageMail.State.WAITING,
-                    "next_try_at": now,
-                    "give_up_at": now + RETRY_FOR,
-                    "attempts": 0,
-                    "done_at": None,
-                },
-            )
+        else:
+            return
+        PageMail.objects.update_or_create(
+            subscriber=found,
+            event=None,
+            defaults={
+                "state": PageMail.State.WAITING,
+                "next_try_at": now,
+                "give_up_at": now + RETRY_FOR,
+                "attempts": 0,
+                "done_at": None,
+            },
+        )
 
 
-def find(token: str, *, to: str) -> Subscriber:
-    """Return the subscriber of a link. `to` is `confirm` or `unsubscribe`. Raises NotFound."""
-    public_id = links.read(token, to=to)
-    found = Subscriber.objects.select_related("page").filter(public_id=public_id).first()
-    if found is None:
-        raise NotFound
-    return found
+def link(subscriber: Subscriber, action: str) -> str:
+    """Return the URL that confirms or unsubscribes, without a sign-in."""
+    return f"{settings.BASE_URL}/status-subscriptions/{action}/{_signer(action).sign(subscriber.public_id)}"
 
 
-def confirm(token: str, *, now: datetime) -> Subscriber:
+def find(token: str, action: str) -> Subscriber:
+    """Return the subscriber of a link. Raises NotFound, also for the token of another action."""
+    try:
+        public_id = _signer(action).unsign(token)
+    except BadSignature:
+        raise NotFound from None
+    return get_or_not_found(Subscriber.objects.select_related("page"), public_id=public_id)
+
+
+def confirm(token: str, *, now: datetime) -> None:
     """Confirm a subscription. Repeated calls have no effect. Raises NotFound for an invalid or expired link."""
-    found = find(token, to=links.CONFIRM)
+    found = find(token, CONFIRM)
     if found.confirmed_at is None:
         fresh = Subscriber.objects.filter(pk=found.pk, created_at__gt=now - LIFETIME)
         if not fresh.update(confirmed_at=now):
             raise NotFound
-    return found
 
 
 def unsubscribe(token: str) -> None:
     """Delete the subscriber, if it still exists."""
-    try:
-        find(token, to=links.UNSUBSCRIBE).delete()
-    except NotFound:
-        return
+    with suppress(NotFound):
+        find(token, UNSUBSCRIBE).delete()
 
 
 def remove_subscriber(caller: Caller, page_id: str, subscriber_id: str) -> None:
@@ -101,6 +108,10 @@ def remove_subscriber(caller: Caller, page_id: str, subscriber_id: str) -> None:
 
 def delete_unconfirmed(now: datetime) -> None:
     Subscriber.objects.filter(confirmed_at=None, created_at__lte=now - LIFETIME).delete()
+
+
+def _signer(action: str) -> Signer:
+    return Signer(sep=".", salt=f"pulsekeeper.status-pages.{action}")
 
 
 def _digest(page_id: int, address: str) -> bytes:

@@ -74,20 +74,17 @@ class StatusPageViewSet(ServiceViewSet):
         services.delete_page(self.caller, page_id)
 
 
-class LogoViewSet(ServiceViewSet):
+class _OfPage(ServiceViewSet):
+    def get_parent(self, page_id: str) -> StatusPage:
+        return selectors.get_page(self.caller, page_id)
+
+
+class LogoViewSet(_OfPage):
     noun = "status_page_logo"
     is_singleton = True
     serializer_class = StatusPageSerializer
 
-    def get_parent(self, page_id: str) -> StatusPage:
-        return selectors.get_page(self.caller, page_id)
-
-    @operation(
-        id="set_status_page_logo",
-        body=LogoInputSerializer,
-        max_bytes=MAX_LOGO_BYTES,
-        throttles=(LogoThrottle,),
-    )
+    @operation(id="set_status_page_logo", body=LogoInputSerializer, max_bytes=MAX_LOGO_BYTES, throttles=(LogoThrottle,))
     def update(self, page_id: str, data: dict[str, Any]) -> StatusPage:
         """Set the logo of a status page.
 
@@ -101,13 +98,10 @@ class LogoViewSet(ServiceViewSet):
         services.remove_logo(self.caller, page_id)
 
 
-class NoteViewSet(ServiceViewSet):
+class NoteViewSet(_OfPage):
     noun = "status_page_note"
     lookup_url_kwarg = "note_id"
     serializer_class = NoteSerializer
-
-    def get_parent(self, page_id: str) -> StatusPage:
-        return selectors.get_page(self.caller, page_id)
 
     def get_object(self, page_id: str, note_id: str) -> PageNote:
         return selectors.get_note(self.get_parent(page_id), note_id)
@@ -151,7 +145,7 @@ class NoteViewSet(ServiceViewSet):
         return services.add_update(self.caller, page_id, note_id, data, now=self.now)
 
 
-class SubscriberViewSet(ServiceViewSet):
+class SubscriberViewSet(_OfPage):
     noun = "status_page_subscriber"
     lookup_url_kwarg = "subscriber_id"
     serializer_class = SubscriberSerializer
@@ -162,7 +156,7 @@ class SubscriberViewSet(ServiceViewSet):
 
         Those who confirmed their address.
         """
-        return selectors.list_subscribers(selectors.get_page(self.caller, page_id))
+        return selectors.list_subscribers(self.get_parent(page_id))
 
     @operation(id="remove_status_page_subscriber")
     def destroy(self, page_id: str, subscriber_id: str) -> None:

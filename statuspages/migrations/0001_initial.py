@@ -49,7 +49,6 @@ class Migration(migrations.Migration):
             name='PageLogo',
             fields=[
                 ('page', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, primary_key=True, related_name='logo', serialize=False, to='statuspages.statuspage')),
-                ('content_type', models.CharField(max_length=10)),
                 ('image', models.BinaryField()),
                 ('width', models.SmallIntegerField()),
                 ('height', models.SmallIntegerField()),

@@ -19,7 +19,7 @@ from core.clock import utc_now
 from incidents.models import Incident
 from monitors.models import Monitor
 from projects.access import Caller
-from statuspages import events, links, mailing, subscriptions
+from statuspages import events, mailing, subscriptions
 from statuspages.models import PageEvent, PageMail, StatusPage, Subscriber
 from statuspages.services import add_update, create_note, update_page
 from tests.alerts.inbox import Inbox, part
@@ -162,9 +162,9 @@ def test_the_address_is_stored_nowhere_in_the_open(page: StatusPage) -> None:
 def test_a_link_of_another_kind_or_subscriber_does_nothing(page: StatusPage) -> None:
     subscriptions.subscribe(page.pk, "reader@example.com", now=utc_now())
     waiting = Subscriber.objects.get()
-    stop = links.unsubscribe_url(waiting).partition("/unsubscribe/")[2]
-    other = f"{make_subscriber(page).public_id}-{stop.rpartition('-')[2]}"
-    for token in (stop, other, stop[:-1] + "0", waiting.public_id, "-", stop.rpartition("-")[0] + "-"):
+    stop = subscriptions.link(waiting, subscriptions.UNSUBSCRIBE).partition("/unsubscribe/")[2]
+    other = f"{make_subscriber(page).public_id}.{stop.rpartition('.')[2]}"
+    for token in (stop, other, stop[:-1] + "0", waiting.public_id, ".", stop.rpartition(".")[0] + "."):
         assert Client().post(f"/status-subscriptions/confirm/{token}").status_code == 404
     Client().post(f"/status-subscriptions/unsubscribe/{other}")
     assert Subscriber.objects.count() == 2
@@ -173,7 +173,7 @@ def test_a_link_of_another_kind_or_subscriber_does_nothing(page: StatusPage) -> 
 def test_who_does_not_agree_within_a_day_is_forgotten(page: StatusPage) -> None:
     make_subscriber(page)
     subscriptions.subscribe(page.pk, "reader@example.com", now=utc_now())
-    url = links.confirm_url(Subscriber.objects.get(confirmed_at=None))
+    url = subscriptions.link(Subscriber.objects.get(confirmed_at=None), subscriptions.CONFIRM)
     Subscriber.objects.filter(confirmed_at=None).update(created_at=utc_now() - subscriptions.LIFETIME)
     assert Client().post(url.removeprefix("http://localhost:8000")).status_code == 404
     subscriptions.delete_unconfirmed(utc_now())
