@@ -172,11 +172,7 @@ class RightsAdmin(StaffAdmin[Group], GroupAdmin):
 
     search_fields = ("name",)
 
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return _is_superuser(request)
-
     def has_change_permission(self, request: HttpRequest, obj: Group | None = None) -> bool:
         return _is_superuser(request)
 
-    def has_delete_permission(self, request: HttpRequest, obj: Group | None = None) -> bool:
-        return _is_superuser(request)
+    has_add_permission = has_delete_permission = has_change_permission

@@ -23,7 +23,7 @@ from social_django.models import UserSocialAuth
 import audit.services
 from accounts.models import User
 from accounts.serializers import AccountSerializer
-from accounts.services import addresses_of
+from accounts.services import addresses_of, target
 from audit.actions import Action
 from core.clock import to_ms
 from core.db import chunks
@@ -51,12 +51,8 @@ def export(user: User, *, now: datetime) -> Iterator[str]:
 
     The last member is `"complete": true`: a file without it was cut off.
     """
-    audit.services.record(Action.ACCOUNT_EXPORTED, actor=user, target_id=user.public_id, target_name=user.email)
+    audit.services.record(Action.ACCOUNT_EXPORTED, **target(user))
     return _in_chunks(_pieces(user, now=now))
-
-
-def file_name(now: datetime) -> str:
-    return f"pulsekeeper-account-{now:%Y-%m-%d}.json"
 
 
 def all_sections(user: User, *, now: datetime) -> Sections:
@@ -83,7 +79,6 @@ def optional_ms(moment: datetime | None) -> int | None:
 
 
 def _account(user: User) -> dict[str, Any]:
-    factors = Authenticator.objects.filter(user=user).order_by("pk")
     return AccountSerializer(user).data | {
         "created_at": to_ms(user.created_at),
         "last_sign_in_at": optional_ms(user.last_login),
@@ -92,12 +87,8 @@ def _account(user: User) -> dict[str, Any]:
         "addresses": list(EmailAddress.objects.filter(user=user).order_by("pk").values("email", "verified")),
         "former_addresses": addresses_of(user)[1:],
         "second_factors": [
-            {
-                "type": row.type,
-                "created_at": to_ms(row.created_at),
-                "last_used_at": optional_ms(row.last_used_at),
-            }
-            for row in factors
+            {"type": row.type, "created_at": to_ms(row.created_at), "last_used_at": optional_ms(row.last_used_at)}
+            for row in Authenticator.objects.filter(user=user).order_by("pk")
         ],
         "social_accounts": [
             {"provider": row.provider, "id": row.uid, "created_at": to_ms(row.created)}
@@ -107,12 +98,7 @@ def _account(user: User) -> dict[str, Any]:
 
 
 def _pieces(user: User, *, now: datetime) -> Iterator[str]:
-    head = {
-        "format": FORMAT,
-        "exported_at": to_ms(now),
-        "not_included": NOT_INCLUDED,
-        "account": _account(user),
-    }
+    head = {"format": FORMAT, "exported_at": to_ms(now), "not_included": NOT_INCLUDED, "account": _account(user)}
     yield _json(head)[:-1]
     for name, rows in all_sections(user, now=now).items():
         yield f",\n{_json(name)}: ["

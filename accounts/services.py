@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from allauth.account.models import EmailAddress
+from django.contrib.admin.models import LogEntry
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
 from django.db import IntegrityError, transaction
+from django.db.models import Q
 
 import audit.privacy
 import audit.selectors
 import audit.services
 from accounts.models import Plan, User
-from accounts.privacy import forget_in_admin
 from audit.actions import Action
 from core.bulk_actions import BulkResult
 from core.errors import ValidationFailed
@@ -68,12 +70,7 @@ def email_address(text: str, *, field: str = "email") -> str:
 
 
 def create_account(
-    *,
-    email: str,
-    password: str | None,
-    plan: str = "free",
-    is_staff: bool = False,
-    is_superuser: bool = False,
+    *, email: str, password: str | None, plan: str = "free", is_staff: bool = False, is_superuser: bool = False
 ) -> User:
     """Create an account. Raises ValidationFailed for an invalid or taken address, a weak password or an unknown plan.
 
@@ -101,15 +98,14 @@ def create_account(
 
 def welcome(user: User) -> None:
     """Record a new account and call the hooks of higher layers."""
-    audit.services.record(
-        Action.ACCOUNT_CREATED,
-        actor=user,
-        target_id=user.public_id,
-        target_name=user.email,
-        details={"plan": user.plan.name},
-    )
+    audit.services.record(Action.ACCOUNT_CREATED, **target(user), details={"plan": user.plan.name})
     for add in on_account_created:
         add(user)
+
+
+def target(user: User) -> dict[str, Any]:
+    """Return what entries of the audit log about an account have in common."""
+    return {"actor": user, "target_id": user.public_id, "target_name": user.email}
 
 
 def change_password(user: User, *, current: str, new: str) -> User:
@@ -167,14 +163,7 @@ def change_plan(ids: Collection[int], plan: Plan) -> BulkResult[User]:
         changed = [user for user in users if user.plan_id != plan.pk]
         User.objects.filter(pk__in=[user.pk for user in changed]).update(plan=plan)
         audit.services.record_all(
-            audit.services.draft(
-                Action.PLAN_CHANGED,
-                actor=user,
-                target_id=user.public_id,
-                target_name=user.email,
-                details={"plan": plan.name},
-            )
-            for user in changed
+            audit.services.draft(Action.PLAN_CHANGED, **target(user), details={"plan": plan.name}) for user in changed
         )
         for user in changed:
             user.plan = plan
@@ -189,13 +178,8 @@ def record_changes(before: User, after: User, *, rights: Sequence[str]) -> None:
     if before.email != after.email:
         record_address(AddressChange(after, before.email, clicked=False))
     if rights:
-        audit.services.record(
-            Action.ACCOUNT_UPDATED,
-            actor=after,
-            target_id=after.public_id,
-            target_name=after.email,
-            details={"fields": list(rights), "is_active": after.is_active, "is_staff": after.is_staff},
-        )
+        details = {"fields": list(rights), "is_active": after.is_active, "is_staff": after.is_staff}
+        audit.services.record(Action.ACCOUNT_UPDATED, **target(after), details=details)
     if before.is_active and not after.is_active:
         for follow in on_account_deactivated:
             follow(after)
@@ -204,13 +188,8 @@ def record_changes(before: User, after: User, *, rights: Sequence[str]) -> None:
 def record_address(change: AddressChange) -> None:
     """Record a change of address and call the hooks of higher layers."""
     user = change.user
-    audit.services.record(
-        Action.EMAIL_CHANGED,
-        actor=user,
-        target_id=user.public_id,
-        target_name=user.email,
-        details={"before": change.before, "after": user.email},
-    )
+    details = {"before": change.before, "after": user.email}
+    audit.services.record(Action.EMAIL_CHANGED, **target(user), details=details)
     for follow in on_address_changed:
         follow(change)
 
@@ -223,9 +202,18 @@ def delete_account(user: User) -> None:
         for take_away in before_account_deleted:
             take_away(user)
         addresses = addresses_of(user)
-        forget_in_admin(addresses, instead=GONE)
+        _forget_in_admin(addresses)
         audit.privacy.forget_person(user, addresses=addresses)
         user.delete()
+
+
+def _forget_in_admin(addresses: Sequence[str]) -> None:
+    """Anonymize entries of the admin's history that name the addresses: they still show that staff acted."""
+    for address in addresses:
+        # Match whole addresses only, not longer ones that end with this one.
+        whole = rf"(^|[^[:alnum:]._%+-]){re.escape(address)}($|[^[:alnum:].-])"
+        named = Q(object_repr__iregex=whole) | Q(change_message__iregex=whole)
+        LogEntry.objects.filter(named).update(object_repr=GONE, change_message="")
 
 
 def _require_strong(password: str, user: User) -> None:

@@ -70,7 +70,7 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
         if methods or not user.is_authenticated:
             return methods
         url = reverse("account_reauthenticate_by_mail")
-        return [{"id": "mail", "description": "Get a code by mail", "url": url}]
+        return [{"id": "mail", "description": "Get a code by e-mail", "url": url}]
 
     def authentication_failed(self, request: HttpRequest, **credentials: Any) -> None:
         """Record a wrong password, entered to sign in or to reauthenticate."""
@@ -134,7 +134,7 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
             logger.warning("a mail of %s could not be sent: %s", template_prefix, error)
             if template_prefix in AWAITED:
                 self.add_message(
-                    self.request, messages.ERROR, message="The mail could not be sent; try again in a while."
+                    self.request, messages.ERROR, message="The message could not be sent. Try again later."
                 )
 
 

@@ -15,6 +15,7 @@ from django.http import HttpRequest
 from social_django.models import Association, Nonce, UserSocialAuth
 
 import audit.services
+from accounts.services import target
 from accounts.web.web_sessions import end_web_sessions_by_key
 from audit.actions import Action
 from core.staff import AutocompleteFilter, ReadOnlyAdmin, act
@@ -50,13 +51,7 @@ class AuthenticatorAdmin(ReadOnlyAdmin[Authenticator]):
 
     def delete_model(self, request: HttpRequest, obj: Authenticator) -> None:
         """Record and delete the second factor, in the transaction that the admin opens."""
-        audit.services.record(
-            Action.SECOND_FACTOR_DISABLED,
-            actor=obj.user,
-            target_id=obj.user.public_id,
-            target_name=obj.user.email,
-            details={"type": obj.type},
-        )
+        audit.services.record(Action.SECOND_FACTOR_DISABLED, **target(obj.user), details={"type": obj.type})
         super().delete_model(request, obj)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.http import StreamingHttpResponse
 from drf_spectacular.types import OpenApiTypes
 
-from accounts.export import export, file_name
+from accounts.export import export
 from accounts.models import User
 from core.api.viewsets import ServiceViewSet, operation
 from core.clock import utc_now
@@ -18,7 +18,7 @@ def download(user: User) -> StreamingHttpResponse:
     now = utc_now()
     pieces = (piece.encode() for piece in export(user, now=now))
     response = StreamingHttpResponse(pieces, content_type="application/json")
-    response.headers["Content-Disposition"] = f'attachment; filename="{file_name(now)}"'
+    response.headers["Content-Disposition"] = f'attachment; filename="pulsekeeper-account-{now:%Y-%m-%d}.json"'
     response.headers["Cache-Control"] = "private, no-store"
     return response
 

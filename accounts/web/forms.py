@@ -31,25 +31,25 @@ from projects.members import is_invited
 
 
 class _Plain:
-    """Our labels, and no placeholders that repeat them."""
+    """Our labels, no placeholders that repeat them, and new passwords asked for only once: a typo can be reset."""
 
     fields: dict[str, forms.Field]
     labels: ClassVar[dict[str, str]] = {}
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.fields.pop("password2", None)
+        labels = {"login": "E-mail address", "email": "E-mail address", **self.labels}
         for name, field in self.fields.items():
             field.widget.attrs.pop("placeholder", None)
-            field.label = self.labels.get(name, field.label)
+            field.label = labels.get(name, field.label)
             if name in ("password", "oldpassword"):
                 field.help_text = ""  # the form has a link to the password reset
             elif name == "password1":
-                field.help_text = "At least 8 characters, and none that everybody uses."
+                field.help_text = "At least 8 characters. Common passwords are refused."
 
 
 class LoginForm(_Plain, account_forms.LoginForm):  # type: ignore[misc]
-    labels: ClassVar = {"login": "E-mail address"}
-
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.fields["login"].initial = self.request.session.get("account_verified_email")
@@ -57,8 +57,6 @@ class LoginForm(_Plain, account_forms.LoginForm):  # type: ignore[misc]
 
 class SignupForm(_Plain, account_forms.SignupForm):  # type: ignore[misc]
     """Ask for the address and mail it a link. After that link or an invitation's, ask for the password as well."""
-
-    labels: ClassVar = {"email": "E-mail address"}
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -85,7 +83,7 @@ class SignupForm(_Plain, account_forms.SignupForm):  # type: ignore[misc]
             user = signing_up.complete(email, self.cleaned_data["password1"])
         except AddressTaken:
             # The account was created in another tab. The address is proven, so this discloses nothing.
-            messages.info(request, "You have an account already. Sign in.")
+            messages.info(request, "You already have an account. Sign in.")
             return None, redirect("account_login")
         get_adapter().unstash_verified_email(request)
         return user, None
@@ -96,13 +94,7 @@ class AddEmailForm(_Plain, account_forms.AddEmailForm):  # type: ignore[misc]
 
 
 class ChangePasswordForm(_Plain, account_forms.ChangePasswordForm):  # type: ignore[misc]
-    """Ask for the new password only once: a mistyped one can be reset."""
-
     labels: ClassVar = {"oldpassword": "Current password", "password1": "New password"}
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        del self.fields["password2"]
 
     def save(self) -> None:
         current, new = self.cleaned_data["oldpassword"], self.cleaned_data["password1"]
@@ -116,14 +108,10 @@ class ChangePasswordForm(_Plain, account_forms.ChangePasswordForm):  # type: ign
 
 
 class SetPasswordForm(_Plain, account_forms.SetPasswordForm):  # type: ignore[misc]
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        del self.fields["password2"]
+    pass
 
 
 class ResetPasswordForm(_Plain, account_forms.ResetPasswordForm):  # type: ignore[misc]
-    labels: ClassVar = {"email": "E-mail address"}
-
     def clean_email(self) -> str:
         """Return the address. Only current addresses match: a pending new one may belong to someone else."""
         email: str = self.cleaned_data["email"].lower()
@@ -133,10 +121,6 @@ class ResetPasswordForm(_Plain, account_forms.ResetPasswordForm):  # type: ignor
 
 class ResetPasswordKeyForm(_Plain, account_forms.ResetPasswordKeyForm):  # type: ignore[misc]
     labels: ClassVar = {"password1": "New password"}
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        del self.fields["password2"]
 
     def save(self) -> None:
         if is_verified(self.user):
@@ -154,7 +138,7 @@ class _Code:
         try:
             count_second_factor(self.user.pk)
         except TooManyRequests:
-            raise forms.ValidationError("Too many codes were tried. Wait a quarter of an hour.") from None
+            raise forms.ValidationError("Too many codes were tried. Wait 15 minutes.") from None
         used = second_factor.use_code(self.user, code)
         if used is None:
             raise get_mfa_adapter().validation_error("incorrect_code")
@@ -176,4 +160,4 @@ class ReauthenticateForm(_Plain, _Code, mfa_forms.ReauthenticateForm):  # type: 
 
 
 class ActivateForm(_Plain, ActivateTOTPForm):  # type: ignore[misc]
-    labels: ClassVar = {"code": "Code of the app"}
+    labels: ClassVar = {"code": "Code from the app"}

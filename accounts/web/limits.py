@@ -57,7 +57,7 @@ def limited(view: View, **scopes: Identity) -> View:
 def _too_many(request: HttpRequest, wait: float) -> HttpResponse:
     minutes = math.ceil(wait / 60)
     when = "in a minute" if minutes == 1 else f"in {minutes} minutes"
-    context = {"title": "Too many tries", "reason": f"Try again {when}."}
+    context = {"title": "Too many attempts", "reason": f"Try again {when}."}
     answer = render(request, "problem.html", context, status=TooManyRequests.status)
     answer["Retry-After"] = str(max(1, math.ceil(wait)))
     return answer

@@ -18,6 +18,7 @@ from allauth.account.authentication import get_authentication_records
 from allauth.account.internal.flows.login import record_authentication
 from allauth.account.internal.flows.reauthentication import resume_request
 from allauth.account.views import BaseReauthenticateView
+from allauth.core import context
 from allauth.core.exceptions import ReauthenticationRequired
 from django import forms
 from django.contrib.auth.decorators import login_required
@@ -94,14 +95,9 @@ class CodeForm(forms.Form):
         widget=forms.TextInput(attrs={"autocomplete": "one-time-code", "inputmode": "numeric"}),
     )
 
-    def __init__(self, *args: Any, request: HttpRequest, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._request = request
-
     def clean_code(self) -> str:
         code = str(self.cleaned_data["code"])
-        assert isinstance(self._request.user, User)
-        if not use_code(self._request, self._request.user, code):
+        if not use_code(context.request, context.request.user, code):
             raise forms.ValidationError("Incorrect code, or it has expired. Check it, or send another one.")
         return code
 
@@ -125,9 +121,6 @@ class MailedCodeView(BaseReauthenticateView):  # type: ignore[misc]
             return redirect(self.passthrough_next_url(request.path))
         response: HttpResponse = super().post(request, *args, **kwargs)
         return response
-
-    def get_form_kwargs(self) -> dict[str, Any]:
-        return {**super().get_form_kwargs(), "request": self.request}
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         return {**super().get_context_data(**kwargs), "sent": _PENDING in self.request.session}

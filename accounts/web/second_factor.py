@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from allauth.mfa.models import Authenticator
 from allauth.mfa.recovery_codes.views import GenerateRecoveryCodesView
 from allauth.mfa.totp.views import ActivateTOTPView, DeactivateTOTPView
 from django.db import transaction
@@ -19,37 +18,25 @@ class _Recorded:
 
     action: Action
     request: HttpRequest
+    did_generate_recovery_codes = False
 
     def form_valid(self, form: Any) -> HttpResponse:
+        user: Any = self.request.user
         with transaction.atomic():
-            codes = self._codes()
             response: HttpResponse = super().form_valid(form)  # type: ignore[misc]
-            audit.services.record(self.action, actor=self._user())
-            made_beside = self.action is Action.SECOND_FACTOR_ENABLED and self._codes() != codes
-            if made_beside:
-                audit.services.record(Action.RECOVERY_CODES_CREATED, actor=self._user())
+            audit.services.record(self.action, actor=user)
+            if self.did_generate_recovery_codes:
+                audit.services.record(Action.RECOVERY_CODES_CREATED, actor=user)
         return response
 
-    def _user(self) -> Any:
-        return self.request.user
 
-    def _codes(self) -> list[int]:
-        rows = Authenticator.objects.filter(user=self._user(), type=Authenticator.Type.RECOVERY_CODES)
-        return list(rows.values_list("pk", flat=True))
-
-
-class ActivateView(_Recorded, ActivateTOTPView):  # type: ignore[misc]
+class Activate(_Recorded, ActivateTOTPView):  # type: ignore[misc]
     action = Action.SECOND_FACTOR_ENABLED
 
 
-class DeactivateView(_Recorded, DeactivateTOTPView):  # type: ignore[misc]
+class Deactivate(_Recorded, DeactivateTOTPView):  # type: ignore[misc]
     action = Action.SECOND_FACTOR_DISABLED
 
 
-class NewRecoveryCodesView(_Recorded, GenerateRecoveryCodesView):  # type: ignore[misc]
+class NewRecoveryCodes(_Recorded, GenerateRecoveryCodesView):  # type: ignore[misc]
     action = Action.RECOVERY_CODES_CREATED
-
-
-activate = ActivateView.as_view()
-deactivate = DeactivateView.as_view()
-new_recovery_codes = NewRecoveryCodesView.as_view()

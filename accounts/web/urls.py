@@ -8,9 +8,9 @@ from django.urls import path, re_path
 import core.api.converters  # noqa: F401  (registers <id:…>)
 from accounts.web import second_factor, views
 from accounts.web.limits import by_address, by_field, by_person, limited
-from accounts.web.policy import leads_to_providers
 from accounts.web.reauthentication import reauthenticate_by_mail, reauthenticated
 from accounts.web.social import views as social
+from accounts.web.social.views import leads_to_providers
 
 sign_in = limited(account.login, sign_in=by_address, sign_in_email=by_field("login"))
 sign_up = limited(account.signup, sign_up=by_address)
@@ -26,11 +26,7 @@ urlpatterns = [
     re_path(r"^signup/(?P<key>[-:\w]+)/$", views.sign_up_link, name="account_signup_link"),
     path("confirm-email/", account.email_verification_sent, name="account_email_verification_sent"),
     re_path(r"^confirm-email/(?P<key>[-:\w]+)/$", views.confirm_email, name="account_confirm_email"),
-    path(
-        "email/",
-        limited(reauthenticated(account.email, when_read=False), invite=by_person),
-        name="account_email",
-    ),
+    path("email/", limited(reauthenticated(account.email, when_read=False), invite=by_person), name="account_email"),
     path("password/", limited(account.password_change, password=by_person), name="account_change_password"),
     path("password/set/", reauthenticated(account.password_set, keep_form=False), name="account_set_password"),
     path("password/reset/", reset, name="account_reset_password"),
@@ -40,11 +36,7 @@ urlpatterns = [
         reset_from_key,
         name="account_reset_password_from_key",
     ),
-    path(
-        "password/reset/done/",
-        account.password_reset_from_key_done,
-        name="account_reset_password_from_key_done",
-    ),
+    path("password/reset/done/", account.password_reset_from_key_done, name="account_reset_password_from_key_done"),
     path(
         "confirm/",
         leads_to_providers(limited(account.reauthenticate, password=by_person)),
@@ -58,8 +50,8 @@ urlpatterns = [
     path("confirm/code/", leads_to_providers(mfa.reauthenticate), name="mfa_reauthenticate"),
     path("second-factor/", mfa.index, name="mfa_index"),
     path("second-factor/code/", mfa.authenticate, name="mfa_authenticate"),
-    path("second-factor/app/", reauthenticated(second_factor.activate), name="mfa_activate_totp"),
-    path("second-factor/app/remove/", reauthenticated(second_factor.deactivate), name="mfa_deactivate_totp"),
+    path("second-factor/app/", reauthenticated(second_factor.Activate.as_view()), name="mfa_activate_totp"),
+    path("second-factor/app/remove/", reauthenticated(second_factor.Deactivate.as_view()), name="mfa_deactivate_totp"),
     path(
         "second-factor/recovery-codes/",
         reauthenticated(recovery_codes.view_recovery_codes),
@@ -67,7 +59,7 @@ urlpatterns = [
     ),
     path(
         "second-factor/recovery-codes/new/",
-        reauthenticated(second_factor.new_recovery_codes),
+        reauthenticated(second_factor.NewRecoveryCodes.as_view()),
         name="mfa_generate_recovery_codes",
     ),
     path(

@@ -65,7 +65,7 @@ def sign_up_link(request: HttpRequest, key: str) -> HttpResponse:
     email = signing_up.read_link(key)
     if email is None:
         context = {
-            "title": "This link does not work any more",
+            "title": "This link is no longer valid",
             "reason": "It has expired. Sign up again to get another one.",
         }
         return render(request, "problem.html", context, status=404)
@@ -96,7 +96,7 @@ def _choose_password(request: HttpRequest, email: str) -> HttpResponse:
         return render(request, "problem.html", context)
     get_adapter(request).stash_verified_email(request, email)
     if signing_up.has_account(email):
-        messages.info(request, "You have an account already. Sign in.")
+        messages.info(request, "You already have an account. Sign in.")
         return redirect("account_login")
     return redirect("account_signup")
 
@@ -107,7 +107,7 @@ def sessions(request: PageRequest) -> HttpResponse:
     now = utc_now()
     context = {
         "section": "account",
-        "browsers": list_web_sessions(request.caller.user, current=request.session.session_key, now=now),
+        "browsers": list_web_sessions(request.caller.user, now=now),
         "api_sessions": tokens.services.list_sessions(request.caller, now=now).order_by("-pk"),
     }
     return render(request, "accounts/sessions.html", context)
@@ -132,7 +132,7 @@ def end_session(request: PageRequest, session_id: str) -> HttpResponse:
         or not end_web_session(request.caller.user, int(session_id))
     ):
         raise Http404
-    messages.success(request, "The session has ended.")
+    messages.success(request, "Session ended.")
     return redirect("account_sessions")
 
 
@@ -141,7 +141,7 @@ def end_session(request: PageRequest, session_id: str) -> HttpResponse:
 def end_other_sessions(request: PageRequest) -> HttpResponse:
     end_web_sessions(request.caller.user, but=request.session.session_key)
     tokens.services.end_sessions(request.caller.user)
-    messages.success(request, "You are signed in here only.")
+    messages.success(request, "Signed out everywhere else.")
     return redirect("account_sessions")
 
 
@@ -166,7 +166,7 @@ class DeletionForm(ServiceForm):
     email = forms.CharField(
         label="Your e-mail address",
         max_length=254,
-        help_text="Typed once more, so that nothing is deleted by mistake.",
+        help_text="Enter it to confirm the deletion.",
         widget=forms.EmailInput(attrs={"autocomplete": "off"}),
     )
 
@@ -190,7 +190,7 @@ def delete(request: PageRequest) -> HttpResponse:
         form.attempt(lambda: accounts.services.delete_account(user))
         if form.is_valid():
             logout(request)
-            messages.success(request, "Your account is deleted.")
+            messages.success(request, "Your account was deleted.")
             return redirect("account_login")
     context = {"section": "account", "form": form, "used": user.monitors.count()}
     return render(request, "accounts/delete.html", context)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from datetime import datetime
 
 from allauth.usersessions.models import UserSession
 from django.contrib.sessions.models import Session
 from django.db import transaction
-from django.db.models import QuerySet
+from django.db.models import Exists, OuterRef, QuerySet
 
 import audit.services
 from accounts.models import User
@@ -18,26 +17,11 @@ from core.bulk_actions import BulkResult
 from core.user_agents import name_of
 
 
-@dataclass(frozen=True, slots=True)
-class Browser:
-    pk: int
-    name: str
-    ip: str
-    since: datetime
-    current: bool
-
-
-def list_web_sessions(user: User, *, current: str | None, now: datetime) -> list[Browser]:
-    """Return the sessions, newest first. `current` is the key of the requesting session."""
-    rows = list(UserSession.objects.filter(user=user).order_by("-pk"))
-    keys = [row.session_key for row in rows]
-    living = Session.objects.filter(session_key__in=keys, expire_date__gt=now)
-    alive = set(living.values_list("session_key", flat=True))
-    return [
-        Browser(row.pk, name_of(row.user_agent), row.ip, row.created_at, current=row.session_key == current)
-        for row in rows
-        if row.session_key in alive
-    ]
+def list_web_sessions(user: User, *, now: datetime) -> QuerySet[UserSession]:
+    """Return the sessions that are valid, newest first."""
+    valid = Session.objects.filter(session_key=OuterRef("session_key"), expire_date__gt=now)
+    found: QuerySet[UserSession] = UserSession.objects.filter(Exists(valid), user=user).order_by("-pk")
+    return found
 
 
 def end_web_session(user: User, pk: int) -> bool:
@@ -67,10 +51,7 @@ def end_web_sessions_by_key(ids: Collection[int]) -> BulkResult[UserSession]:
         ended = _end(UserSession.objects.filter(pk__in=ids).select_related("user"))
         audit.services.record_all(
             audit.services.draft(
-                Action.SESSION_REVOKED,
-                actor=row.user,
-                target_name=name_of(row.user_agent),
-                details={"door": "web"},
+                Action.SESSION_REVOKED, actor=row.user, target_name=name_of(row.user_agent), details={"door": "web"}
             )
             for row in ended
         )

@@ -15,7 +15,7 @@ from tests.helpers import PASSWORD
 def test_the_file_is_given_to_whoever_shows_that_it_is_his(user: User) -> None:
     browser, path = signed_in(user), reverse("account_export")
     assert path in browser.open(reverse("account")).text
-    assert browser.open(path).heading == "Is it you?"
+    assert browser.open(path).heading == "Confirm it's you"
     page = browser.send(f"{reverse('account_reauthenticate')}?next={path}", password=PASSWORD)
     assert (page.path, "subscribers" in page.text) == (path, True)
     answer = browser.client.post(path, {"csrfmiddlewaretoken": browser.token()})
@@ -24,5 +24,5 @@ def test_the_file_is_given_to_whoever_shows_that_it_is_his(user: User) -> None:
     assert found["browsers"][0]["address"] == "127.0.0.1"
     assert answer.headers["Content-Disposition"].startswith("attachment")
     assert (last().action, last().actor_type) == ("account.exported", "user")
-    assert signed_in(user).send(path).heading == "Is it you?", "no file for a session that was stolen"
+    assert signed_in(user).send(path).heading == "Confirm it's you", "no file for a session that was stolen"
     assert Browser().open(path).heading == "Sign in"

@@ -55,7 +55,7 @@ def ada(browser: Browser, github: FakeGitHub) -> User:
 @pytest.mark.parametrize("name", GUARDED)
 def test_a_session_alone_changes_nothing(browser: Browser, ada: User, name: str) -> None:
     page = browser.send(reverse(name), **GUARDED[name])
-    assert (page.heading, page.path) == ("Is it you?", reverse(BY_MAIL))
+    assert (page.heading, page.path) == ("Confirm it's you", reverse(BY_MAIL))
     ada.refresh_from_db()
     assert (ada.has_usable_password(), ada.email, browser.person()) == (False, ADA, ADA)
     assert mail.outbox == []
@@ -64,7 +64,7 @@ def test_a_session_alone_changes_nothing(browser: Browser, ada: User, name: str)
 def test_neither_links_nor_unlinks_a_way_in(browser: Browser, ada: User) -> None:
     for name in ("social_remove", "social_begin"):
         page = browser.send(reverse(name, kwargs={"provider": "github"}))
-        assert (page.heading, page.path) == ("Is it you?", reverse(BY_MAIL))
+        assert (page.heading, page.path) == ("Confirm it's you", reverse(BY_MAIL))
     assert UserSocialAuth.objects.filter(user=ada).exists()
 
 
@@ -77,9 +77,9 @@ def test_a_mailed_code_goes_on_with_the_form_that_was_sent(browser: Browser, ada
     assert (page.path, "new@example.com" in page.text) == (reverse("account_email"), True)
     assert mails_to("new@example.com")
     with time_machine.travel(utc_now() + timedelta(minutes=6)):
-        assert browser.open(reverse("account_export")).heading == "Is it you?"
+        assert browser.open(reverse("account_export")).heading == "Confirm it's you"
         browser.send(reverse(BY_MAIL), code=code)
-        assert browser.open(reverse("account_export")).heading == "Is it you?", "a code is good once"
+        assert browser.open(reverse("account_export")).heading == "Confirm it's you", "a code is good once"
 
 
 def test_a_password_that_is_set_lies_in_no_session(browser: Browser, ada: User) -> None:
@@ -99,7 +99,7 @@ def test_a_code_is_of_one_browser_and_tried_a_few_times(browser: Browser, ada: U
     code = code_of(ADA)
     assert "Incorrect code" not in stolen.open(path).text
     stolen.send(path, code=code)
-    assert stolen.open(reverse("account_export")).heading == "Is it you?"
+    assert stolen.open(reverse("account_export")).heading == "Confirm it's you"
     wrong = "0000 0000" if code != "0000 0000" else "1111 1111"
     for _ in range(5):
         assert "Incorrect code" in browser.send(path, code=wrong).text
@@ -107,7 +107,7 @@ def test_a_code_is_of_one_browser_and_tried_a_few_times(browser: Browser, ada: U
     browser.send(path, send="")
     with time_machine.travel(utc_now() + timedelta(minutes=10, seconds=5)):
         assert "Incorrect code" in browser.send(path, code=code_of(ADA)).text
-    assert browser.open(reverse("account_export")).heading == "Is it you?"
+    assert browser.open(reverse("account_export")).heading == "Confirm it's you"
 
 
 def test_signing_in_with_the_linked_provider_once_more(browser: Browser, ada: User, github: FakeGitHub) -> None:
@@ -118,19 +118,19 @@ def test_signing_in_with_the_linked_provider_once_more(browser: Browser, ada: Us
     uid, github.uid = github.uid, 4712
     page = go(browser, github, **again)
     assert (page.status, "is not linked to the account that is signed in" in page.text) == (400, True)
-    assert browser.open(reverse("account_export")).heading == "Is it you?"
+    assert browser.open(reverse("account_export")).heading == "Confirm it's you"
     github.uid = uid
     page = come_back(browser, github.consent(begin(browser, github, **again)))
     assert (page.path, "new@example.com" in page.text) == (reverse("account_email"), True)
-    assert browser.open(reverse("account_export")).heading == "Export the account"
+    assert browser.open(reverse("account_export")).heading == "Export your data"
 
 
 def test_a_second_factor_or_a_password_is_asked_for_where_there_is_one(browser: Browser, ada: User) -> None:
     app = App(ada)
     page = browser.open(reverse("account_export"))
-    assert (page.heading, page.path) == ("Is it you?", reverse("mfa_reauthenticate"))
+    assert (page.heading, page.path) == ("Confirm it's you", reverse("mfa_reauthenticate"))
     browser.send(f"{page.path}?next=/account/export/", code=app.code())
-    assert browser.open(reverse("account_export")).heading == "Export the account"
+    assert browser.open(reverse("account_export")).heading == "Export your data"
     other = Browser()
     other.sign_in(UserFactory(email="bob@example.com").email)
     assert other.open(reverse(BY_MAIL)).path == reverse("account_reauthenticate")

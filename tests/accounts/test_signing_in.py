@@ -87,7 +87,7 @@ def test_passwords_tried_by_both_doors_share_one_budget(user: User, settings: Se
         assert "are not correct" in Browser().sign_in(f" {user.email.upper()}", "wrong").text
         assert Api().post("/v1/sessions", {"email": user.email, "password": "wrong"}).status == 401
     refused = Browser().sign_in(user.email)
-    assert (refused.status, refused.heading) == (429, "Too many tries")
+    assert (refused.status, refused.heading) == (429, "Too many attempts")
     assert int(refused.headers["Retry-After"]) > 0
     assert Api().post("/v1/sessions", {"email": user.email, "password": PASSWORD}).status == 429
     throttle(settings, sign_in=2)
@@ -97,7 +97,7 @@ def test_passwords_tried_by_both_doors_share_one_budget(user: User, settings: Se
 def test_an_address_gets_so_many_mails_and_no_more(user: User, settings: Settings) -> None:
     throttle(settings, account_mail=3)
     pages = {Browser().send(reverse("account_reset_password"), email=user.email).heading for _ in range(5)}
-    assert (pages, len(mails_to(user.email))) == ({"Look into your mail"}, 3)
+    assert (pages, len(mails_to(user.email))) == ({"Check your e-mail"}, 3)
 
 
 def test_a_mail_server_that_is_away_is_told(user: User, settings: Settings, caplog: pytest.LogCaptureFixture) -> None:
@@ -130,16 +130,16 @@ def test_a_forgotten_password(browser: Browser, user: User) -> None:
     assert (page.heading, page.path.endswith("set-password/")) == ("Choose a password", True)
     assert link not in page.text, "what opens the account is not in the address of the page"
     assert "too short" in browser.send(page.path, password1="short").text
-    assert browser.send(page.path, password1=ANOTHER).heading == "Your password is set"
+    assert browser.send(page.path, password1=ANOTHER).heading == "Password set"
     assert (inside.person(), api.get("/v1/account").status, browser.person()) == (None, 401, None)
     browser.sign_in(user.email, ANOTHER)
     assert browser.person() == user.email
-    assert "does not work any more" in Browser().open(link).heading
+    assert "no longer valid" in Browser().open(link).heading
 
 
 def test_an_unknown_address_is_told_by_mail_alone(browser: Browser) -> None:
     page = browser.send(reverse("account_reset_password"), email="nobody@example.com")
-    assert page.heading == "Look into your mail"
+    assert page.heading == "Check your e-mail"
     assert "has no account" in mails_to("nobody@example.com")[0]
 
 
@@ -156,7 +156,7 @@ def test_a_link_of_a_mail_leads_to_the_deployment_whatever_host_was_named(
 def test_changing_the_address(user: User) -> None:
     browser, old = signed_in(user), user.email
     page = browser.send(reverse("account_email"), email="New@Example.com", action_add="")
-    assert page.heading == "Is it you?"
+    assert page.heading == "Confirm it's you"
     browser.send(f"{page.path}?next={reverse('account_email')}", password=PASSWORD)
     assert "new@example.com" in browser.open(reverse("account_email")).text
     user.refresh_from_db()
@@ -179,12 +179,12 @@ def test_an_address_that_somebody_else_takes_meanwhile(user: User) -> None:
     shown = browser.confirm_link(mails_to("new@example.com")[0])
     user.refresh_from_db()
     assert user.email == old
-    assert "is the address of another account" in shown.text
+    assert "is already the address of another account" in shown.text
 
 
 def test_the_second_factor_is_set_up_and_asked_for(user: User) -> None:
     browser, setup = signed_in(user), reverse("mfa_activate_totp")
-    assert browser.open(setup).heading == "Is it you?"
+    assert browser.open(setup).heading == "Confirm it's you"
     page = browser.send(f"{reverse('account_reauthenticate')}?next={setup}", password=PASSWORD)
     (secret,) = re.findall(r'id="secret"[^>]*>([A-Z2-7]+)<', page.text)
     assert "data:image/svg+xml" in page.text
@@ -197,7 +197,7 @@ def test_the_second_factor_is_set_up_and_asked_for(user: User) -> None:
     assert "authenticator app was set up" in mails_to(user.email)[-1]
 
     other = Browser()
-    assert other.sign_in(user.email).heading == "Second factor"
+    assert other.sign_in(user.email).heading == "Two-factor authentication"
     assert other.person() is None
     assert "Incorrect code" in other.send(reverse("mfa_authenticate"), code=app.wrong_code()).text
     code = app.code()
@@ -211,7 +211,7 @@ def test_the_second_factor_is_set_up_and_asked_for(user: User) -> None:
     assert "9 recovery codes left" in third.open(reverse("account")).text
 
     assert browser.send(reverse("mfa_deactivate_totp")).status == 200
-    assert Browser().sign_in(user.email).heading != "Second factor"
+    assert Browser().sign_in(user.email).heading != "Two-factor authentication"
 
 
 def test_codes_tried_by_both_doors_share_one_budget(user: User, settings: Settings) -> None:
@@ -231,7 +231,7 @@ def test_the_second_factor_stands_before_a_reset_too(browser: Browser, user: Use
     browser.send(reverse("account_reset_password"), email=user.email)
     page = browser.open(link_of(user.email))
     browser.send(page.path, password1=ANOTHER)
-    assert browser.sign_in(user.email, ANOTHER).heading == "Second factor"
+    assert browser.sign_in(user.email, ANOTHER).heading == "Two-factor authentication"
     assert browser.person() is None
 
 
@@ -248,7 +248,7 @@ def test_sessions_are_listed_and_ended(user: User) -> None:
     browser_end, api_end = sorted(set(re.findall(r"/account/sessions/\w+/end/", page.text)))
     stranger = signed_in(UserFactory())
     for browser in (stranger, here):
-        assert browser.send(browser_end).heading == "Is it you?", "a stolen session ends no others"
+        assert browser.send(browser_end).heading == "Confirm it's you", "a stolen session ends no others"
         browser.prove()
     assert [stranger.send(path).status for path in (browser_end, api_end)] == [404, 404]
     here.send(browser_end)
@@ -263,14 +263,14 @@ def test_sessions_are_listed_and_ended(user: User) -> None:
 
 def test_deleting_the_account(user: User) -> None:
     browser, api, path = signed_in(user), Api.signed_in(user), reverse("account_delete")
-    assert browser.open(path).heading == "Is it you?"
+    assert browser.open(path).heading == "Confirm it's you"
     browser.send(f"{reverse('account_reauthenticate')}?next={path}", password=PASSWORD)
     page = browser.send(path, email="other@example.com")
     assert "not the address of your account" in page.text
     assert 'value="other@example.com"' in page.text
     page = browser.send(path, email=user.email.upper())
     assert (page.heading, browser.person()) == ("Sign in", None)
-    assert "is deleted" in page.text
+    assert "was deleted" in page.text
     assert (User.objects.filter(pk=user.pk).exists(), api.get("/v1/account").status) == (False, 401)
 
 
@@ -289,8 +289,8 @@ def test_the_admin_is_behind_the_same_door(browser: Browser) -> None:
     App(staff)
     page = browser.open("/admin/")
     assert (page.path, page.heading) == ("/account/login/", "Sign in")
-    assert browser.sign_in(staff.email, next="/admin/").heading == "Second factor"
-    assert browser.open("/admin/").heading == "Second factor"
+    assert browser.sign_in(staff.email, next="/admin/").heading == "Two-factor authentication"
+    assert browser.open("/admin/").heading == "Two-factor authentication"
     assert signed_in(UserFactory()).open("/admin/").status == 403
 
 

@@ -39,7 +39,7 @@ def invite(owner: User, email: str = NEW) -> str:
 
 def test_signing_up_choosing_a_password_and_being_signed_in(browser: Browser) -> None:
     page = browser.sign_up("New@Example.com")
-    assert page.heading == "Look into your mail"
+    assert page.heading == "Check your e-mail"
     assert not User.objects.filter(email=NEW).exists()
     other = Browser()
     page = other.follow(NEW)
@@ -51,7 +51,7 @@ def test_signing_up_choosing_a_password_and_being_signed_in(browser: Browser) ->
     user = User.objects.get(email=NEW)
     assert (other.person(), browser.person(), is_verified(user)) == (NEW, None, True)
     assert AlertChannel.objects.get(owner=user).config == {"address": NEW}
-    assert "have an account already" in Browser().follow(NEW).text
+    assert "already have an account" in Browser().follow(NEW).text
 
 
 def test_a_sign_up_that_somebody_else_began_ends_with_ones_own_password(user: User) -> None:
@@ -70,7 +70,7 @@ def test_a_sign_up_that_somebody_else_began_ends_with_ones_own_password(user: Us
     by_invitation.open(invitation)
     by_invitation.sign_up(old.email, PASSWORD)
     older = UserFactory(email="older@example.com", password="the stranger's password", unconfirmed=True)
-    assert stranger.sign_in(older.email, "the stranger's password").heading == "Look into your mail"
+    assert stranger.sign_in(older.email, "the stranger's password").heading == "Check your e-mail"
     Browser().choose_password(older.email)
     oldest = UserFactory(email="oldest@example.com", password="the stranger's password", unconfirmed=True)
     link = reverse("account_confirm_email", args=[EmailConfirmationHMAC(EmailAddress.objects.get(user=oldest)).key])
@@ -115,7 +115,7 @@ def test_a_sign_up_does_the_same_work_whether_or_not_the_address_is_taken(
     assert taken == free
     assert hashed == []
     (body,) = mails_to(user.email)
-    assert "has an account already" in body
+    assert "already has an account" in body
     assert "http://testserver/account/password/reset/" in body
     assert signed_in(user).person() == user.email, "the password is what it was"
 
@@ -128,7 +128,7 @@ def test_an_unconfirmed_change_of_address_keeps_nobody_out(browser: Browser, use
     browser.sign_up(NEW)
     browser.choose_password(NEW)
     assert browser.person() == NEW
-    assert "is the address of another account" in squatter.confirm_link(change).text
+    assert "is already the address of another account" in squatter.confirm_link(change).text
     invited = "invited@example.com"
     squatter.send(reverse("account_email"), email=invited, action_add="")
     browser = Browser()
@@ -169,8 +169,8 @@ def test_two_sign_ups_with_one_address_at_once() -> None:
 
 def test_it_may_be_closed(browser: Browser, settings: Settings) -> None:
     settings.SIGN_UP = False
-    assert "were invited" in browser.open(reverse("account_signup")).text
-    assert "were invited" in browser.sign_up(NEW).text
+    assert "need an invitation" in browser.open(reverse("account_signup")).text
+    assert "need an invitation" in browser.sign_up(NEW).text
     assert reverse("account_signup") not in browser.open(reverse("account_login")).text
     assert not User.objects.filter(email=NEW).exists()
 
@@ -225,7 +225,7 @@ def test_an_invitation_that_was_withdrawn_opens_nothing(browser: Browser, user: 
     settings.SIGN_UP = False
     browser.open(invite(user))
     Membership.objects.filter(user=None).delete()
-    assert "were invited" in browser.sign_up(NEW).text
+    assert "need an invitation" in browser.sign_up(NEW).text
     assert not User.objects.filter(email=NEW).exists()
 
 

@@ -83,7 +83,7 @@ def test_an_account_of_the_verified_address(browser: Browser, door: FakeDoor) ->
     go(browser, door)
     assert browser.person() == ADA
     (told,) = mails_to(ADA)
-    assert f"at {door.NAME} was linked to your account" in told.replace("GitHub", "github").replace("Google", "google")
+    assert f"at {door.NAME} was linked to your Pulsekeeper account" in told.replace("GitHub", "github").replace("Google", "google")
     go(Browser(), door)
     assert len(mails_to(ADA)) == 1, "linked once"
     assert signed_in(user).person() == ADA, "the password is what it was"
@@ -178,7 +178,7 @@ def test_a_provider_that_is_unwell(browser: Browser, door: FakeDoor, mode: Mode)
     door.mode = mode
     page = come_back(browser, callback)
     assert (page.status, browser.person()) == (502, None)
-    assert page.heading.lower() == f"signing in with {door.NAME}"
+    assert page.heading.lower() == f"sign-in with {door.NAME} failed"
     assert not any(secret in page.text for secret in door.issued)
     door.mode = ""
     go(browser, door)
@@ -202,13 +202,13 @@ def test_keys_that_the_provider_does_not_know(browser: Browser, door: FakeDoor) 
 
 def test_whoever_is_shut_out_stays_so(browser: Browser, door: FakeDoor) -> None:
     User.objects.filter(pk=UserFactory(email=ADA).pk).update(is_active=False)
-    assert go(browser, door).heading == "This account is closed"
+    assert go(browser, door).heading == "Account deactivated"
     assert browser.person() is None
 
 
 def test_the_second_factor_is_asked_for(browser: Browser, door: FakeDoor) -> None:
     app = App(UserFactory(email=ADA))
-    assert go(browser, door).heading == "Second factor"
+    assert go(browser, door).heading == "Two-factor authentication"
     assert browser.person() is None
     browser.send(reverse("mfa_authenticate"), code=app.code())
     assert browser.person() == ADA
@@ -255,7 +255,7 @@ def test_linking_and_unlinking(door: FakeDoor) -> None:
     user, remove = UserFactory(), reverse("social_remove", kwargs={"provider": door.NAME})
     browser = signed_in(user)
     begin_path = reverse("social_begin", kwargs={"provider": door.NAME})
-    assert browser.send(begin_path).heading == "Is it you?", "a stolen session links nothing"
+    assert browser.send(begin_path).heading == "Confirm it's you", "a stolen session links nothing"
     prove(browser)
     page = go(browser, door)
     assert "You can now sign in with" in page.text
@@ -295,7 +295,7 @@ def test_the_only_way_in_stays_until_there_is_another(browser: Browser, door: Fa
     go(browser, door)
     remove = reverse("social_remove", kwargs={"provider": door.NAME})
     browser.prove_by_mail(ADA)
-    assert "your only way in" in browser.send(remove).text
+    assert "your only way to sign in" in browser.send(remove).text
     browser.send(reverse("account_set_password"), password1=PASSWORD)
     assert (browser.person(), len(mail.outbox)) == (ADA, 2)
     assert "is no longer linked to this account" in browser.send(remove).text

@@ -48,7 +48,7 @@ def _confirm_access(tab: Tab) -> None:
 
     if "/account/confirm/" in tab.url:
         tab.get_by_label("Password").fill(PASSWORD)
-        tab.get_by_role("button", name="Go on").click()
+        tab.get_by_role("button", name="Continue").click()
         tab.wait_for_url(lambda url: "/account/confirm/" not in url, wait_until="networkidle")
 
 

@@ -45,20 +45,21 @@ class SignInBackend(GuardedBackend, BaseOAuth2PKCE[Any]):
         return cls(Strategy(DjangoStorage, request), f"{settings.BASE_URL}{path}")
 
     @classmethod
-    def keys(cls) -> tuple[str, str]:
-        raise NotImplementedError
+    def setting_of(cls, name: str) -> str:
+        """Return a setting of the provider, for example GITHUB_URL for `URL`."""
+        return str(getattr(settings, f"{cls.name.upper()}_{name}"))
 
     @classmethod
     def origin(cls) -> str:
         """Return the origin of the consent page."""
-        raise NotImplementedError
+        return cls.setting_of("URL")
 
     @classmethod
     def is_configured(cls) -> bool:
-        return all(cls.keys())
+        return bool(cls.setting_of("CLIENT_ID") and cls.setting_of("CLIENT_SECRET"))
 
     def get_key_and_secret(self) -> tuple[str, str]:
-        return self.keys()
+        return self.setting_of("CLIENT_ID"), self.setting_of("CLIENT_SECRET")
 
     def identify(self, access_token: str) -> dict[str, Any]:
         """Return {"id", "email"}, without an address if none is verified. Raises KeyError, TypeError, ValueError."""
@@ -100,14 +101,6 @@ class GitHub(SignInBackend):
     title = "GitHub"
     DEFAULT_SCOPE = ["user:email"]  # noqa: RUF012  (as social-auth declares it)
 
-    @classmethod
-    def keys(cls) -> tuple[str, str]:
-        return settings.GITHUB_CLIENT_ID, settings.GITHUB_CLIENT_SECRET
-
-    @classmethod
-    def origin(cls) -> str:
-        return str(settings.GITHUB_URL)
-
     def authorization_url(self) -> str:
         return f"{settings.GITHUB_URL}/login/oauth/authorize"
 
@@ -127,14 +120,6 @@ class Google(SignInBackend):
     name = "google"
     title = "Google"
     DEFAULT_SCOPE = ["openid", "email"]  # noqa: RUF012  (as social-auth declares it)
-
-    @classmethod
-    def keys(cls) -> tuple[str, str]:
-        return settings.GOOGLE_CLIENT_ID, settings.GOOGLE_CLIENT_SECRET
-
-    @classmethod
-    def origin(cls) -> str:
-        return str(settings.GOOGLE_URL)
 
     def authorization_url(self) -> str:
         return f"{settings.GOOGLE_URL}/o/oauth2/v2/auth"

@@ -31,7 +31,7 @@ from projects.members import is_invited
 def require_verified_address(backend: SignInBackend, details: dict[str, Any], **_: Any) -> dict[str, Any]:
     if details["email"] is None:
         raise OAuthRefused(
-            f"{backend.title} knows no verified e-mail address of yours. Verify one there, then start again."
+            f"{backend.title} has no verified e-mail address for you. Verify one there, then start again."
         )
     try:
         return {"details": {"email": email_address(details["email"])}}
@@ -68,7 +68,7 @@ def find_or_create_account(
     user = user or User.objects.filter(email=email).first()
     if user is None:
         if not settings.SIGN_UP and not is_invited(email, now=now):
-            raise OAuthRefused(f"There is no account of {email}, and sign-up is by invitation.")
+            raise OAuthRefused(f"There is no account for {email}, and sign-up is by invitation.")
         return {"user": create_account(email=email, password=None), "is_new": True}
     user = User.objects.select_for_update(of=["self"]).get(pk=user.pk)
     linked = UserSocialAuth.objects.filter(user=user, provider=backend.name).first()
@@ -94,7 +94,7 @@ def unlink(user: User, provider: str) -> None:
         user = User.objects.select_for_update(of=["self"]).get(pk=user.pk)
         links = UserSocialAuth.objects.filter(user=user)
         if not user.has_usable_password() and not links.exclude(provider=provider).exists():
-            raise ValidationFailed("it is your only way in; set a password first.")
+            raise ValidationFailed("it is your only way to sign in; set a password first.")
         if not links.filter(provider=provider).delete()[0]:
             raise NotFound
         _record(user, Action.SOCIAL_ACCOUNT_UNLINKED, provider)

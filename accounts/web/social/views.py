@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import cast
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, cast
 
 from allauth.account.internal.flows.login import record_authentication
 from allauth.account.utils import get_next_redirect_url, perform_login
@@ -16,7 +18,7 @@ from django.views.decorators.http import require_GET, require_POST
 
 from accounts.models import User
 from accounts.web.reauthentication import is_recent
-from accounts.web.social.backends import BACKENDS, SignInBackend
+from accounts.web.social.backends import BACKENDS, SignInBackend, configured
 from accounts.web.social.pipeline import unlink
 from connectors.providers.base import OAuthRefused, ProviderFailed
 from core.addresses import client_network
@@ -28,6 +30,18 @@ from core.waiting import limit_waiting
 BEGUN = "social_begun"
 """Session key: who started the flow, the page to return to, and whether it is a reauthentication."""
 AGAIN = "again"
+
+
+def leads_to_providers(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+    """Allow the page's forms to redirect to GitHub or Google: browsers apply `form-action` to redirects too."""
+
+    @wraps(view)
+    def widened(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        response: Any = view(request, *args, **kwargs)
+        response._csp_update = {"form-action": [backend.origin() for backend in configured()]}
+        return response  # type: ignore[no-any-return]
+
+    return widened
 
 
 def _backend(request: HttpRequest, provider: str) -> SignInBackend:
@@ -45,11 +59,7 @@ def begin(request: HttpRequest, provider: str) -> HttpResponse:
     again = request.user.is_authenticated and AGAIN in request.POST
     if request.user.is_authenticated and not again and not is_recent(request):
         raise ReauthenticationRequired
-    request.session[BEGUN] = {
-        "user": request.user.pk,
-        "next": get_next_redirect_url(request),
-        "again": again,
-    }
+    request.session[BEGUN] = {"user": request.user.pk, "next": get_next_redirect_url(request), "again": again}
     return cast("HttpResponse", backend.start())
 
 
@@ -59,7 +69,7 @@ def callback(request: HttpRequest, provider: str) -> HttpResponse:
     backend = _backend(request, provider)
     begun = request.session.pop(BEGUN, None) or {"user": None, "next": None}
     if begun["user"] != request.user.pk:
-        reason = "You have signed in or out in the meantime. Start again."
+        reason = "You have signed in or out since. Start again."
         return _problem(request, backend, reason, status=400)
     user = request.user if request.user.is_authenticated else None
     try:
@@ -99,5 +109,5 @@ def remove(request: HttpRequest, provider: str) -> HttpResponse:
 
 
 def _problem(request: HttpRequest, backend: SignInBackend, reason: str, *, status: int) -> HttpResponse:
-    context = {"title": f"Signing in with {backend.title}", "reason": reason}
-    return render(request, "accounts/social_problem.html", context, status=status)
+    context = {"title": f"Sign-in with {backend.title} failed", "reason": reason}
+    return render(request, "problem.html", context, status=status)

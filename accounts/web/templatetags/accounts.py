@@ -8,8 +8,10 @@ from django import template
 
 from accounts.web.social.backends import configured
 from accounts.web.social.pipeline import linked_providers
+from core.user_agents import name_of
 
 register = template.Library()
+register.filter("browser_name", name_of)
 
 
 @register.inclusion_tag("accounts/social_buttons.html", takes_context=True)
