@@ -169,10 +169,7 @@ def theme(published: PublishedPage, links: Links) -> bytes:
 
 
 def logo(published: PublishedPage, links: Links) -> bytes:
-    found = PageLogo.objects.filter(page=published.page_id).first()
-    if found is None:
-        raise NotFound
-    return bytes(found.image)
+    return bytes(get_or_not_found(PageLogo.objects.all(), page=published.page_id).image)
 
 
 Part = tuple[str, Callable[[PublishedPage, Links], bytes]]
