@@ -90,7 +90,7 @@ class _Applying:
         changed = {existing.pk: existing for existing in self.changed_monitors.values()}
         keys = {monitor_ref.key for entry in (*self.new, *self.changed) for monitor_ref in _monitor_refs(entry)}
         referenced = Monitor.objects.filter(public_id__in=keys).values_list("pk", flat=True)
-        self.locked = bulk.lock_monitors({*changed, *(one.pk for one in self.gone.get("monitors", [])), *referenced})
+        self.locked = bulk.lock_for_update({*changed, *(one.pk for one in self.gone.get("monitors", [])), *referenced})
         for key, planned in changed.items():
             if key not in self.locked:
                 raise ConcurrentChangeError
@@ -129,16 +129,7 @@ class _Applying:
 
     def _update_monitors(self) -> None:
         self._check_transfers()
-        changes = [
-            bulk.Change(
-                existing.pk,
-                self.account.owner_of(entry.project_ref),
-                self.projects[entry.project_ref],
-                entry.config,
-                _is_enabled(entry),
-            )
-            for entry, existing in self.changed_monitors.items()
-        ]
+        drafts = {existing.pk: self._draft(entry) for entry, existing in self.changed_monitors.items()}
         moves = [
             move_of(
                 self.locked[existing.pk],
@@ -148,7 +139,7 @@ class _Applying:
             for entry, existing in self.transferred.items()
         ]
         with self._collect_errors(("monitors",)):
-            bulk.update_monitors(changes, now=self.now)
+            bulk.update_monitors(drafts, now=self.now)
             log.record_moves(self.caller, moves)
 
     def _check_transfers(self) -> None:
@@ -164,19 +155,15 @@ class _Applying:
                         self.plan.problem(entry.path, error.reason or error.code)
 
     def _create_monitors(self) -> None:
-        news = [
-            bulk.New(
-                self.account.owner_of(entry.project_ref),
-                self.projects[entry.project_ref],
-                entry.config,
-                enabled=_is_enabled(entry),
-            )
-            for entry in self.new_monitors
-        ]
+        drafts = [self._draft(entry) for entry in self.new_monitors]
         with self._collect_errors(("monitors",)):
-            made = bulk.create_monitors(news, now=self.now)
+            made = bulk.create_monitors(drafts, now=self.now)
             for entry, monitor in zip(self.new_monitors, made, strict=True):
                 self.monitor_ids[entry.monitor_ref.key] = monitor.public_id
+
+    def _draft(self, entry: Entry) -> bulk.Draft:
+        owner = self.account.owner_of(entry.project_ref)
+        return bulk.Draft(owner, self.projects[entry.project_ref], entry.config, _is_enabled(entry))
 
     def _make_others(self) -> None:
         """Update before creating: an update may free the slug of a new page.

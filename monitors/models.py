@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
 from django.conf import settings
@@ -15,7 +15,6 @@ from checks.spec import ReasonCode, Verdict
 from core import ids
 from core.crypto import EncryptedField
 from monitors import configuration, types
-from monitors.heartbeats.deadlines import HeartbeatDeadline
 from monitors.types.base import MonitorType
 from monitors.types.settings import MonitorConfig
 from projects.models import Project
@@ -98,6 +97,20 @@ class Monitor(models.Model):
         """Return the configuration without secrets."""
         return self._config(())
 
+    @property
+    def ping_deadline(self) -> datetime | None:
+        """The time until which a heartbeat's ping is due, or None before its first ping."""
+        patience = timedelta(seconds=self.interval_sec + self.options["grace_sec"])
+        return None if self.state.last_ping_at is None else self.state.last_ping_at + patience
+
+    def ping_due_at(self, *, muted: bool = True) -> datetime | None:
+        """Return the time after which a heartbeat is down: its deadline, or `armed_at` or the end of a mute if later.
+
+        Without `muted`, mutes do not count.
+        """
+        times = (self.ping_deadline, self.state.armed_at, self.muted_until if muted else None)
+        return None if self.ping_deadline is None else max(filter(None, times))
+
     def _config(self, secrets: Sequence[str]) -> MonitorConfig:
         common = [getattr(self, name) for name in MonitorConfig.columns]
         return configuration.load(common, self.config, secrets)
@@ -157,16 +170,6 @@ class MonitorState(models.Model):
 
     def __str__(self) -> str:
         return f"state of {self.monitor_id}"
-
-
-def deadline_of(monitor: Monitor, state: MonitorState) -> HeartbeatDeadline:
-    return HeartbeatDeadline(
-        state.last_ping_at,
-        monitor.interval_sec,
-        monitor.options["grace_sec"],
-        state.armed_at,
-        monitor.muted_until,
-    )
 
 
 class StatusChange(models.Model):

@@ -18,10 +18,9 @@ from accounts.models import Plan, User
 from core.bulk_actions import BulkResult
 from core.errors import ValidationFailed
 from monitors import types
-from monitors.lifecycle import mute, switch, watch
-from monitors.models import Monitor, MonitorState, StatusChange
-
-_STATE_COLUMNS = ["next_due_at", "claimed_at", "armed_at", "fresh", "failures", "passes", "failing_since"]
+from monitors.locking import lock_monitors, write_columns
+from monitors.models import Monitor, StatusChange
+from monitors.services import SWITCHED, mute, switch, watch
 
 
 def pause(ids: Collection[int], *, now: datetime, among: QuerySet[Monitor] | None = None) -> BulkResult[Monitor]:
@@ -39,25 +38,25 @@ def mute_for(
     if minutes < 0:
         raise ValidationFailed("must be 0 or more.", field="minutes")
 
-    def do(monitor: Monitor, state: MonitorState) -> str | None:
+    def do(monitor: Monitor) -> str | None:
         if minutes == 0 and monitor.muted_until is None:
             return "not muted"
-        mute(monitor, state, minutes=minutes, now=now)
+        mute(monitor, minutes=minutes, now=now)
         return None
 
     with transaction.atomic():
-        outcome = _each(ids, among, do)
-        Monitor.objects.bulk_update(outcome.done, ["muted_until"])
-        _write_states(outcome.done, ["next_due_at", "armed_at"])
-    return outcome
+        result = _each(ids, among, do)
+        write_columns(result.done, ["muted_until"])
+        write_columns([monitor.state for monitor in result.done], ["next_due_at", "armed_at"])
+    return result
 
 
 def delete(ids: Collection[int], *, among: QuerySet[Monitor] | None = None) -> BulkResult[Monitor]:
     """Delete monitors at once. Their results are removed soon after."""
     with transaction.atomic():
-        outcome = _each(ids, among, lambda *_: None)
-        Monitor.objects.filter(pk__in=[monitor.pk for monitor in outcome.done]).delete()
-    return outcome
+        result = _each(ids, among, lambda _: None)
+        Monitor.objects.filter(pk__in=[monitor.pk for monitor in result.done]).delete()
+    return result
 
 
 def raise_intervals(owners: Collection[User], plan: Plan) -> None:
@@ -65,16 +64,15 @@ def raise_intervals(owners: Collection[User], plan: Plan) -> None:
 
     All states are locked, not only those of short intervals: a concurrent edit may shorten an interval.
     """
-    ids = [owner.pk for owner in owners]
-    states = MonitorState.objects.select_for_update().filter(monitor__owner__in=ids)
-    list(states.order_by("pk").values_list("pk"))
-    short = Monitor.objects.filter(owner__in=ids, interval_sec__lt=plan.min_interval_sec)
-    heartbeats = list(short.filter(type__in=types.waiting()).select_related("state"))
+    owned = Monitor.objects.filter(owner__in=[owner.pk for owner in owners])
+    short = owned.filter(interval_sec__lt=plan.min_interval_sec)
+    # The deadlines of heartbeats move; other types keep their due time.
+    heartbeats = lock_monitors(owned.values_list("pk", flat=True), short.filter(type__in=types.waiting())).values()
     short.update(interval_sec=plan.min_interval_sec)
-    for monitor in heartbeats:  # their deadlines move; other types keep their due time
+    for monitor in heartbeats:
         monitor.interval_sec = plan.min_interval_sec
-        watch(monitor, monitor.state)
-    _write_states(heartbeats, ["next_due_at"])
+        watch(monitor)
+    write_columns([monitor.state for monitor in heartbeats], ["next_due_at"])
 
 
 def _switch(
@@ -82,43 +80,25 @@ def _switch(
 ) -> BulkResult[Monitor]:
     changes: list[StatusChange] = []
 
-    def do(monitor: Monitor, state: MonitorState) -> str | None:
+    def do(monitor: Monitor) -> str | None:
         if monitor.enabled == enabled:
             return "running already" if enabled else "paused already"
-        changes.append(switch(monitor, state, enabled=enabled, interval_sec=monitor.interval_sec, now=now))
-        watch(monitor, state)
+        changes.append(switch(monitor, enabled=enabled, now=now))
+        watch(monitor)
         return None
 
     with transaction.atomic():
-        outcome = _each(ids, among, do)
-        Monitor.objects.bulk_update(outcome.done, ["enabled", "config_version"])
-        _write_states(outcome.done, _STATE_COLUMNS)
+        result = _each(ids, among, do)
+        write_columns(result.done, ["enabled", "config_version"])
+        write_columns([monitor.state for monitor in result.done], SWITCHED)
         StatusChange.objects.bulk_create(changes)
-    return outcome
+    return result
 
 
 def _each(
-    ids: Collection[int],
-    among: QuerySet[Monitor] | None,
-    do: Callable[[Monitor, MonitorState], str | None],
+    ids: Collection[int], among: QuerySet[Monitor] | None, do: Callable[[Monitor], str | None]
 ) -> BulkResult[Monitor]:
-    """Lock the states in the order in which results are recorded, and call `do` for each monitor.
-
-    `do` returns None, or the reason why it skipped the monitor. The configurations are read after locking.
-    """
-    states = {state.pk: state for state in MonitorState.objects.select_for_update().filter(pk__in=ids).order_by("pk")}
-    done: list[Monitor] = []
-    left: Counter[str] = Counter()
-    monitors = Monitor.objects.all() if among is None else among
-    for monitor in monitors.filter(pk__in=states).order_by("pk"):
-        monitor.state = states[monitor.pk]
-        reason = do(monitor, monitor.state)
-        if reason is None:
-            done.append(monitor)
-        else:
-            left[reason] += 1
-    return BulkResult(done, left)
-
-
-def _write_states(monitors: Collection[Monitor], columns: Collection[str]) -> None:
-    MonitorState.objects.bulk_update([monitor.state for monitor in monitors], columns)
+    """Lock the monitors and call `do` for each. It returns None, or the reason why it skipped the monitor."""
+    reasons = [(monitor, do(monitor)) for monitor in lock_monitors(ids, among).values()]
+    done = [monitor for monitor, reason in reasons if reason is None]
+    return BulkResult(done, Counter(reason for _, reason in reasons if reason is not None))

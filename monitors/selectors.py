@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.db.models import DateTimeField, ExpressionWrapper, F, IntegerField, Q, QuerySet, Value
@@ -24,7 +24,6 @@ from monitors.models import (
     SchedulerGap,
     SchedulerTick,
     StatusChange,
-    deadline_of,
 )
 from monitors.uptime.intervals import Span, StatusInterval, Transition, uptime_percent
 from projects import access
@@ -129,7 +128,7 @@ def failing_since(monitor: Monitor, *, now: datetime) -> datetime | None:
         return None
     if state.failing_since is None and monitor.kind.waits:
         muted = monitor.muted_until is not None and monitor.muted_until > now
-        due_at = replace(deadline_of(monitor, state), muted_until=None).due_at
+        due_at = monitor.ping_due_at(muted=False)
         return due_at if muted and due_at is not None and due_at < now else None
     return state.failing_since
 

@@ -4,48 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from django.db import transaction
 
 from accounts.models import Plan, User
-from checks.spec import CheckSpec
-from core.db import get_or_not_found
+from checks.spec import CheckSpec, Verdict
 from core.egress import literal_address
-from core.errors import MonitorLimit, ValidationFailed
+from core.errors import MonitorLimit, NotFound, ValidationFailed
 from core.ids import random_text
 from core.outbound import guard
-from monitors import configuration, types
+from monitors import configuration, locking, types
 from monitors.configuration import watched_domain
 from monitors.expiry.registrations import lock_registration
-from monitors.lifecycle import mute, reschedule, switch, watch
-from monitors.models import (
-    LEASE_MARGIN,
-    DomainRegistration,
-    Monitor,
-    MonitorState,
-    StatusChange,
-    config_columns,
-)
-from monitors.selectors import get_monitor
+from monitors.models import LEASE_MARGIN, DomainRegistration, Monitor, MonitorState, StatusChange, config_columns
+from monitors.selectors import get_monitor, list_monitors
+from monitors.state import next_slot
 from monitors.types.settings import MonitorConfig
 from projects import access, log, placement
 from projects.access import Caller
 from projects.models import Project
 
 FIRST_CLAIM = 1
-RECONFIGURED = (
-    "next_due_at",
-    "claimed_at",
-    "armed_at",
-    "fresh",
-    "failures",
-    "passes",
-    "failing_since",
-    "cert_expires_at",
-    "domain_expires_at",
-)
+MAX_MUTE_MINUTES = 10_080
+SWITCHED = ("next_due_at", "claimed_at", "armed_at", "fresh", "failures", "passes", "failing_since")
+"""Columns of a state that `switch` and `watch` may change."""
+RECONFIGURED = (*SWITCHED, "cert_expires_at", "domain_expires_at")
 """Columns of a state that `reconfigure` may change."""
+CONFIGURED = ("enabled", "config_version", "registration", *MonitorConfig.columns, "config", "header_values")
+"""Columns of a monitor that `reconfigure` may change."""
 
 
 def permits_host(host: str) -> bool:
@@ -110,18 +98,11 @@ def create_monitor(caller: Caller, given: Mapping[str, Any], *, now: datetime) -
         owner = lock_owner(owner)
         config = complete(given, owner.plan)
         enforce_quota(owner)
-        domain = watched_domain(config)
-        registration = None if domain is None else lock_registration(domain, now=now)
+        registration = lock_registration(watched_domain(config), now=now)
         monitor = Monitor.objects.create(
-            owner=owner,
-            project=project,
-            registration=registration,
-            created_at=now,
-            **config_columns(config),
+            owner=owner, project=project, registration=registration, created_at=now, **config_columns(config)
         )
-        state = MonitorState(
-            monitor=monitor, domain_expires_at=None if registration is None else registration.expires_at
-        )
+        state = MonitorState(monitor=monitor, domain_expires_at=registration.expires_at if registration else None)
         if not monitor.kind.waits:
             state.claim, state.claimed_at, state.slot_at = FIRST_CLAIM, now, now
             state.next_due_at = now + timedelta(milliseconds=config.timeout_ms) + LEASE_MARGIN
@@ -159,7 +140,7 @@ def update_monitor(caller: Caller, public_id: str, given: Mapping[str, Any], *, 
     secrets; header values are also dropped when the request goes to another server (`configuration.patch`).
     """
     with transaction.atomic():
-        monitor, state = _lock(caller, public_id)
+        monitor = _lock(caller, public_id)
         project, owner = (monitor.project, monitor.owner)
         if "project_id" in given:
             project, owner = placement.move(caller, given, project=project, owner=owner)
@@ -170,30 +151,27 @@ def update_monitor(caller: Caller, public_id: str, given: Mapping[str, Any], *, 
         config = _patched(monitor, given, owner=owner)
         change = reconfigure(
             monitor,
-            state,
             config,
             enabled=given.get("enabled", monitor.enabled),
-            registration_of=lambda domain: lock_registration(domain, now=now),
+            registration_of=partial(lock_registration, now=now),
             now=now,
         )
         monitor.project, monitor.owner = project, owner
         # Write the project only if the caller moves the monitor: the present one may be deleted concurrently.
         moved = ["project", "owner"] if "project_id" in given else []
-        monitor.save(update_fields=["enabled", "config_version", "registration", *moved, *config_columns(config)])
-        state.save(update_fields=RECONFIGURED)
+        monitor.save(update_fields=[*CONFIGURED, *moved])
+        monitor.state.save(update_fields=RECONFIGURED)
         if change is not None:
             change.save(force_insert=True)
-    monitor.state = state
     return monitor
 
 
 def reconfigure(
     monitor: Monitor,
-    state: MonitorState,
     config: MonitorConfig,
     *,
     enabled: bool,
-    registration_of: Callable[[str], DomainRegistration],
+    registration_of: Callable[[str | None], DomainRegistration | None],
     now: datetime,
 ) -> StatusChange | None:
     """Apply the config to a locked monitor. Return the status change to store, or None.
@@ -202,18 +180,89 @@ def reconfigure(
     `registration_of` returns a domain's registration, locked until the transaction ends.
     """
     before, change = monitor.full_config, None
-    probed_anew = configuration.differs(before, config)
+    monitor.full_config = config
+    is_outdated = configuration.differs(before, config)
     if enabled != monitor.enabled:
-        change = switch(monitor, state, enabled=enabled, interval_sec=config.interval_sec, now=now)
+        change = switch(monitor, enabled=enabled, now=now)
     else:
-        if probed_anew and not monitor.kind.waits:
+        if is_outdated and not monitor.kind.waits:
             monitor.config_version += 1
         if enabled:
-            reschedule(state, before, config, probed_anew=probed_anew, now=now)
-    monitor.full_config = config
-    watch(monitor, state)
-    _follow_host(monitor, state, before, config, registration_of=registration_of)
+            _reschedule(monitor, before, config, is_outdated=is_outdated, now=now)
+    watch(monitor)
+    # The old host's certificate and registration do not apply to another host.
+    if monitor.kind.origin(before) != monitor.kind.origin(config):
+        monitor.state.cert_expires_at = None
+    domain = watched_domain(config)
+    if domain != (monitor.registration and monitor.registration.name):
+        monitor.registration = registration_of(domain)
+        monitor.state.domain_expires_at = monitor.registration.expires_at if monitor.registration else None
     return change
+
+
+# These change a locked monitor and its state in memory, which the caller writes.
+
+
+def switch(monitor: Monitor, *, enabled: bool, now: datetime) -> StatusChange:
+    """Pause or resume a monitor and return the change to store.
+
+    Pausing keeps the status; after resuming, the next result sets it as a first check does. Results in flight then
+    belong to an older configuration.
+    """
+    state = monitor.state
+    monitor.enabled = enabled
+    monitor.config_version += 1
+    if enabled:
+        state.fresh, state.failures, state.passes, state.failing_since = True, 0, 0, None
+        if monitor.kind.fires and state.slot_at is not None:
+            state.next_due_at = next_slot(state.slot_at, interval_sec=monitor.interval_sec, now=now)
+        elif not monitor.kind.waits or state.last_ping_at is not None:
+            state.armed_at = now if monitor.kind.waits else None
+            state.next_due_at, state.claimed_at = now, None
+    else:
+        state.next_due_at = state.claimed_at = None
+    kind = StatusChange.Kind.RESUMED if enabled else StatusChange.Kind.PAUSED
+    return StatusChange(monitor=monitor, kind=kind, at=now, before=state.status, after=state.status)
+
+
+def mute(monitor: Monitor, *, minutes: int, now: datetime) -> None:
+    """Mute for `minutes`, at most MAX_MUTE_MINUTES; 0 ends a mute."""
+    if minutes == 0:
+        if monitor.muted_until is not None and monitor.muted_until > now:
+            monitor.state.armed_at = now  # a deadline that passed during the mute counts from its end
+        monitor.muted_until = None
+    else:
+        monitor.muted_until = now + timedelta(minutes=min(minutes, MAX_MUTE_MINUTES))
+    watch(monitor)
+
+
+def watch(monitor: Monitor) -> None:
+    """Recompute `next_due_at` after the deadline of a heartbeat changed."""
+    state = monitor.state
+    if not monitor.kind.waits or not monitor.enabled or state.claimed_at is not None:
+        return
+    due_at = monitor.ping_due_at()
+    if state.fresh:
+        # Never pinged, or resumed: judge it at once, or at the end of the mute, which may be earlier now.
+        if state.next_due_at is not None and due_at is not None:
+            state.next_due_at = min(state.next_due_at, due_at)
+    elif state.status != Verdict.DOWN or state.passes > 0:
+        state.next_due_at = due_at
+
+
+def _reschedule(
+    monitor: Monitor, before: MonitorConfig, after: MonitorConfig, *, is_outdated: bool, now: datetime
+) -> None:
+    """Update the schedule after an edit: due at once if a probed setting changed, sooner if the interval is shorter."""
+    state = monitor.state
+    if monitor.kind.waits:
+        if (before.interval_sec, before["grace_sec"]) != (after.interval_sec, after["grace_sec"]):
+            state.armed_at = now
+    elif is_outdated and not monitor.kind.fires:  # an edit must not fire a trigger
+        state.next_due_at, state.claimed_at = now, None
+    elif after.interval_sec < before.interval_sec and state.claimed_at is None:
+        soonest = now + timedelta(seconds=after.interval_sec)
+        state.next_due_at = min(state.next_due_at or soonest, soonest)
 
 
 def mute_monitor(caller: Caller, public_id: str, *, minutes: int, now: datetime) -> Monitor:
@@ -221,34 +270,33 @@ def mute_monitor(caller: Caller, public_id: str, *, minutes: int, now: datetime)
     if minutes < 0:
         raise ValidationFailed("must be 0 or more.", field="minutes")
     with transaction.atomic():
-        monitor, state = _lock(caller, public_id)
-        mute(monitor, state, minutes=minutes, now=now)
+        monitor = _lock(caller, public_id)
+        mute(monitor, minutes=minutes, now=now)
         monitor.save(update_fields=["muted_until"])
-        state.save(update_fields=["next_due_at", "armed_at"])
-    monitor.state = state
+        monitor.state.save(update_fields=["next_due_at", "armed_at"])
     return monitor
 
 
 def delete_monitor(caller: Caller, public_id: str) -> None:
     """Delete a monitor at once. Its results become inaccessible; checks.results.erasure removes them soon after."""
     with transaction.atomic():
-        monitor, _ = _lock(caller, public_id)
-        monitor.delete()
+        _lock(caller, public_id).delete()
 
 
 def delete_all_of(user: User) -> None:
     """Delete all monitors of an account. Their states are locked in the order in which results are recorded."""
-    list(MonitorState.objects.select_for_update().filter(monitor__owner=user).order_by("pk").only("pk"))
-    Monitor.objects.filter(owner=user).delete()
+    owned = Monitor.objects.filter(owner=user)
+    locking.lock_monitors(owned.values_list("pk", flat=True), owned.none())
+    owned.delete()
 
 
-def _lock(caller: Caller, public_id: str) -> tuple[Monitor, MonitorState]:
-    """Lock and return a monitor and its state. The state row is the lock for PATCH, recording and deletion.
-
-    The configuration is read after locking: otherwise concurrent PATCHes would undo each other's changes.
-    """
-    state = get_or_not_found(MonitorState.objects.select_for_update(), pk=get_monitor(caller, public_id).pk)
-    return get_monitor(caller, public_id), state
+def _lock(caller: Caller, public_id: str) -> Monitor:
+    """Return a monitor with its state locked. That lock serializes PATCH, recording and deletion."""
+    key = get_monitor(caller, public_id).pk
+    monitor = locking.lock_monitors([key], list_monitors(caller)).get(key)
+    if monitor is None:
+        raise NotFound
+    return monitor
 
 
 def lock_monitors(caller: Caller, public_ids: Collection[str]) -> dict[str, Monitor]:
@@ -270,10 +318,10 @@ def lock_owner(owner: User) -> User:
     Concurrent creations then count against the quota one after the other, and the plan's minimum interval also applies
     during a change of plan.
     """
-    held = User.objects.select_for_update(no_key=True).get(pk=owner.pk)
-    if held.plan_id == owner.plan_id:
-        held.plan = owner.plan  # already loaded with the owner
-    return held
+    locked = User.objects.select_for_update(no_key=True).get(pk=owner.pk)
+    if locked.plan_id == owner.plan_id:
+        locked.plan = owner.plan  # already loaded with the owner
+    return locked
 
 
 def enforce_quota(owner: User, *, count: int = 1) -> None:
@@ -281,21 +329,3 @@ def enforce_quota(owner: User, *, count: int = 1) -> None:
     limit = owner.plan.monitor_limit
     if limit is not None and Monitor.objects.filter(owner=owner).count() + count > limit:
         raise MonitorLimit(limit=limit)
-
-
-def _follow_host(
-    monitor: Monitor,
-    state: MonitorState,
-    before: MonitorConfig,
-    after: MonitorConfig,
-    *,
-    registration_of: Callable[[str], DomainRegistration],
-) -> None:
-    """Reset the certificate and registration data if the host has changed, since the old host's data does not apply."""
-    if monitor.kind.origin(before) != monitor.kind.origin(after):
-        state.cert_expires_at = None
-    domain = watched_domain(after)
-    if domain != (None if monitor.registration is None else monitor.registration.name):
-        registration = None if domain is None else registration_of(domain)
-        monitor.registration = registration
-        state.domain_expires_at = None if registration is None else registration.expires_at

@@ -224,7 +224,7 @@ def _look_up(lookup: Lookup) -> None:
         logger.warning("the registry of .%s is left alone for %s", suffix, refusal.retry_after)
         registrations.put_off(suffix, refusal.retry_after, error=str(refusal), now=utc_now())
     except NoRegistry as gap:
-        registrations.record_unsupported(lookup, str(gap), now=utc_now())
+        registrations.record_failure(lookup, str(gap), now=utc_now(), retry_after=registrations.UNSUPPORTED_RETRY)
     except LookupFailed as failure:
         logger.info("the lookup of %s failed: %s", lookup.domain, failure)
         registrations.record_failure(lookup, str(failure), now=utc_now())

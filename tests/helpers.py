@@ -15,6 +15,7 @@ from django.db import connection
 from checks.results.partitions import SERIES, make, parts
 from checks.spec import CheckOutcome, ReasonCode, Verdict
 from core.errors import ApiError
+from monitors.heartbeats import signals
 from monitors.models import Monitor, MonitorState
 from monitors.recording.batch import CheckRecord
 
@@ -38,6 +39,11 @@ def check_record(
     monitor: Monitor, *, claim: int, verdict: Verdict, at: datetime, config_version: int = 1
 ) -> CheckRecord:
     return CheckRecord(monitor.pk, claim, config_version, outcome(verdict, at=at))
+
+
+def record_ping(public_id: str, *, now: datetime) -> bool:
+    """Record a ping as the endpoint does, and return whether the heartbeat exists."""
+    return signals.keep_up([(public_id, now)])[0] or signals.record_under_lock(public_id, now=now)
 
 
 def state_of(monitor: Monitor) -> MonitorState:

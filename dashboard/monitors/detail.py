@@ -34,7 +34,7 @@ from dashboard.pages import PageRequest, action, count_request, page, render_pag
 from incidents import windows
 from incidents.selectors import list_incidents, windows_covering
 from incidents.windows import occurrence_of
-from monitors.models import Monitor, deadline_of
+from monitors.models import Monitor
 from monitors.probing import on_demand
 from monitors.selectors import failing_since, get_monitor
 from monitors.uptime.daily import History, daily_uptimes
@@ -265,7 +265,7 @@ def _next_at(monitor: Monitor) -> datetime | None:
     if not monitor.enabled:
         return None
     if monitor.kind.waits:
-        return deadline_of(monitor, monitor.state).due_at
+        return monitor.ping_due_at()
     return monitor.state.next_due_at
 
 

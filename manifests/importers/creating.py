@@ -67,12 +67,12 @@ def import_monitors(
         monitors = Monitor.objects.filter(owner=owner, project=project)
         existing = Counter(_key(*row) for row in monitors.values_list("type", "name", "url"))
         validated = [_validate(each, existing, plan=owner.plan) for each in mapped]
-        news = [
-            bulk.New(owner, project, config, enabled=each.enabled)
+        drafts = [
+            bulk.Draft(owner, project, config, enabled=each.enabled)
             for each, config in zip(mapped, validated, strict=True)
             if isinstance(config, MonitorConfig)
         ]
-        made = iter(bulk.create_monitors(news, now=now))
+        made = iter(bulk.create_monitors(drafts, now=now))
         imported = [
             _created(each, next(made)) if isinstance(each_result, MonitorConfig) else each_result
             for each, each_result in zip(mapped, validated, strict=True)

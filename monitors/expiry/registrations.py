@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.db import connection, transaction
-from django.db.models import Exists, F, OuterRef, Subquery
+from django.db.models import Exists, OuterRef, Subquery
 
 from monitors.models import DomainRegistration, Monitor, MonitorState
 
 LEASE = timedelta(minutes=5)  # many times the deadline of a lookup
 INTERVAL = timedelta(days=1)
 FIRST_RETRY = timedelta(hours=1)
-UNSUPPORTED_RETRY = timedelta(days=7)
+UNSUPPORTED_RETRY = timedelta(days=7)  # a registry is seldom added
 JITTER = 0.1
 
 
@@ -30,31 +30,25 @@ class Lookup:
     domain: str
 
 
-def lock_registration(domain: str, *, now: datetime) -> DomainRegistration:
-    """Lock the registration of this domain until the transaction ends, and create it if it is missing.
-
-    Without the lock, the monitor that is being added could miss an expiry recorded at the same time, or the row could
-    be deleted as unused.
-    """
-    held = DomainRegistration.objects.select_for_update(no_key=True).filter(name=domain)
-    while (registration := held.first()) is None:
-        new = DomainRegistration(name=domain, next_lookup_at=now)
-        DomainRegistration.objects.bulk_create([new], ignore_conflicts=True)
-    return registration
+def lock_registration(domain: str | None, *, now: datetime) -> DomainRegistration | None:
+    return None if domain is None else lock_registrations([domain], now=now)[domain]
 
 
 def lock_registrations(domains: Iterable[str], *, now: datetime) -> dict[str, DomainRegistration]:
-    """Lock the registrations of many domains in name order, to prevent deadlocks. Return them by name."""
+    """Lock the registrations of these domains until the transaction ends, creating missing ones. Return them by name.
+
+    Without the lock, a monitor that is being added could miss an expiry recorded at the same time, or the row could
+    be deleted as unused. They are locked in name order, to prevent deadlocks.
+    """
     missing = sorted(set(domains))
-    held: dict[str, DomainRegistration] = {}
+    locked: dict[str, DomainRegistration] = {}
     while missing:
         found = DomainRegistration.objects.select_for_update(no_key=True).filter(name__in=missing)
-        held |= {registration.name: registration for registration in found.order_by("name")}
-        missing = [name for name in missing if name not in held]
-        DomainRegistration.objects.bulk_create(
-            [DomainRegistration(name=name, next_lookup_at=now) for name in missing], ignore_conflicts=True
-        )
-    return held
+        locked |= {registration.name: registration for registration in found.order_by("name")}
+        missing = [name for name in missing if name not in locked]
+        new = [DomainRegistration(name=name, next_lookup_at=now) for name in missing]
+        DomainRegistration.objects.bulk_create(new, ignore_conflicts=True)
+    return locked
 
 
 # The row is selected in a WITH, which runs once. A subquery may run again for each joined row: it would then skip the
@@ -108,8 +102,8 @@ def record_expiry(lookup: Lookup, expires_at: datetime, *, now: datetime) -> Non
         registration.update(next_lookup_at=now + jittered(INTERVAL, lookup.registration_id))
 
 
-def record_failure(lookup: Lookup, error: str, *, now: datetime) -> None:
-    """Store the error and keep the known expiry. Retry after FIRST_RETRY, doubling up to INTERVAL."""
+def record_failure(lookup: Lookup, error: str, *, now: datetime, retry_after: timedelta | None = None) -> None:
+    """Store the error and keep the known expiry. Retry after that time, or by default after `retry_delay`."""
     with transaction.atomic():
         registration = (
             DomainRegistration.objects.select_for_update(no_key=True).filter(pk=lookup.registration_id).first()
@@ -118,17 +112,9 @@ def record_failure(lookup: Lookup, error: str, *, now: datetime) -> None:
             return
         registration.failures += 1
         registration.error = error
-        registration.next_lookup_at = now + jittered(retry_delay(registration.failures), registration.pk)
+        delay = retry_after or retry_delay(registration.failures)
+        registration.next_lookup_at = now + jittered(delay, registration.pk)
         registration.save(update_fields=["failures", "error", "next_lookup_at"])
-
-
-def record_unsupported(lookup: Lookup, error: str, *, now: datetime) -> None:
-    """Store that no registry supports this domain. Retry rarely, since one is seldom added."""
-    DomainRegistration.objects.filter(pk=lookup.registration_id).update(
-        failures=F("failures") + 1,
-        error=error,
-        next_lookup_at=now + jittered(UNSUPPORTED_RETRY, lookup.registration_id),
-    )
 
 
 def put_off(top_level: str, delay: timedelta, *, error: str, now: datetime) -> None:
@@ -174,7 +160,7 @@ def remove_unused(now: datetime) -> None:
 
 
 def retry_delay(failures: int) -> timedelta:
-    """Return the delay after that many consecutive failures, 1 or more."""
+    """Return the delay after that many consecutive failures, 1 or more: FIRST_RETRY, doubling up to INTERVAL."""
     return min(FIRST_RETRY * (1 << min(failures - 1, 10)), INTERVAL)
 
 

@@ -7,12 +7,11 @@ from datetime import datetime
 
 from django.db import transaction
 
-from checks.spec import CheckOutcome
+from checks.spec import CheckOutcome, ReasonCode, Verdict
 from core.db import fetch_prepared
 from monitors import metrics, types
-from monitors.heartbeats.deadlines import arrived, missed
 from monitors.models import Monitor
-from monitors.recording.batch import CheckRecord, Settings, State, StateBatch, lock_batch
+from monitors.recording.batch import CheckRecord, StateBatch, lock_batch
 
 # The complete effect of a ping on a heartbeat that is up and stays up, which is nearly every ping. It never waits for
 # a lock: locked rows are left to `record_under_lock`. So are rows that changed after this statement began, because it
@@ -60,11 +59,6 @@ _STILL_UP = """
 """
 
 
-def record_ping(public_id: str, *, now: datetime) -> bool:
-    """Record a ping and return whether the heartbeat exists. Durable when this returns."""
-    return keep_up([(public_id, now)])[0] or record_under_lock(public_id, now=now)
-
-
 def keep_up(pings: Sequence[tuple[str, datetime]]) -> list[bool]:
     """Record the pings of heartbeats that are up and stay up. Return False for the others, which stay unrecorded.
 
@@ -93,27 +87,22 @@ def record_under_lock(public_id: str, *, now: datetime) -> bool:
 
 
 def _record_under_lock(public_id: str, *, now: datetime) -> bool:
-    monitor_id = (
-        Monitor.objects.filter(public_id=public_id, type__in=types.waiting()).values_list("pk", flat=True).first()
-    )
-    if monitor_id is None:
-        return False
+    heartbeats = Monitor.objects.filter(public_id=public_id, type__in=types.waiting())
     with transaction.atomic():
-        batch = lock_batch([monitor_id])
-        state, settings = batch.states.get(monitor_id), batch.settings.get(monitor_id)
-        if state is None or settings is None:
-            return False
-        # A concurrent ping or sweep may have a later time and get the lock first. Never move time backwards.
-        now = max(filter(None, (now, state.last_ping_at, state.status_since)))
-        state.last_ping_at = now
-        if settings.enabled:
-            state.claim += 1
-            state.armed_at = None
-            _take(batch, state, settings, arrived(now))
-            state.next_due_at = state.watch(settings).due_at
-        batch.move(state)
+        batch = lock_batch(heartbeats.values_list("pk", flat=True))
+        for monitor in batch.monitors.values():
+            state = monitor.state
+            # A concurrent ping or sweep may have a later time and get the lock first. Never move time backwards.
+            now = max(filter(None, (now, state.last_ping_at, state.status_since)))
+            state.last_ping_at = now
+            if monitor.enabled:
+                state.claim += 1
+                state.armed_at = None
+                _take(batch, monitor, CheckOutcome(Verdict.UP, now))
+                state.next_due_at = monitor.ping_due_at()
+            batch.move(state)
         batch.write()
-    return True
+    return bool(batch.monitors)
 
 
 def sweep(monitor_ids: Collection[int], *, now: datetime) -> None:
@@ -121,40 +110,36 @@ def sweep(monitor_ids: Collection[int], *, now: datetime) -> None:
 
     The lock orders a sweep and a concurrent ping: the second one sees the changes of the first.
     """
-    late = 0
     with transaction.atomic():
         batch = lock_batch(monitor_ids)
-        for monitor_id, state in batch.states.items():
-            settings = batch.settings[monitor_id]
-            if settings.enabled and state.claimed_at is not None:
-                late += _judge(batch, state, settings, now=now)
+        claimed = [one for one in batch.monitors.values() if one.enabled and one.state.claimed_at is not None]
+        late = sum(_judge(batch, monitor, now=now) for monitor in claimed)
         batch.write()
     metrics.HEARTBEATS_MISSED.add(late)
 
 
-def _judge(batch: StateBatch, state: State, settings: Settings, *, now: datetime) -> bool:
+def _judge(batch: StateBatch, monitor: Monitor, *, now: datetime) -> bool:
     """Judge one heartbeat. Return whether its deadline has passed."""
-    watch = state.watch(settings)
-    deadline, due_at = watch.deadline, watch.due_at
+    state, deadline, due_at = monitor.state, monitor.ping_deadline, monitor.ping_due_at()
     state.claimed_at = None
+    state.next_due_at = due_at
     batch.move(state)
     if deadline is None or due_at is None:
-        state.next_due_at = None
-    elif now > due_at:
-        _take(batch, state, settings, missed(watch, due_at))
+        return False
+    if now > due_at:
+        text = f"No ping came within {monitor.interval_sec} s and {monitor.config['grace_sec']} s of grace."
+        _take(batch, monitor, CheckOutcome(Verdict.DOWN, due_at, reason_code=ReasonCode.HEARTBEAT_MISSED, detail=text))
         state.next_due_at = None  # down: only a ping can change that
         return True
-    else:
-        if state.fresh and now <= deadline:
-            # Resumed before its deadline: the first judgement after resuming records it as up.
-            _take(batch, state, settings, arrived(now))
-        state.next_due_at = due_at
+    if state.fresh and now <= deadline:
+        # Resumed before its deadline: the first judgement after resuming records it as up.
+        _take(batch, monitor, CheckOutcome(Verdict.UP, now))
     return False
 
 
-def _take(batch: StateBatch, state: State, settings: Settings, outcome: CheckOutcome) -> None:
-    """Record the outcome for the state's current claim, and close the claim."""
-    state.claimed_at = None
-    record = CheckRecord(state.monitor_id, state.claim, settings.config_version, outcome)
+def _take(batch: StateBatch, monitor: Monitor, outcome: CheckOutcome) -> None:
+    """Record the outcome for the current claim, and close the claim."""
+    monitor.state.claimed_at = None
+    record = CheckRecord(monitor.pk, monitor.state.claim, monitor.config_version, outcome)
     batch.keep(record)
     batch.apply(record)

@@ -9,6 +9,7 @@ from datetime import datetime
 from django.db import transaction
 
 from checks.results.store import stored_claims
+from monitors.models import MonitorState
 from monitors.recording import fast_path
 from monitors.recording.batch import CheckRecord, lock_batch
 from monitors.state import next_slot
@@ -31,28 +32,32 @@ def record(records: Sequence[CheckRecord], *, now: datetime) -> None:
 
 def _move(records: Sequence[CheckRecord], *, now: datetime) -> None:
     batch = lock_batch({each.monitor_id for each in records})
+    records = [each for each in records if each.monitor_id in batch.monitors]
     # Results may already be stored after an expired lease, an edit or a repeated delivery.
     known = stored_claims(
         [
             (each.monitor_id, each.claim, each.outcome)
             for each in records
-            if (state := batch.states.get(each.monitor_id)) is not None
-            and (state.claim != each.claim or state.claimed_at is None)
+            if not _is_open(batch.monitors[each.monitor_id].state, each)
         ]
     )
     for each in sorted(records, key=lambda each: (each.monitor_id, each.claim)):
-        state, settings = batch.states.get(each.monitor_id), batch.settings.get(each.monitor_id)
-        if state is None or settings is None or not settings.enabled:
-            continue
-        if (each.monitor_id, each.claim) in known:
+        monitor = batch.monitors[each.monitor_id]
+        state = monitor.state
+        if not monitor.enabled or (each.monitor_id, each.claim) in known:
             continue
         known.add((each.monitor_id, each.claim))
         batch.keep(each)
-        if each.config_version == settings.config_version and each.claim > state.applied_claim:
+        if each.config_version == monitor.config_version and each.claim > state.applied_claim:
             batch.apply(each)
-        if state.claim == each.claim and state.claimed_at is not None and state.slot_at is not None:
+        if _is_open(state, each) and state.slot_at is not None:
             # Close the claim even if its configuration is outdated.
-            state.next_due_at = next_slot(state.slot_at, interval_sec=settings.interval_sec, now=now)
+            state.next_due_at = next_slot(state.slot_at, interval_sec=monitor.interval_sec, now=now)
             state.claimed_at = None
             batch.move(state)
     batch.write()
+
+
+def _is_open(state: MonitorState, record: CheckRecord) -> bool:
+    """Return whether the record's claim is the monitor's current one, without a result so far."""
+    return state.claim == record.claim and state.claimed_at is not None

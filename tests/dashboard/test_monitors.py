@@ -20,7 +20,6 @@ from core.clock import to_ms, utc_now
 from dashboard.monitors import actions
 from incidents.windows import create_window
 from monitors.configuration import build
-from monitors.heartbeats.signals import record_ping
 from monitors.models import Monitor, MonitorState, StatusChange, config_columns
 from monitors.recording import record
 from monitors.recording.batch import CheckRecord
@@ -35,7 +34,7 @@ from tests.factories import (
     ProjectFactory,
     UserFactory,
 )
-from tests.helpers import check_record, outcome, state_of
+from tests.helpers import check_record, outcome, record_ping, state_of
 
 HOSTILE = "<script>alert('x')</script>\"&"
 MOST_QUERIES = 20

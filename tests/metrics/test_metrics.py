@@ -30,12 +30,12 @@ from config.celery import app
 from core import metrics
 from core.clock import utc_now
 from monitors import metrics as instruments
-from monitors.heartbeats.signals import record_ping, sweep
+from monitors.heartbeats.signals import sweep
 from monitors.models import MonitorState
 from monitors.scheduling import claim_due
 from monitors.tasks import dispatch_due
 from tests.factories import MonitorFactory, UserFactory
-from tests.helpers import NOON, flush_broker
+from tests.helpers import NOON, flush_broker, record_ping
 from tests.processes.up import free_port
 from tests.processes.waiting import until
 from tests.site import Site

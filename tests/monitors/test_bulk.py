@@ -12,7 +12,7 @@ from accounts.models import User
 from checks.spec import Verdict
 from core.errors import MonitorLimit
 from monitors import bulk, operations
-from monitors.bulk import Change, New
+from monitors.bulk import Draft
 from monitors.configuration import build, merge
 from monitors.models import DomainRegistration, Monitor, MonitorState, StatusChange
 from monitors.services import update_monitor
@@ -80,7 +80,7 @@ def test_a_change_is_the_same_as_one_by_one(kind: str, given: dict[str, Any]) ->
     )
     update_monitor(Caller(user), one.public_id, given, now=LATER)
     one.refresh_from_db()
-    bulk.update_monitors([Change(many.pk, user, None, one.full_config, one.enabled)], now=LATER)
+    bulk.update_monitors({many.pk: Draft(user, None, one.full_config, one.enabled)}, now=LATER)
     many.refresh_from_db()
     assert columns(many) == columns(one)
     assert many.full_config == one.full_config
@@ -97,7 +97,7 @@ def test_what_is_made_is_stored_to_the_letter() -> None:
     project = ProjectFactory(owner=user)
     heartbeat = build({"interval_sec": 60, "type": "heartbeat"})
     made = bulk.create_monitors(
-        [New(user, project, CONFIG), New(user, None, heartbeat), New(user, None, CONFIG, enabled=False)],
+        [Draft(user, project, CONFIG), Draft(user, None, heartbeat), Draft(user, None, CONFIG, enabled=False)],
         now=NOON,
     )
     stored = [Monitor.objects.get(pk=monitor.pk) for monitor in made]
@@ -109,7 +109,7 @@ def test_what_is_made_is_stored_to_the_letter() -> None:
     ]
     assert [monitor.state.next_due_at for monitor in stored] == [NOON, None, None]
     assert {monitor.registration for monitor in stored} == {None, DomainRegistration.objects.get()}
-    bulk.update_monitors([Change(one.pk, user, None, one.full_config, enabled=True) for one in stored], now=LATER)
+    bulk.update_monitors({one.pk: Draft(user, None, one.full_config) for one in stored}, now=LATER)
     assert [Monitor.objects.get(pk=monitor.pk).full_config for monitor in made] == [CONFIG, heartbeat, CONFIG]
     assert not Monitor.objects.exclude(project=None).exists()
 
@@ -117,20 +117,20 @@ def test_what_is_made_is_stored_to_the_letter() -> None:
 def test_one_too_many_makes_none() -> None:
     user = user_with_room(for_monitors=2)
     with pytest.raises(MonitorLimit) as refused:
-        bulk.create_monitors([New(user, None, CONFIG)] * 3, now=NOON)
+        bulk.create_monitors([Draft(user, None, CONFIG)] * 3, now=NOON)
     assert refused.value.limit == 2
     assert not Monitor.objects.exists()
-    assert len(bulk.create_monitors([New(user, None, CONFIG)] * 2, now=NOON)) == 2
+    assert len(bulk.create_monitors([Draft(user, None, CONFIG)] * 2, now=NOON)) == 2
 
 
 def test_moving_to_another_owner_takes_room_there() -> None:
     user, other = UserFactory(), user_with_room(for_monitors=1)
     project = ProjectFactory(owner=other)
     monitors = [MonitorFactory(owner=user) for _ in range(2)]
-    changes = [Change(one.pk, other, project, one.full_config, enabled=True) for one in monitors]
+    drafts = {one.pk: Draft(other, project, one.full_config) for one in monitors}
     with pytest.raises(MonitorLimit):
-        bulk.update_monitors(changes, now=NOON)
-    bulk.update_monitors(changes[:1], now=NOON)
+        bulk.update_monitors(drafts, now=NOON)
+    bulk.update_monitors(dict(list(drafts.items())[:1]), now=NOON)
     assert Monitor.objects.get(owner=other).project == project
 
 
@@ -138,17 +138,15 @@ def test_the_plan_under_the_lock_has_the_last_word() -> None:
     user = UserFactory()
     monitor = MonitorFactory(owner=user)
     quick = merge(CONFIG, {"interval_sec": 1})
-    bulk.update_monitors([Change(monitor.pk, user, None, quick, enabled=True)], now=NOON)
-    bulk.create_monitors([New(user, None, quick)], now=NOON)
+    bulk.update_monitors({monitor.pk: Draft(user, None, quick)}, now=NOON)
+    bulk.create_monitors([Draft(user, None, quick)], now=NOON)
     assert set(Monitor.objects.values_list("interval_sec", flat=True)) == {60}
 
 
 def test_what_is_gone_is_left_out() -> None:
     user = UserFactory()
     monitor = MonitorFactory(owner=user)
-    bulk.update_monitors(
-        [Change(key, user, None, CONFIG, enabled=True) for key in (monitor.pk, monitor.pk + 1)], now=NOON
-    )
+    bulk.update_monitors({key: Draft(user, None, CONFIG) for key in (monitor.pk, monitor.pk + 1)}, now=NOON)
     operations.delete([monitor.pk, monitor.pk + 1])
     assert not Monitor.objects.exists()
 

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from accounts.models import User
 from checks.spec import Verdict
-from monitors.heartbeats.signals import record_ping, sweep
+from monitors.heartbeats.signals import sweep
 from monitors.models import MonitorState, StatusChange
 from monitors.scheduling import claim_due
 from monitors.services import mute_monitor, update_monitor
 from projects.access import Caller
 from tests.factories import MonitorFactory, PlanFactory, UserFactory
-from tests.helpers import NOON, examples, state_of
+from tests.helpers import NOON, examples, record_ping, state_of
 
 UP, DOWN = Verdict.UP, Verdict.DOWN
 

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from checks.results.models import CheckResult
-from monitors.heartbeats.signals import record_ping, sweep
+from monitors.heartbeats.signals import sweep
 from monitors.models import Monitor, StatusChange
 from monitors.scheduling import claim_due, tick
 from monitors.services import mute_monitor, update_monitor
 from projects.access import Caller
 from tests.factories import MonitorFactory, UserFactory
-from tests.helpers import NOON, run_concurrently, state_of
+from tests.helpers import NOON, record_ping, run_concurrently, state_of
 
 pytestmark = pytest.mark.django_db
 

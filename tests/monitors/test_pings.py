@@ -21,13 +21,12 @@ from config.middleware import pings as pings_middleware
 from core.db import release_connection
 from monitors.heartbeats import signals
 from monitors.heartbeats.pings import HeartbeatPing
-from monitors.heartbeats.signals import record_ping
 from monitors.models import Monitor, MonitorState, StatusChange
 from monitors.services import delete_monitor, mute_monitor, update_monitor
 from projects.access import Caller
 from tests.api.client import Api
 from tests.factories import MonitorFactory, UserFactory
-from tests.helpers import NOON, examples, state_of
+from tests.helpers import NOON, examples, record_ping, state_of
 from tests.processes.waiting import until
 
 NOW = NOON + timedelta(minutes=5)

@@ -16,7 +16,7 @@ from checks.results.erasure import erase_deleted
 from checks.results.models import CheckResult
 from checks.spec import Verdict
 from core.errors import NotFound
-from monitors.heartbeats.signals import record_ping, sweep
+from monitors.heartbeats.signals import sweep
 from monitors.models import Monitor, StatusChange
 from monitors.recording import record
 from monitors.scheduling import claim_due
@@ -24,7 +24,7 @@ from monitors.services import delete_monitor, mute_monitor, update_monitor
 from projects.access import Caller
 from tests.api.client import Api
 from tests.factories import MonitorFactory, ProjectFactory, UserFactory
-from tests.helpers import NOON, check_record, minutes, run_concurrently, state_of
+from tests.helpers import NOON, check_record, minutes, record_ping, run_concurrently, state_of
 from tokens.models import ProjectToken
 from tokens.services import revoke_token
 
