@@ -30,13 +30,7 @@ MAX_ITEMS = 3
 MICROSECOND = timedelta(microseconds=1)
 
 Scope = AlertChannel.Scope
-STATE_NAMES = {
-    Delivery.State.GATHERING: "Gathering",
-    Delivery.State.WAITING: "Waiting",
-    Delivery.State.SENT: "Sent",
-    Delivery.State.DEAD: "Given up",
-    Delivery.State.FAILED: "Failed",
-}
+STATE_NAMES = dict(Delivery.State.choices) | {Delivery.State.DEAD.value: "Given up"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +90,7 @@ class DeliveryView:
 
     @property
     def state_name(self) -> str:
-        return STATE_NAMES[Delivery.State(self.delivery.state)]
+        return STATE_NAMES[self.delivery.state]
 
     @property
     def is_dead(self) -> bool:

@@ -15,7 +15,6 @@ from django_htmx.http import HttpResponseClientRedirect
 
 from connectors import importing, selectors, services
 from connectors.importing import Importable, Imported
-from connectors.models import Connector
 from connectors.providers import provider, title_of
 from connectors.serializers import MAX_REFS
 from core.clock import utc_now
@@ -110,27 +109,23 @@ def choose(request: PageRequest, word: str) -> HttpResponse:
         return importing.import_projects(caller, word, refs, place=place, now=utc_now())
 
     imported = form.save(request, run, limit="create-and-test")
+    title = title_of(connector.provider)
     if imported is not None:
         names = dict(form.cleaned_data["projects"])
         return render_page(
             request,
             "connectors/done",
             word=word,
-            title=title_of(connector.provider),
+            title=title,
             created=imported.created,
             skipped=[names[ref] for ref in imported.skipped],
             failed=[(names[failure.external_ref], _reason(failure.error)) for failure in imported.failed],
         )
-    return _choose(request, word, connector, form)
-
-
-def _choose(request: PageRequest, word: str, connector: Connector, form: ImportForm) -> HttpResponse:
-    """Render the list, or the reason why the provider cannot be queried."""
     found: list[Importable] = []
     problem: ApiError | None = None
     try:
         count_request(request, "ask-provider")
-        found = importing.list_importable(request.caller, word, now=utc_now())
+        found = importing.list_importable(caller, word, now=utc_now())
     except NotFound:
         raise
     except ApiError as error:
@@ -141,7 +136,7 @@ def _choose(request: PageRequest, word: str, connector: Connector, form: ImportF
         request,
         "connectors/choose",
         word=word,
-        title=title_of(connector.provider),
+        title=title,
         account=connector.meta,
         form=form,
         rows=[(project, value, value in chosen) for project, value in zip(found, values, strict=True)],

@@ -9,7 +9,7 @@ from typing import Any
 
 from django import forms
 from django.contrib import messages
-from django.db.models import BooleanField, ExpressionWrapper, Q, QuerySet
+from django.db.models import Q, QuerySet
 from django.http import HttpResponse, QueryDict
 from django.shortcuts import redirect
 
@@ -45,14 +45,16 @@ _LINES: dict[str, tuple[str, str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    """A line of a timeline. `by` is the author if the text does not name them."""
+_RESOLUTIONS: dict[str, str] = {
+    Incident.Resolution.RECOVERED: "Recovered",
+    Incident.Resolution.PAUSED: "Monitor paused",
+    Incident.Resolution.DELETED: "Monitor deleted",
+    Incident.Resolution.CLOSED: "Closed manually",
+}
 
-    event: IncidentEvent
-    title: str
-    status: str
-    by: str
+
+def reason_in_words(code: str | None) -> str:
+    return "" if code is None else REASONS.get(code, code)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +76,7 @@ class IncidentView:
     @property
     def reason(self) -> str:
         """Return the reason in words; empty for declared incidents."""
-        code = self.incident.reason_code
-        return "" if code is None else REASONS.get(code, code)
+        return reason_in_words(self.incident.reason_code)
 
     @property
     def lasted(self) -> Any:
@@ -97,19 +98,11 @@ class IncidentView:
         events = self.incident.events.all()
         return events[len(events) - 1].public_id if events else "none"
 
-    def lines(self) -> Iterator[Line]:
+    def lines(self) -> Iterator[tuple[IncidentEvent, str, str, str]]:
+        """Return the event, title and status of each line of the timeline, and its author if the text names none."""
         for event in self.incident.events.all():
-            title, status = _LINES.get(event.type, (event.get_type_display(), ""))
-            says_who = event.type in (Type.COMMENTED, Type.DECLARED)
-            yield Line(event, title, status, str(event.data.get("by", "")) if says_who else "")
-
-
-_RESOLUTIONS: dict[str, str] = {
-    Incident.Resolution.RECOVERED: "Recovered",
-    Incident.Resolution.PAUSED: "Monitor paused",
-    Incident.Resolution.DELETED: "Monitor deleted",
-    Incident.Resolution.CLOSED: "Closed manually",
-}
+            has_author = event.type in (Type.COMMENTED, Type.DECLARED)
+            yield event, *_LINES[event.type], str(event.data.get("by", "")) if has_author else ""
 
 
 class FilterForm(forms.Form):
@@ -243,8 +236,7 @@ def _page_of(incidents: QuerySet[Incident], *, after: str) -> tuple[Sequence[Inc
 
     `after` is the position of the last shown one.
     """
-    is_resolved = ExpressionWrapper(Q(resolved_at__isnull=False), output_field=BooleanField())
-    incidents = incidents.annotate(is_resolved=is_resolved).order_by("is_resolved", "-pk")
+    incidents = incidents.annotate(is_resolved=Q(resolved_at__isnull=False)).order_by("is_resolved", "-pk")
     position = re.fullmatch(r"([01])-([0-9]{1,18})", after)
     if position is not None:
         was_resolved, pk = position[1] == "1", int(position[2])

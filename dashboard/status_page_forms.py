@@ -13,11 +13,6 @@ from statuspages.logos import MAX_BYTES
 from statuspages.models import NoteUpdate, PageMonitor, StatusPage
 from statuspages.serializers import MAX_TEXT
 
-THEME_NAMES = {
-    StatusPage.Theme.AUTO: "Follow the reader's system",
-    StatusPage.Theme.LIGHT: "Light",
-    StatusPage.Theme.DARK: "Dark",
-}
 _NULLABLE = ("accent", "custom_domain")
 _PLAIN = ("name", "slug", "description", "published", "theme", "show_window_names")
 
@@ -38,9 +33,9 @@ class StatusPageForm(ObjectForm):
     )
     theme = forms.ChoiceField(
         label="Colours",
-        choices=[(theme.value, name) for theme, name in THEME_NAMES.items()],
+        choices=[("auto", "Follow the reader's system"), ("light", "Light"), ("dark", "Dark")],
         widget=forms.RadioSelect,
-        initial=StatusPage.Theme.AUTO.value,
+        initial="auto",
     )
     accent = forms.CharField(
         max_length=7,

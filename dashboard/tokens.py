@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -24,15 +23,6 @@ from tokens.serializers import MAX_TTL_SEC, MIN_TTL_SEC, TokenInputSerializer
 
 DAY_SEC = 86_400
 NEVER, CUSTOM = "never", "custom"
-
-
-@dataclass(frozen=True, slots=True)
-class TokenRow:
-    """A token in a list, and whether the caller may revoke it."""
-
-    token: ProjectToken
-    expired: bool
-    revocable: bool
 
 
 class NewTokenForm(ObjectForm):
@@ -74,17 +64,19 @@ class NewTokenForm(ObjectForm):
         return body | {"ttl_seconds": given["custom"] if is_custom else DAY_SEC * int(given["lifetime"][:-1])}
 
 
-def token_rows(caller: Caller, *, now: datetime, project: Project | None = None) -> list[TokenRow]:
-    """Return the tokens, newest first, in two queries."""
+def token_rows(
+    caller: Caller, *, now: datetime, project: Project | None = None
+) -> list[tuple[ProjectToken, bool, bool]]:
+    """Return the tokens, newest first, whether each has expired, and whether the caller may revoke it. Two queries."""
     tokens = services.list_tokens(caller).select_related("project", "created_by").order_by("-created_at", "-pk")
     if project is not None:
         tokens = tokens.filter(project=project)
     roles = access.roles_of(caller)
     return [
-        TokenRow(
+        (
             token,
-            expired=token.expires_at is not None and token.expires_at <= now,
-            revocable=token.created_by_id == caller.user.pk or roles.get(token.project_id) in access.MANAGERS,
+            token.expires_at is not None and token.expires_at <= now,
+            token.created_by_id == caller.user.pk or roles.get(token.project_id) in access.MANAGERS,
         )
         for token in tokens
     ]

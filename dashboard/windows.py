@@ -105,12 +105,11 @@ class Calendar:
             else:
                 near.append(starmap(partial(Occurrence, shown), windows.upcoming(window, now=now, until=until)))
         rows = list(islice(heapq.merge(*near, key=attrgetter("starts_at")), MOST_SHOWN + 1))
-        coming = sorted((row for row in rows[:MOST_SHOWN] if row.starts_at > now), key=lambda row: row.starts_at)
-        by_day = groupby(sorted(coming, key=lambda row: (row.day, row.starts_at)), key=lambda row: row.day)
+        coming = sorted((row for row in rows[:MOST_SHOWN] if row.starts_at > now), key=attrgetter("day", "starts_at"))
         return cls(
             active=[row for row in rows if row.starts_at <= now],
-            days=[(day, list(rows_of_day)) for day, rows_of_day in by_day],
-            later=sorted(later, key=lambda row: row.starts_at),
+            days=[(day, list(rows_of_day)) for day, rows_of_day in groupby(coming, key=attrgetter("day"))],
+            later=sorted(later, key=attrgetter("starts_at")),
             over=over,
             cut=len(rows) > MOST_SHOWN,
         )

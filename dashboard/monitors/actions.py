@@ -11,8 +11,8 @@ from functools import partial
 
 from django.db.models import QuerySet
 
-from core import bulk_actions
 from core.api.converters import is_public_id
+from core.bulk_actions import BulkResult
 from core.errors import ApiError, NotFound, ValidationFailed
 from monitors import operations
 from monitors.models import Monitor
@@ -21,26 +21,22 @@ from projects.access import Caller, accessible
 
 PATIENCE_SEC = 25.0
 """Time limit of a request; proxies time out soon after."""
-AT_ONCE = 500
-"""Batch size. The monitors' states are locked during a batch, which delays their results."""
+BATCH_SIZE = 500
+"""The monitors' states are locked during a batch, which delays their results."""
 MUTES = {30: "30 minutes", 60: "1 hour", 480: "8 hours", 1_440: "24 hours", 10_080: "7 days"}
 
-Tried = tuple[int, Mapping[str, int]]
-"""The number of changed monitors, and the number of others by reason."""
-Run = Callable[[Caller, Sequence[str], datetime], Tried]
+Run = Callable[[Caller, Sequence[str], datetime], tuple[int, Mapping[str, int]]]
+"""Applies an action. Returns the number of changed monitors, and the number of others by reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """An action. Its message is `past`, the count and `rest`: `Muted` 3 monitors ` for 1 hour`.
-
-    `run` takes at most `at_once` monitors.
-    """
+    """An action. Its message is `past`, the count and `rest`: `Muted` 3 monitors ` for 1 hour`."""
 
     run: Run
     past: str
     rest: str = ""
-    at_once: int = AT_ONCE
+    batch_size: int = BATCH_SIZE
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +49,7 @@ class Outcome:
     unreached: int = 0
 
     @property
-    def said(self) -> str:
+    def message(self) -> str:
         return f"{self.action.past} {_monitors(self.done)}{self.action.rest}."
 
     @property
@@ -69,14 +65,15 @@ def named(text: str) -> Action:
 
     `move:` without an id moves out of the project.
     """
+    if text in _PLAIN:
+        return _PLAIN[text]
     name, _, argument = text.partition(":")
-    if name in _PLAIN:
-        return _PLAIN[name]
-    if name == "mute" and argument.isascii() and argument.isdigit() and int(argument) in MUTES:
-        minutes = int(argument)
-        return Action(_in_bulk(partial(operations.mute_for, minutes=minutes)), "Muted", f" for {MUTES[minutes]}")
+    length = {str(minutes): length for minutes, length in MUTES.items()}.get(argument)
+    if name == "mute" and length is not None:
+        mute = partial(operations.mute_for, minutes=int(argument))
+        return Action(partial(_run_in_bulk, mute), "Muted", f" for {length}")
     if name == "move" and (not argument or is_public_id(argument)):
-        return Action(partial(_move, project_id=argument or None), "Moved", at_once=1)
+        return Action(partial(_move, argument or None), "Moved", batch_size=1)
     raise ValidationFailed("is no action.", field="action")
 
 
@@ -94,41 +91,39 @@ def apply(
     """
     done, refused = 0, Counter[str]()
     end = time.monotonic() + patience_sec
-    for start in range(0, len(public_ids), action.at_once):
+    for start in range(0, len(public_ids), action.batch_size):
         if time.monotonic() >= end:
             return Outcome(action, done, refused, unreached=len(public_ids) - start)
-        count, left = action.run(caller, public_ids[start : start + action.at_once], now)
+        count, left = action.run(caller, public_ids[start : start + action.batch_size], now)
         done += count
         refused.update(left)
     return Outcome(action, done, refused)
 
 
-def _in_bulk(operation: Callable[..., bulk_actions.BulkResult[Monitor]]) -> Run:
-    """Return a `Run` that applies an operation of `monitors.operations` to the caller's monitors."""
-
-    def run(caller: Caller, public_ids: Sequence[str], now: datetime) -> Tried:
-        among = accessible(caller, Monitor.objects.all())
-        ids = list(among.filter(public_id__in=public_ids).values_list("pk", flat=True))
-        outcome = operation(ids, now=now, among=among)
-        left = Counter({f"{reason}.": count for reason, count in outcome.left.items()})
-        left[_GONE] += len(public_ids) - len(outcome.done) - left.total()
-        return len(outcome.done), +left
-
-    return run
+def _run_in_bulk(
+    operation: Callable[..., BulkResult[Monitor]], caller: Caller, public_ids: Sequence[str], now: datetime
+) -> tuple[int, Mapping[str, int]]:
+    """Apply an operation of `monitors.operations` to those monitors that the caller may change."""
+    among = accessible(caller, Monitor.objects.all())
+    ids = list(among.filter(public_id__in=public_ids).values_list("pk", flat=True))
+    outcome = operation(ids, now=now, among=among)
+    left = Counter({f"{reason}.": count for reason, count in outcome.left.items()})
+    left[_GONE] += len(public_ids) - len(outcome.done) - left.total()
+    return len(outcome.done), +left
 
 
-def _move(caller: Caller, public_ids: Sequence[str], now: datetime, *, project_id: str | None) -> Tried:
+def _move(
+    project_id: str | None, caller: Caller, public_ids: Sequence[str], now: datetime
+) -> tuple[int, Mapping[str, int]]:
     (public_id,) = public_ids
     try:
         update_monitor(caller, public_id, {"project_id": project_id}, now=now)
-    except NotFound:
-        return 0, {_GONE: 1}
     except ApiError as error:
-        return 0, {error.reason or error.code: 1}
+        return 0, {_GONE if isinstance(error, NotFound) else str(error): 1}
     return 1, {}
 
 
-def _delete(ids: Collection[int], *, now: datetime, among: QuerySet[Monitor]) -> bulk_actions.BulkResult[Monitor]:
+def _delete(ids: Collection[int], *, now: datetime, among: QuerySet[Monitor]) -> BulkResult[Monitor]:
     return operations.delete(ids, among=among)
 
 
@@ -138,8 +133,8 @@ def _monitors(count: int) -> str:
 
 _GONE = "not there any more."
 _PLAIN = {
-    "pause": Action(_in_bulk(operations.pause), "Paused"),
-    "resume": Action(_in_bulk(operations.resume), "Resumed"),
-    "unmute": Action(_in_bulk(partial(operations.mute_for, minutes=0)), "Unmuted"),
-    "delete": Action(_in_bulk(_delete), "Deleted"),
+    "pause": Action(partial(_run_in_bulk, operations.pause), "Paused"),
+    "resume": Action(partial(_run_in_bulk, operations.resume), "Resumed"),
+    "unmute": Action(partial(_run_in_bulk, partial(operations.mute_for, minutes=0)), "Unmuted"),
+    "delete": Action(partial(_run_in_bulk, _delete), "Deleted"),
 }

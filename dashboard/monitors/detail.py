@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
-from typing import Any
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
 
 from django.conf import settings
 from django.contrib import messages
@@ -16,7 +15,6 @@ from django.shortcuts import redirect
 from django.views.decorators.http import require_GET
 from django_htmx.http import trigger_client_event
 
-from alerts.messages import REASONS
 from alerts.models import AlertChannel
 from alerts.routing import routes_of
 from alerts.selectors import list_channels
@@ -24,12 +22,12 @@ from checks.results.models import CheckResult
 from checks.results.selectors import evidence_of, results_of
 from core.clock import from_ms, to_ms, utc_now
 from core.errors import ApiError, NotFound
-from dashboard.incidents import IncidentView
+from dashboard.incidents import IncidentView, reason_in_words
 from dashboard.monitors import chart
 from dashboard.monitors.actions import MUTES
-from dashboard.monitors.facts import facts_of
+from dashboard.monitors.facts import facts_of, ping_snippets
+from dashboard.monitors.listing import version_of
 from dashboard.monitors.reading import Row, rows_of
-from dashboard.monitors.snippets import ping_snippets
 from dashboard.pages import PageRequest, action, count_request, page, render_page
 from incidents import windows
 from incidents.selectors import list_incidents, windows_covering
@@ -49,17 +47,12 @@ SOON = timedelta(days=14)
 """Certificates and domains that expire within this time are highlighted."""
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(NamedTuple):
     """A check. `reason` is text for people; `evidence` is as stored, and None if the check passed."""
 
     result: CheckResult
+    reason: str
     evidence: dict[str, Any] | None
-
-    @property
-    def reason(self) -> str:
-        code = self.result.reason_code
-        return "" if code is None else REASONS.get(code, code)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,34 +76,6 @@ class Awaited:
         return monitor.state.applied_claim >= self.claim or not monitor.enabled or now - self.asked_at > patience
 
 
-@dataclass(frozen=True, slots=True)
-class Day:
-    """A day of the bar. `share`: downtime of the observed time in 20ths, at least 6, to be visible."""
-
-    date: date
-    uptime: float | None
-    down: timedelta
-    x: int
-
-    @property
-    def share(self) -> int:
-        if self.uptime is None or not self.down:
-            return 0
-        return max(6, min(20, round((100 - self.uptime) / 5)))
-
-    @property
-    def y(self) -> int:
-        return 20 - self.share
-
-
-@dataclass(frozen=True, slots=True)
-class Expiry:
-    name: str
-    at: datetime
-    days: int
-    status: str
-
-
 @require_GET
 @page
 def show(request: PageRequest, monitor_id: str) -> HttpResponse:
@@ -124,11 +89,11 @@ def show(request: PageRequest, monitor_id: str) -> HttpResponse:
         "usual": chart.USUAL,
         "expiries": _expiries(monitor, now=now),
         "windows": [(window, occurrence_of(window, now=now)) for window in windows_covering(caller, monitor)],
-        **_heard_by(caller, monitor),
+        **_notified_channels(caller, monitor),
     }
     if monitor.kind.waits:
-        context["ping_url"] = f"{settings.BASE_URL}/v1/heartbeats/{monitor.public_id}/ping"
-        context["snippets"] = ping_snippets(context["ping_url"], interval_sec=monitor.interval_sec)
+        url = f"{settings.BASE_URL}/v1/heartbeats/{monitor.public_id}/ping"
+        context |= {"ping_url": url, "snippets": ping_snippets(url, interval_sec=monitor.interval_sec)}
     return render_page(request, "monitors/monitor", **context)
 
 
@@ -187,12 +152,11 @@ def _awaited(monitor: Monitor, awaited: Awaited, checks: Sequence[Check], *, is_
 @require_GET
 @page
 def latency(request: PageRequest, monitor_id: str) -> HttpResponse:
-    caller = request.caller
-    monitor = get_monitor(caller, monitor_id)
+    monitor = get_monitor(request.caller, monitor_id)
     name = request.GET.get("range", chart.USUAL)
     if name not in chart.RANGES:
         raise NotFound
-    return JsonResponse(chart.latencies(caller, monitor, name, now=utc_now()))
+    return JsonResponse(chart.latencies(request.caller, monitor, name, now=utc_now()))
 
 
 def _moving(caller: Caller, monitor: Monitor, *, now: datetime) -> dict[str, Any]:
@@ -206,7 +170,7 @@ def _moving(caller: Caller, monitor: Monitor, *, now: datetime) -> dict[str, Any
         "state": monitor.state,
         "row": row,
         "seen": _seen(monitor, now=now),
-        "uptimes": _uptimes(row, history),
+        "uptimes": [("24 hours", row.uptime), *((f"{days} days", history.percent(days)) for days in (7, 30, DAYS))],
         "days": _days(history),
         "checks": checks,
         "incidents": [IncidentView(incident) for incident in incidents],
@@ -224,33 +188,31 @@ def _seen(monitor: Monitor, *, now: datetime) -> str:
     """
     state = monitor.state
     muted = monitor.muted_until is not None and monitor.muted_until > now
-    shown = (
+    return version_of(
         state.claim, state.status, state.status_since, state.last_checked_at, state.last_ping_at, state.next_due_at,
         monitor.enabled, muted, monitor.muted_until, monitor.name, failing_since(monitor, now=now),
         windows.covered([monitor.pk], now), now.replace(minute=0, second=0, microsecond=0),
     )  # fmt: skip
-    return hashlib.blake2b(repr(shown).encode(), digest_size=6).hexdigest()
 
 
-def _uptimes(row: Row, history: History) -> list[tuple[str, float | None]]:
-    return [
-        ("24 hours", row.uptime),
-        *((f"{days} days", history.percent(days)) for days in (7, 30, DAYS)),
-    ]
-
-
-def _days(history: History) -> list[Day]:
-    return [
-        Day(history.start + timedelta(days=index), uptime, timedelta(milliseconds=down), 4 * index)
-        for index, (uptime, down) in enumerate(zip(history.percents(), history.down_ms, strict=True))
-    ]
+def _days(history: History) -> list[dict[str, Any]]:
+    """Return the days of the bar. The part that was down is `share` 20ths high, at least 6 to be visible."""
+    days = []
+    for index, (uptime, down_ms) in enumerate(zip(history.percents(), history.down_ms, strict=True)):
+        share = 0 if uptime is None or not down_ms else max(6, min(20, round((100 - uptime) / 5)))
+        day, down = history.start + timedelta(days=index), timedelta(milliseconds=down_ms)
+        days.append({"date": day, "uptime": uptime, "down": down, "x": 4 * index, "share": share, "y": 20 - share})
+    return days
 
 
 def _checks(monitor: Monitor, *, now: datetime) -> list[Check]:
     results = results_of(monitor.pk, limit=CHECKS, now=now)
     failed = [(result.monitor_id, result.claim, result.checked_at) for result in results if result.reason_code]
     evidence = evidence_of(failed) if failed else {}
-    return [Check(result, evidence.get((result.monitor_id, result.claim))) for result in results]
+    return [
+        Check(result, reason_in_words(result.reason_code), evidence.get((result.monitor_id, result.claim)))
+        for result in results
+    ]
 
 
 def _why(row: Row, checks: Sequence[Check]) -> str:
@@ -269,21 +231,17 @@ def _next_at(monitor: Monitor) -> datetime | None:
     return monitor.state.next_due_at
 
 
-def _expiries(monitor: Monitor, *, now: datetime) -> list[Expiry]:
+def _expiries(monitor: Monitor, *, now: datetime) -> list[tuple[str, datetime, int, str]]:
+    """Return the name, time, days left and status of each known expiry."""
     ends = (("Certificate", monitor.state.cert_expires_at), ("Domain", monitor.state.domain_expires_at))
     return [
-        Expiry(
-            name,
-            at,
-            (at - now).days,
-            "down" if at <= now else "slow" if at - now <= SOON else "up",
-        )
+        (name, at, (at - now).days, "down" if at <= now else "slow" if at - now <= SOON else "up")
         for name, at in ends
         if at is not None
     ]
 
 
-def _heard_by(caller: Caller, monitor: Monitor) -> dict[str, Any]:
+def _notified_channels(caller: Caller, monitor: Monitor) -> dict[str, Any]:
     """Return the channels that alert about the monitor: those that the caller may see, and the number of others."""
     routes = routes_of([monitor.pk]).get(monitor.pk, {})
     channels: list[AlertChannel] = []

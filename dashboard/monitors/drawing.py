@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 CELL, GAP, HEIGHT = 3, 1, 20
 SPARK_WIDTH, SPARK_HEIGHT = 96, 24
@@ -21,8 +20,15 @@ class Cell(StrEnum):
     NONE = "none"
 
 
-@dataclass(frozen=True, slots=True)
-class Bar:
+_WORDS = {
+    Cell.DOWN: "with an outage",
+    Cell.SLOW: "with slow checks",
+    Cell.UP: "up",
+    Cell.NONE: "without observation",
+}
+
+
+class Bar(NamedTuple):
     """A bar. `paths` are pairs (class, d). `width` is that of the view box; the height is HEIGHT."""
 
     paths: Sequence[tuple[str, str]]
@@ -31,31 +37,22 @@ class Bar:
 
 
 def bar(cells: Sequence[Cell], *, unit: str) -> Bar:
-    """Return the cells side by side. `unit` is the word for one cell: hour."""
+    """Return the cells side by side. `unit` is the word for one cell: hour.
+
+    The sentence is for screen readers: `Last 24 hours: 1 with an outage, 23 up.`
+    """
     paths = {
         kind: "".join(
             f"M{index * (CELL + GAP)} 0h{CELL}v{HEIGHT}h-{CELL}z" for index, cell in enumerate(cells) if cell is kind
         )
         for kind in Cell
     }
+    counts = ", ".join(f"{cells.count(kind)} {words}" for kind, words in _WORDS.items() if paths[kind])
     return Bar(
         [(f"fill-{kind}", d) for kind, d in paths.items() if d],
         len(cells) * (CELL + GAP) - GAP,
-        sentence(cells, unit=unit),
+        f"Last {len(cells)} {unit}s: {counts}.",
     )
-
-
-def sentence(cells: Sequence[Cell], *, unit: str) -> str:
-    """Return the text for screen readers: `Last 24 hours: 1 with an outage, 23 up.`"""
-    counts = Counter(cells)
-    told = {
-        Cell.DOWN: "with an outage",
-        Cell.SLOW: "with slow checks",
-        Cell.UP: "up",
-        Cell.NONE: "without observation",
-    }
-    parts = [f"{counts[kind]} {words}" for kind, words in told.items() if counts[kind]]
-    return f"Last {len(cells)} {unit}s: {', '.join(parts)}."
 
 
 def spark(values: Sequence[float | None]) -> str:

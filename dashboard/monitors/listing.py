@@ -10,19 +10,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from django.contrib.postgres.aggregates import StringAgg
-from django.db.models import (
-    Case,
-    CharField,
-    Count,
-    Exists,
-    F,
-    OrderBy,
-    Q,
-    QuerySet,
-    TextField,
-    Value,
-    When,
-)
+from django.db.models import Case, CharField, Count, Exists, F, OrderBy, Q, QuerySet, TextField, Value, When
 from django.db.models.functions import MD5, Cast, Coalesce, Concat, Lower
 
 from core.api.converters import is_public_id
@@ -41,6 +29,9 @@ STANDINGS = {"down": "Down", "slow": "Slow", "pending": "Waiting", "up": "Up", "
 MARKS = {"failing": "Failing", "muted": "Muted", "maintenance": "Maintenance"}
 STATES = {**STANDINGS, **MARKS}
 SORTS = {"state": "State", "name": "Name", "latency": "Latency", "uptime": "Uptime"}
+_SHOWN = (
+    "pk", "standing", "name", "url", "project", "muted_until", "state__last_checked_at", "state__last_latency_ms",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,26 +112,14 @@ def tally(caller: Caller, listing: Listing, *, now: datetime) -> Tally:
         total=Count("pk"),
         **{standing: Count("pk", filter=Q(standing=standing)) for standing in STANDINGS},
         order=_digest("pk", "standing"),
-        content=_digest(
-            "pk",
-            "standing",
-            "name",
-            "url",
-            "project",
-            "muted_until",
-            "state__last_checked_at",
-            "state__last_latency_ms",
-        ),
+        content=_digest(*_SHOWN),
     )
     marked = {
         mark: list(monitors.filter(matches).order_by("pk").values_list("pk", flat=True))
         for mark, matches in _marks(now).items()
     }
-    counts = {
-        **{standing: found[standing] for standing in STANDINGS},
-        **{m: len(ids) for m, ids in marked.items()},
-    }
-    marks = hashlib.blake2b(repr(marked).encode(), digest_size=6).hexdigest()
+    counts = {standing: found[standing] for standing in STANDINGS} | {mark: len(ids) for mark, ids in marked.items()}
+    marks = version_of(marked)
     return Tally(counts, found["total"], f"{found['order']}{marks}", f"{found['content']}{marks}")
 
 
@@ -172,20 +151,19 @@ def _order(listing: Listing) -> Sequence[str | OrderBy | Lower]:
     if listing.grouped:
         by_project = [Lower("project__name").asc(nulls_last=True), F("project_id").asc()]
     ranks = Case(*(When(standing=name, then=Value(rank)) for rank, name in enumerate(STANDINGS)))
-    first = {
-        "state": [ranks.asc()],
-        "name": [],
-        "latency": [F("state__last_latency_ms").desc(nulls_last=True)],
-        "uptime": [],
-    }[listing.sort]
-    return [*by_project, *first, Lower("name").asc(), F("pk").asc()]
+    first = {"state": [ranks.asc()], "latency": [F("state__last_latency_ms").desc(nulls_last=True)]}
+    return [*by_project, *first.get(listing.sort, []), Lower("name").asc(), F("pk").asc()]
 
 
-def _digest(*parts: Any) -> MD5:
+def version_of(*shown: object) -> str:
+    """Return a short digest that changes with what is shown."""
+    return hashlib.blake2b(repr(shown).encode(), digest_size=6).hexdigest()
+
+
+def _digest(*names: str) -> MD5:
     text, texts = TextField(), []
-    for part in parts:
-        expression = F(part) if isinstance(part, str) else part
-        texts += [Coalesce(Cast(expression, text), Value("", text), output_field=text), Value("|", text)]
+    for name in names:
+        texts += [Coalesce(Cast(F(name), text), Value("", text), output_field=text), Value("|", text)]
     return MD5(StringAgg(Concat(*texts, output_field=text), delimiter=",", order_by="pk"))
 
 

@@ -97,7 +97,7 @@ def act(request: PageRequest) -> HttpResponse:
     else:
         outcome = actions.apply(request.caller, chosen_action, list(dict.fromkeys(chosen)), now=now)
         if outcome.done:
-            messages.success(request, outcome.said)
+            messages.success(request, outcome.message)
         for complaint in outcome.complaints:
             messages.warning(request, complaint)
     return redirect(back if url_has_allowed_host_and_scheme(back, allowed_hosts=None) else "monitors")
@@ -105,14 +105,11 @@ def act(request: PageRequest) -> HttpResponse:
 
 def _head(listing: Listing, counted: Tally) -> dict[str, Any]:
     """Return the context for the counts above the list and for the page title."""
+    shown = ["", *(state for state in STATES if counted.counts[state] or state in ("down", "up", listing.state))]
     facets = [
-        {"name": "All", "count": counted.total, "state": "", "query": listing.changed(state="").query},
-        *(
-            {"name": name, "count": counted.counts[state], "state": state, "query": listing.changed(state=state).query}
-            for state, name in STATES.items()
-            if counted.counts[state] or state in ("down", "up", listing.state)
-        ),
-    ]  # fmt: skip
+        (state, STATES.get(state, "All"), counted.counts.get(state, counted.total), listing.changed(state=state).query)
+        for state in shown
+    ]
     return {
         "facets": facets,
         "counted": counted,

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import cached_property
-from itertools import groupby
+from functools import cache, cached_property
+from typing import NamedTuple
 
 from django.db.models import QuerySet
 
 from checks.results.hours import HOUR, start_of_hour
 from checks.results.series import Hours, hours_of
 from dashboard.monitors.drawing import Bar, Cell, bar, spark
-from dashboard.monitors.listing import PAGE, STANDINGS, Listing, matching
+from dashboard.monitors.listing import PAGE, STANDINGS, Listing, matching, version_of
 from incidents import windows
 from monitors.models import Monitor
 from monitors.selectors import DAY, began_at, failing_since, gaps_since, status_interval_of, transitions_since
 from monitors.uptime.intervals import Span, StatusInterval, Tally, by_outage, tally
 from projects.access import Caller
-from projects.models import Project
 
 HOURS = 24
 
@@ -69,42 +67,19 @@ class Row:
         """Return a version that changes with everything that the row shows."""
         monitor, state = self.monitor, self.monitor.state
         project = monitor.project and (monitor.project.public_id, monitor.project.name)
-        shown = (
+        return version_of(
             monitor.name, monitor.url, project, self.standing, self.muted, monitor.muted_until, self.uptime, self.cells,
             self.latency, state.last_latency_ms, state.last_checked_at, self.since, self.maintenance,
             self.failing_since, self.failures,
         )  # fmt: skip
-        return hashlib.blake2b(repr(shown).encode(), digest_size=6).hexdigest()
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
-    """A page. `before` is the last monitor of the previous page; `more` is True if there is another page."""
+class Page(NamedTuple):
+    """A page. `continues`: the previous page ends with the project of the first row. `more`: there is another page."""
 
     rows: Sequence[Row]
-    before: Monitor | None
+    continues: bool
     more: bool
-
-    def groups(self) -> list[Group]:
-        """Group the rows by project, in their order."""
-        groups = [
-            Group(project_id, rows[0].monitor.project, rows)
-            for project_id, members in groupby(self.rows, lambda row: row.monitor.project_id)
-            if (rows := list(members))
-        ]
-        if groups and self.before is not None and self.before.project_id == groups[0].project_id:
-            groups[0] = replace(groups[0], goes_on=True)
-        return groups
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """Rows of one project, or of none. `goes_on`: the previous page has the heading and the group's first rows."""
-
-    project_id: int | None
-    project: Project | None
-    rows: Sequence[Row]
-    goes_on: bool = False
 
 
 def read_page(caller: Caller, listing: Listing, *, now: datetime) -> Page:
@@ -118,8 +93,9 @@ def read_page(caller: Caller, listing: Listing, *, now: datetime) -> Page:
         shown = [found[pk] for pk in ids if pk in found]
     else:
         shown = list(monitors[start - skipped : end + 1])
-    before = shown.pop(0) if skipped and shown else None
-    return Page(rows_of(shown[:PAGE], now=now), before, more=len(shown) > PAGE)
+    continues = skipped == 1 and len({monitor.project_id for monitor in shown[:2]}) == 1
+    shown = shown[skipped:]
+    return Page(rows_of(shown[:PAGE], now=now), continues, more=len(shown) > PAGE)
 
 
 def rows_of(monitors: Sequence[Monitor], *, now: datetime) -> list[Row]:
@@ -182,20 +158,19 @@ def _tallies(
     """Return two tallies of each monitor: by its status, as `uptime_24h` counts, and by its outages."""
     start = spans[0].start
     transitions, gaps = transitions_since(start, [monitor.pk for monitor in monitors]), gaps_since(start)
-    still: dict[StatusInterval, Sequence[Tally]] = {}  # most have no transition in a day: shared tallies
+
+    @cache
+    def unchanged(interval: StatusInterval) -> Sequence[Tally]:  # most have no transition in a day: shared tallies
+        return tally(spans, (), interval, gaps)
+
     found: dict[int, tuple[Sequence[Tally], Sequence[Tally]]] = {}
     for monitor in monitors:
-        standing = status_interval_of(monitor)
-        if monitor.pk in transitions:
-            own = transitions[monitor.pk]
-            found[monitor.pk] = (
-                tally(spans, own, standing, gaps),
-                tally(spans, by_outage(own), standing, gaps),
-            )
+        interval = status_interval_of(monitor)
+        own = transitions.get(monitor.pk)
+        if own is None:
+            found[monitor.pk] = unchanged(interval), unchanged(interval)
         else:
-            if standing not in still:
-                still[standing] = tally(spans, (), standing, gaps)
-            found[monitor.pk] = still[standing], still[standing]
+            found[monitor.pk] = tally(spans, own, interval, gaps), tally(spans, by_outage(own), interval, gaps)
     return found
 
 
