@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -23,7 +22,7 @@ from core.clock import EPOCH, MAX_MS, utc_now
 from core.errors import ApiError
 from core.waiting import limit_waiting
 from dashboard.channel_forms import ChannelForm
-from dashboard.pages import PageRequest, action, count_request, done, errors_as_messages, page, render_page
+from dashboard.pages import PageRequest, action, button, count_request, done, errors_as_messages, page, render_page
 
 PAGE = 30
 MAX_ITEMS = 3
@@ -45,14 +44,9 @@ class ChannelView:
         return KINDS[self.channel.kind]
 
     @property
-    def problem(self) -> str | None:
-        """Return the reason why no alert can be sent, independent of the last delivery."""
-        return self.kind.problem()
-
-    @property
     def state(self) -> tuple[str, str]:
         """Return status and text of the badge."""
-        if self.problem and self.channel.enabled:
+        if self.kind.problem() and self.channel.enabled:
             return "failed", "No mail server"
         if self.channel.confirmed_at is None:
             return "waiting", "Waiting for confirmation" if self.channel.confirmation_digest else "Not confirmed"
@@ -75,45 +69,6 @@ class ChannelView:
         """Return the selected monitors that are still in the project."""
         found = self.channel.monitors.all()
         return [one for one in found if self.channel.project_id in (None, one.project_id)]
-
-    @property
-    def topics(self) -> str:
-        return ", ".join(self.channel.topics) or "nothing"
-
-
-@dataclass(frozen=True, slots=True)
-class DeliveryView:
-    """A delivery in the log."""
-
-    delivery: Delivery
-    now: datetime
-
-    @property
-    def state_name(self) -> str:
-        return STATE_NAMES[self.delivery.state]
-
-    @property
-    def is_dead(self) -> bool:
-        return self.delivery.state == Delivery.State.DEAD
-
-    @property
-    def next_try_at(self) -> datetime | None:
-        """Return the time of the next attempt, or None if it is due."""
-        is_open = self.delivery.state in (Delivery.State.WAITING, Delivery.State.GATHERING)
-        return self.delivery.next_try_at if is_open and self.delivery.next_try_at > self.now else None
-
-    def items(self) -> Iterator[tuple[str, str, str]]:
-        """Return the name, the event and the path, if any, of the first items."""
-        for item in self.delivery.items.all()[:MAX_ITEMS]:
-            payload = Payload.from_json(item.payload)
-            path = f"/incidents/{payload.incident_id}" if payload.incident_id else ""
-            if not path and payload.monitor_id:
-                path = f"/monitors/{payload.monitor_id}"
-            yield payload.monitor or payload.monitor_id or "Test", WORDS[payload.event_type].log, path
-
-    @property
-    def more(self) -> int:
-        return max(0, len(self.delivery.items.all()) - MAX_ITEMS)
 
 
 @page
@@ -140,11 +95,30 @@ def _detail(request: PageRequest, channel: AlertChannel) -> dict[str, Any]:
     last = rows[PAGE - 1] if len(rows) > PAGE else None
     return {
         "shown": ChannelView(channel, selectors.count_dead([channel]).get(channel.pk, 0)),
-        "deliveries": [DeliveryView(row, now) for row in rows[:PAGE]],
+        "deliveries": [_shown_delivery(row, now=now) for row in rows[:PAGE]],
         "state": state,
         "states": [("", "All"), *STATE_NAMES.items()],
         "next": last and f"{(last.created_at - EPOCH) // MICROSECOND}-{last.pk}",
         "later": "before" in request.GET,
+    }
+
+
+def _shown_delivery(delivery: Delivery, *, now: datetime) -> dict[str, Any]:
+    """Return what the log shows of a delivery: the name, event and path, if any, of its first items."""
+    items = []
+    for item in delivery.items.all()[:MAX_ITEMS]:
+        payload = Payload.from_json(item.payload)
+        path = f"/incidents/{payload.incident_id}" if payload.incident_id else ""
+        if not path and payload.monitor_id:
+            path = f"/monitors/{payload.monitor_id}"
+        items.append((payload.monitor or payload.monitor_id or "Test", WORDS[payload.event_type].log, path))
+    is_open = delivery.state in (Delivery.State.WAITING, Delivery.State.GATHERING)
+    return {
+        "delivery": delivery,
+        "state_name": STATE_NAMES[delivery.state],
+        "next_try_at": delivery.next_try_at if is_open and delivery.next_try_at > now else None,
+        "events": items,
+        "more": max(0, len(delivery.items.all()) - MAX_ITEMS),
     }
 
 
@@ -208,10 +182,13 @@ def edit(request: PageRequest, channel_id: str) -> HttpResponse:
     return render_page(request, "channels/edit", form=form, shown=ChannelView(channel))
 
 
-@action
-def delete(request: PageRequest, channel_id: str) -> HttpResponse:
-    services.delete_channel(request.caller, channel_id)
-    return done(request, "Channel deleted.", "alert_channels")
+delete = button(services.delete_channel, "Channel deleted.", "alert_channels")
+replay = button(
+    lambda caller, channel_id, delivery_id: services.replay(caller, channel_id, delivery_id, now=utc_now()),
+    "The delivery is retried for another 24 hours.",
+    "alert_channel",
+    to_first_id=True,
+)
 
 
 @action
@@ -244,14 +221,6 @@ def ask_again(request: PageRequest, channel_id: str) -> HttpResponse:
             _report_confirmation_request(request, channel, "Another request was sent")
         else:
             messages.success(request, "The address is confirmed already.")
-    return redirect("alert_channel", channel_id)
-
-
-@action
-def replay(request: PageRequest, channel_id: str, delivery_id: str) -> HttpResponse:
-    with errors_as_messages(request):
-        services.replay(request.caller, channel_id, delivery_id, now=utc_now())
-        messages.success(request, "The delivery is retried for another 24 hours.")
     return redirect("alert_channel", channel_id)
 
 

@@ -73,8 +73,9 @@ class MultilineField(forms.CharField):
 
     widget = forms.Textarea
 
-    def clean(self, value: Any) -> Any:
-        return super().clean(value).replace("\r\n", "\n")
+    def to_python(self, value: Any) -> Any:
+        text = super().to_python(value)
+        return text and text.replace("\r\n", "\n")
 
 
 class CountField(forms.IntegerField):

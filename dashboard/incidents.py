@@ -8,16 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from django import forms
-from django.contrib import messages
 from django.db.models import Q, QuerySet
 from django.http import HttpResponse, QueryDict
-from django.shortcuts import redirect
 
 from alerts.messages import REASONS
 from core.api.converters import PUBLIC_ID
 from core.clock import utc_now
 from dashboard.forms import MultilineField, ObjectForm, PageForm, ProjectField, project_choices
-from dashboard.pages import PageRequest, action, done, errors_as_messages, page, render_page
+from dashboard.pages import PageRequest, action, button, done, page, render_page
 from incidents import selectors, services
 from incidents.models import Incident, IncidentEvent
 from incidents.serializers import MAX_TEXT
@@ -70,10 +68,6 @@ class IncidentView:
         return "acknowledged" if self.incident.acknowledged_at else "open"
 
     @property
-    def state_name(self) -> str:
-        return STATES[self.state]
-
-    @property
     def reason(self) -> str:
         """Return the reason in words; empty for declared incidents."""
         return reason_in_words(self.incident.reason_code)
@@ -118,17 +112,6 @@ class FilterForm(forms.Form):
         self.is_valid()
         self.wanted: dict[str, str] = {name: value for name, value in self.cleaned_data.items() if value}
 
-    def query(self, **changes: str) -> str:
-        """Return the query string with these changes; an empty value removes a filter."""
-        query = QueryDict(mutable=True)
-        query.update({name: value for name, value in (self.wanted | changes).items() if value})
-        return f"?{query.urlencode()}" if query else "?"
-
-    def states(self) -> list[tuple[str, str, bool]]:
-        """Return the URL and name of each state, and whether it is selected."""
-        chosen = self.wanted.get("state", "")
-        return [(self.query(state=state), name, state == chosen) for state, name in [("", "All"), *STATES.items()]]
-
 
 class CommentForm(PageForm):
     text = MultilineField(label="Comment", max_length=MAX_TEXT, widget=forms.Textarea(attrs={"rows": 3}))
@@ -158,11 +141,12 @@ def index(request: PageRequest) -> HttpResponse:
         request,
         "incidents/list",
         incidents=[IncidentView(row) for row in rows],
-        filter=filters,
+        wanted=filters.wanted,
+        states=[(None, "All"), *STATES.items()],
         projects=project_choices(request.caller),
         monitor=_name_of(request.caller, filters.wanted.get("monitor")),
-        next=filters.query(after=f"{int(not rows[-1].is_open)}-{rows[-1].pk}") if more else None,
-        first=filters.query() if "after" in request.GET else None,
+        next=f"{int(not rows[-1].is_open)}-{rows[-1].pk}" if more else None,
+        later="after" in request.GET,
     )
 
 
@@ -200,20 +184,18 @@ def comment(request: PageRequest, incident_id: str) -> HttpResponse:
     return render_page(request, "incidents/detail", shown=IncidentView(incident), form=form)
 
 
-@action
-def acknowledge(request: PageRequest, incident_id: str) -> HttpResponse:
-    with errors_as_messages(request):
-        services.acknowledge(request.caller, incident_id, now=utc_now())
-        messages.success(request, "Acknowledged. No more reminders are sent.")
-    return redirect("incident", incident_id)
-
-
-@action
-def resolve(request: PageRequest, incident_id: str) -> HttpResponse:
-    with errors_as_messages(request):
-        services.resolve(request.caller, incident_id, now=utc_now())
-        messages.success(request, "Incident resolved.")
-    return redirect("incident", incident_id)
+acknowledge = button(
+    lambda caller, incident_id: services.acknowledge(caller, incident_id, now=utc_now()),
+    "Acknowledged. No more reminders are sent.",
+    "incident",
+    to_first_id=True,
+)
+resolve = button(
+    lambda caller, incident_id: services.resolve(caller, incident_id, now=utc_now()),
+    "Incident resolved.",
+    "incident",
+    to_first_id=True,
+)
 
 
 def _filtered(caller: Caller, wanted: dict[str, str]) -> QuerySet[Incident]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
+from http import HTTPStatus
 from typing import Any, Concatenate, ParamSpec, cast
 
 from django.contrib import messages
@@ -75,6 +76,27 @@ def done(request: PageRequest, message: str, to: str, *args: str) -> HttpRespons
     """Redirect to the page `to` with a message about success."""
     messages.success(request, message)
     return redirect(to, *args)
+
+
+def button(service: Callable[..., object], message: str, to: str, *, to_first_id: bool = False) -> Callable[..., Any]:
+    """Return the view of a button: call a service with the ids of the path, and redirect with a message about success.
+
+    With `to_first_id`, `to` is the page of the first id. A conflict is shown as a message, other errors as a page.
+    """
+
+    @action
+    def press(request: PageRequest, /, **ids: str) -> HttpResponse:
+        try:
+            service(request.caller, *ids.values())
+        except ApiError as error:
+            if error.status != HTTPStatus.CONFLICT:
+                raise
+            messages.error(request, str(error))
+        else:
+            messages.success(request, message)
+        return redirect(to, *list(ids.values())[:1]) if to_first_id else redirect(to)
+
+    return press
 
 
 @contextmanager

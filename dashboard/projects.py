@@ -12,7 +12,7 @@ from django.shortcuts import redirect
 from core.clock import utc_now
 from core.errors import NotFound, ValidationFailed
 from dashboard.forms import ObjectForm, PageForm, validated
-from dashboard.pages import PageRequest, action, done, page, render_page
+from dashboard.pages import PageRequest, action, button, done, page, render_page
 from dashboard.tokens import token_rows
 from projects import access, members, selectors, services
 from projects.models import Membership, Project, Role
@@ -85,10 +85,11 @@ def rename(request: PageRequest, project_id: str) -> HttpResponse:
     return _show(request, project_id, rename_form=form)
 
 
-@action
-def delete(request: PageRequest, project_id: str) -> HttpResponse:
-    services.delete_project(request.caller, project_id)
-    return done(request, "Project deleted. Its monitors stay with the owner; its tokens are revoked.", "projects")
+delete = button(
+    services.delete_project,
+    "Project deleted. Its monitors stay with the owner; its tokens are revoked.",
+    "projects",
+)
 
 
 @action

@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from datetime import date, datetime
 
+from django.utils.text import get_text_list
+
 DAYS = {
     "MO": "Monday",
     "TU": "Tuesday",
@@ -57,16 +59,12 @@ def in_words(rrule: str) -> str:
         return "custom rule"
     words = f"every {_PERIODS[parts['FREQ']]}"
     if days:
-        words += f" on {_list([day for day in days if day])}"
+        words += f" on {get_text_list([day for day in days if day], 'and')}"
     if "COUNT" in parts:
         words += f", {parts['COUNT']} times"
     if "UNTIL" in parts:
         words += f" until {_day(parts['UNTIL'])}"
     return words
-
-
-def _list(words: list[str]) -> str:
-    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
 def _day(until: str) -> str:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlencode
 
 from django.db.models import QuerySet
 from django.http import HttpResponse
@@ -37,48 +35,32 @@ _WORDS = {
 _LABELS = {"door": "", "ways": "by ", "type": "by ", "before": "was "}
 
 
-@dataclass(frozen=True, slots=True)
-class EntryView:
-    seen: SeenEntry
-    project: Project | None
+def _shown(seen: SeenEntry, project: Project | None) -> dict[str, Any]:
+    """Return what the log shows of an entry: the target only if it is not the project whose log this is."""
+    entry = seen.entry
+    actor_type = Entry.ActorType(entry.actor_type)
+    is_own = project is not None and (entry.target_id, entry.target_name) == (project.public_id, project.name)
+    return {
+        "seen": seen,
+        "project": project,
+        "what": MEANINGS[entry.action],
+        "is_failure": entry.action.endswith(".failed"),
+        "details": _details(entry),
+        "target": "" if is_own else entry.target_name,
+        "who": seen.actor_email or _NOBODY.get(actor_type, "A deleted account"),
+        "beside": _BESIDE.get(actor_type, ""),
+        "browser": name_of(seen.user_agent) if seen.user_agent else "",
+    }
 
-    @property
-    def what(self) -> str:
-        return MEANINGS[self.seen.entry.action]
 
-    @property
-    def is_failure(self) -> bool:
-        return self.seen.entry.action.endswith(".failed")
-
-    @property
-    def details(self) -> str:
-        """Return details like `on the web · by password, second factor`."""
-        parts = []
-        for name, value in self.seen.entry.details.items():
-            values = value if isinstance(value, list) else [value]
-            text = ", ".join(_WORDS.get(str(one), str(one)) for one in values)
-            parts.append(_LABELS.get(name, f"{name}: ") + text)
-        return " · ".join(parts)
-
-    @property
-    def target(self) -> str:
-        """Return the target's name, unless it is the project whose log this is."""
-        entry = self.seen.entry
-        beside = None if self.project is None else (self.project.public_id, self.project.name)
-        return "" if (entry.target_id, entry.target_name) == beside else entry.target_name
-
-    @property
-    def who(self) -> str:
-        kind = Entry.ActorType(self.seen.entry.actor_type)
-        return self.seen.actor_email or _NOBODY.get(kind, "A deleted account")
-
-    @property
-    def beside(self) -> str:
-        return _BESIDE.get(Entry.ActorType(self.seen.entry.actor_type), "")
-
-    @property
-    def browser(self) -> str:
-        return name_of(self.seen.user_agent) if self.seen.user_agent else ""
+def _details(entry: Entry) -> str:
+    """Return details like `on the web · by password, second factor`."""
+    parts = []
+    for name, value in entry.details.items():
+        values = value if isinstance(value, list) else [value]
+        text = ", ".join(_WORDS.get(str(one), str(one)) for one in values)
+        parts.append(_LABELS.get(name, f"{name}: ") + text)
+    return " · ".join(parts)
 
 
 def log_context(request: PageRequest, entries: QuerySet[Entry]) -> dict[str, Any]:
@@ -92,16 +74,15 @@ def log_context(request: PageRequest, entries: QuerySet[Entry]) -> dict[str, Any
         entries = entries.filter(pk__lt=int(before))
     rows = list(entries.order_by("-pk")[: PAGE + 1])
     projects = Project.objects.in_bulk({row.project_id for row in rows if row.project_id})
-    query = {"action": wanted} if wanted else {}
     return {
         "entries": [
-            EntryView(seen, projects.get(seen.entry.project_id or 0))
+            _shown(seen, projects.get(seen.entry.project_id or 0))
             for seen in log.seen_by(request.caller.user, rows[:PAGE])
         ],
         "actions": list(MEANINGS.items()),
         "action": wanted,
-        "first": f"?{urlencode(query)}" if before else None,
-        "next": f"?{urlencode(query | {'before': rows[PAGE - 1].pk})}" if len(rows) > PAGE else None,
+        "later": bool(before),
+        "next": rows[PAGE - 1].pk if len(rows) > PAGE else None,
     }
 
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from django.contrib import messages
 from django.http import HttpResponse
-from django.shortcuts import redirect
 
 from core.clock import utc_now
-from dashboard.pages import PageRequest, action, done, errors_as_messages, page, render_page
+from dashboard.pages import PageRequest, action, button, done, page, render_page
 from dashboard.status_page_forms import LogoForm, NoteForm, StatusPageForm, UpdateForm
 from statuspages import selectors, services
 from statuspages.models import StatusPage
@@ -48,10 +46,9 @@ def edit(request: PageRequest, page_id: str) -> HttpResponse:
     return render_page(request, "status_pages/edit", form=form, page=found)
 
 
-@action
-def delete(request: PageRequest, page_id: str) -> HttpResponse:
-    services.delete_page(request.caller, page_id)
-    return done(request, "Status page deleted.", "status_pages")
+delete = button(services.delete_page, "Status page deleted.", "status_pages")
+remove_logo = button(services.remove_logo, "Logo removed.", "status_page", to_first_id=True)
+delete_note = button(services.delete_note, "Note deleted.", "status_page", to_first_id=True)
 
 
 @action
@@ -61,12 +58,6 @@ def set_logo(request: PageRequest, page_id: str) -> HttpResponse:
     if form.save(request, lambda: services.set_logo(request.caller, page_id, form.cleaned_data["logo"]), limit="logo"):
         return done(request, "Logo saved.", "status_page", page_id)
     return _detail(request, found, logo_form=form)
-
-
-@action
-def remove_logo(request: PageRequest, page_id: str) -> HttpResponse:
-    services.remove_logo(request.caller, page_id)
-    return done(request, "Logo removed.", "status_page", page_id)
 
 
 @action
@@ -86,14 +77,6 @@ def add_update(request: PageRequest, page_id: str, note_id: str) -> HttpResponse
     if form.save(request, lambda: services.add_update(caller, page_id, note_id, form.cleaned_data, now=utc_now())):
         return done(request, "Update published.", "status_page", page_id)
     return _detail(request, found, update_forms={note_id: form})
-
-
-@action
-def delete_note(request: PageRequest, page_id: str, note_id: str) -> HttpResponse:
-    with errors_as_messages(request):
-        services.delete_note(request.caller, page_id, note_id)
-        messages.success(request, "Note deleted.")
-    return redirect("status_page", page_id)
 
 
 def _detail(

@@ -13,7 +13,7 @@ from django.shortcuts import redirect
 
 from core.clock import utc_now
 from dashboard.forms import DurationField, ObjectForm, PlainRenderer, project_choices, validated
-from dashboard.pages import PageRequest, action, done, page, render_page
+from dashboard.pages import PageRequest, button, page, render_page
 from projects import access
 from projects.access import Caller
 from projects.models import Project
@@ -112,7 +112,4 @@ def new(request: PageRequest) -> HttpResponse:
     return render_page(request, "tokens/created", **shown, base_url=settings.BASE_URL)
 
 
-@action
-def revoke(request: PageRequest, token_id: str) -> HttpResponse:
-    services.revoke_token(request.caller, token_id)
-    return done(request, "Token revoked.", "tokens")
+revoke = button(services.revoke_token, "Token revoked.", "tokens")

@@ -16,7 +16,7 @@ from django.http import HttpResponse
 from django.shortcuts import redirect
 
 from core.clock import utc_now
-from dashboard.pages import PageRequest, action, done, errors_as_messages, page, render_page
+from dashboard.pages import PageRequest, action, button, done, errors_as_messages, page, render_page
 from dashboard.recurring import in_words
 from dashboard.window_forms import WindowForm
 from incidents import selectors, windows
@@ -47,29 +47,24 @@ class WindowView:
 
 @dataclass(frozen=True, slots=True)
 class Occurrence:
-    """One occurrence of a window. `starts` and `ends` are in the window's time zone."""
+    """One occurrence of a window. `day` and `span` are in the window's time zone."""
 
     shown: WindowView
     starts_at: datetime
     ends_at: datetime
 
-    @property
-    def starts(self) -> datetime:
-        return self.starts_at.astimezone(ZoneInfo(self.shown.window.time_zone))
-
-    @property
-    def ends(self) -> datetime:
-        return self.ends_at.astimezone(ZoneInfo(self.shown.window.time_zone))
+    def _local(self, moment: datetime) -> datetime:
+        return moment.astimezone(ZoneInfo(self.shown.window.time_zone))
 
     @property
     def day(self) -> date:
-        return self.starts.date()
+        return self._local(self.starts_at).date()
 
     @property
     def span(self) -> str:
         """Return `02:00 to 03:30`, with the date of the end if it differs."""
-        same_day = self.ends.date() == self.day
-        return f"{self.starts:%H:%M} to {self.ends:{'%H:%M' if same_day else '%a %-d %b, %H:%M'}}"
+        start, end = self._local(self.starts_at), self._local(self.ends_at)
+        return f"{start:%H:%M} to {end:{'%H:%M' if end.date() == start.date() else '%a %-d %b, %H:%M'}}"
 
     @property
     def lasts(self) -> timedelta:
@@ -157,7 +152,4 @@ def end(request: PageRequest, window_id: str) -> HttpResponse:
     return redirect("maintenance")
 
 
-@action
-def delete(request: PageRequest, window_id: str) -> HttpResponse:
-    windows.delete_window(request.caller, window_id)
-    return done(request, "Window deleted.", "maintenance")
+delete = button(windows.delete_window, "Window deleted.", "maintenance")

@@ -9,7 +9,7 @@ from django.views.decorators.http import require_GET
 
 from core.clock import utc_now
 from core.errors import NotFound
-from dashboard.pages import PageRequest, action, done, page, render_page
+from dashboard.pages import PageRequest, action, button, page, render_page
 from monitors.selectors import get_monitor
 from statuspages import badges
 from statuspages.selectors import get_badge
@@ -35,8 +35,9 @@ def create(request: PageRequest, monitor_id: str) -> HttpResponse:
     return redirect("monitor_badges", monitor_id)
 
 
-@action
-def delete(request: PageRequest, monitor_id: str) -> HttpResponse:
-    badges.delete_badge(request.caller, monitor_id)
-    text = "The badges are taken away. Their addresses show nothing any more."
-    return done(request, text, "monitor_badges", monitor_id)
+delete = button(
+    badges.delete_badge,
+    "The badges are taken away. Their addresses show nothing any more.",
+    "monitor_badges",
+    to_first_id=True,
+)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from django.contrib import messages
@@ -18,7 +17,7 @@ from core.clock import utc_now
 from core.errors import NoWorker
 from core.waiting import limit_waiting
 from dashboard.durations import format_duration
-from dashboard.forms import project_choices, validated
+from dashboard.forms import validated
 from dashboard.monitors.forms import MonitorForm
 from dashboard.pages import PageRequest, page, render_page
 from monitors import configuration, services, types
@@ -33,8 +32,7 @@ SCOPE = "create-and-test"
 FORM = "#monitor-form"
 
 
-@dataclass(frozen=True, slots=True)
-class TestRun:
+class TestRun(NamedTuple):
     """The outcome of a test. `result` is None if no worker took it; `dropped` names headers that were sent empty."""
 
     result: interactive.CheckResult | None
@@ -47,14 +45,13 @@ def new(request: PageRequest) -> HttpResponse:
 
     `?type=` sets the type, `?project=` the project; `?from=` copies a monitor without header values.
     """
-    caller, plan = request.caller, request.caller.user.plan
+    caller = request.caller
     source = get_monitor(caller, request.GET["from"]) if "from" in request.GET else None
     form = MonitorForm(
         request.POST or None,
-        projects=project_choices(caller),
-        floor_sec=plan.min_interval_sec,
-        config=_first_config(request, plan) if source is None else _copy_of(source),
-        project_id=request.GET.get("project") if source is None else _project_of(source),
+        caller=caller,
+        config=_first_config(request) if source is None else _copy_of(source),
+        project=request.GET.get("project") if source is None else _project_of(source),
     )
     if "test" in request.POST:
         return _test(request, form, source=source)
@@ -79,14 +76,8 @@ def new(request: PageRequest) -> HttpResponse:
 def edit(request: PageRequest, monitor_id: str) -> HttpResponse:
     caller = request.caller
     monitor = get_monitor(caller, monitor_id)
-    form = MonitorForm(
-        request.POST or None,
-        projects=project_choices(caller),
-        floor_sec=monitor.owner.plan.min_interval_sec,
-        config=monitor.full_config,
-        project_id=_project_of(monitor),
-        stored=monitor,
-    )
+    config, project = monitor.full_config, _project_of(monitor)
+    form = MonitorForm(request.POST or None, caller=caller, config=config, project=project, stored=monitor)
     if "test" in request.POST:
         return _test(request, form)
 
@@ -119,20 +110,17 @@ def _test(request: PageRequest, form: MonitorForm, *, source: Monitor | None = N
 
 
 def _run(request: PageRequest, form: MonitorForm) -> TestRun:
-    config = _config(request, form)
+    if form.stored is None:
+        config = services.config_of(request.caller, validated(MonitorInputSerializer, form.body()))
+    else:
+        given = validated(MonitorPatchSerializer, form.body())
+        config = services.config_of_change(request.caller, form.stored.public_id, given)
     try:
         with limit_waiting(request.caller.account):
             result = interactive.check_draft(services.test_spec(config))
     except NoWorker:
         return TestRun(None)
     return TestRun(result, config.own.dropped_secrets())
-
-
-def _config(request: PageRequest, form: MonitorForm) -> MonitorConfig:
-    if form.stored is None:
-        return services.config_of(request.caller, validated(MonitorInputSerializer, form.body()))
-    given = validated(MonitorPatchSerializer, form.body())
-    return services.config_of_change(request.caller, form.stored.public_id, given)
 
 
 def _show(request: PageRequest, form: MonitorForm, *, source: Monitor | None = None, **context: Any) -> HttpResponse:
@@ -143,7 +131,7 @@ def _show(request: PageRequest, form: MonitorForm, *, source: Monitor | None = N
         form=form,
         monitor=form.stored,
         source=source,
-        plan=(form.stored.owner if form.stored else request.caller.user).plan,
+        plan=form.plan,
         mentions_plan=Plan.is_mentioned(),
         **context,
     )
@@ -172,8 +160,8 @@ def _warn_about_dropped(request: PageRequest, before: Monitor, after: Monitor) -
         messages.warning(request, "The request body was dropped: the monitor has another owner.")
 
 
-def _first_config(request: PageRequest, plan: Plan) -> MonitorConfig:
-    kind = request.GET.get("type")
+def _first_config(request: PageRequest) -> MonitorConfig:
+    kind, plan = request.GET.get("type"), request.caller.user.plan
     interval_sec = max(plan.default_interval_sec or USUAL_INTERVAL_SEC, plan.min_interval_sec)
     return configuration.build({"interval_sec": interval_sec, "type": kind if kind in types.names() else types.DEFAULT})
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 from urllib.parse import urlsplit
 
 import msgspec
@@ -18,19 +18,20 @@ from checks.probes.http.spec import RuleType
 from core.forms import sentence
 from dashboard.durations import MS_OF, parse_duration
 from dashboard.forms import (
-    Choices,
     CountField,
     DurationField,
     MultilineField,
     ObjectForm,
     PlainRenderer,
     ProjectField,
+    project_choices,
 )
 from monitors import configuration, types
 from monitors.models import Monitor
 from monitors.types.base import MonitorType
 from monitors.types.http import HEADER_TYPES, Header, HttpType, Rule
 from monitors.types.settings import MonitorConfig, Setting
+from projects.access import Caller
 
 _MOVING = "Shared with its members. Another owner's project gets the monitor without header values and body."
 _PLACE = re.compile(r"(\w{1,40})\[(\d{1,3})\](?:\.(\w{1,40}))?")
@@ -65,7 +66,7 @@ def form_field(setting: Setting) -> forms.Field:
         )
     if setting.multiline:
         attributes |= {"class": "code", "rows": "5", "spellcheck": "false"}
-        return MultilineField(strip=False, widget=forms.Textarea(attrs=attributes), **common)
+        return MultilineField(strip=False, empty_value=None, widget=forms.Textarea(attrs=attributes), **common)
     widget = forms.TextInput(attrs=attributes | ({"spellcheck": "false"} if attributes else {}))
     return forms.CharField(max_length=setting.max_length, widget=widget, **common)
 
@@ -87,12 +88,26 @@ class Row(forms.Form):
     """
 
     default_renderer = PlainRenderer
+    setting: ClassVar[str]
     typed: ClassVar[tuple[str, ...]]
     aliases: ClassVar[Mapping[str, str]] = {}
+
+    @classmethod
+    def rows(cls, data: QueryDict | None, config: MonitorConfig, *, blank: dict[str, Any], **kwargs: Any) -> list[Self]:
+        """Return a row for each item of the setting, and blank ones up to its maximum."""
+        count = types.settings()[cls.setting].max_length or 0
+        rows = [*map(cls.initial_of, config[cls.setting]), *[blank] * count][:count]
+        return [
+            cls(data, prefix=f"{cls.prefix}-{index}", initial=initial, **kwargs) for index, initial in enumerate(rows)
+        ]
 
     @property
     def is_blank(self) -> bool:
         return not any(self.cleaned_data.get(name) for name in self.typed)
+
+    @staticmethod
+    def initial_of(item: Any) -> dict[str, Any]:
+        raise NotImplementedError
 
     def item(self) -> Rule | Header:
         """Return the setting's item. Requires valid data."""
@@ -129,6 +144,8 @@ class RuleRow(Row):
         strip=False,
         widget=forms.TextInput(attrs=_CODE | {"placeholder": "to the letter"}),
     )
+    prefix = "rule"
+    setting = "content_rules"
     typed = ("path", "value")
     aliases: ClassVar = {"type": "kind", "equals": "value"}
 
@@ -144,12 +161,12 @@ class RuleRow(Row):
             case _:
                 return Rule(RuleType.TEXT_CONTAINS, value or None)
 
-
-def rule_initial(rule: Rule) -> dict[str, Any]:
-    if rule.type is not RuleType.JSON_FIELD:
-        return {"kind": _TEXT_KINDS[rule.type], "value": rule.value}
-    kind = RuleKind.JSON_EXISTS if rule.equals is None else RuleKind.JSON_EQUALS
-    return {"kind": kind, "path": rule.path, "value": rule.equals}
+    @staticmethod
+    def initial_of(item: Rule) -> dict[str, Any]:
+        if item.type is not RuleType.JSON_FIELD:
+            return {"kind": _TEXT_KINDS[item.type], "value": item.value}
+        kind = RuleKind.JSON_EXISTS if item.equals is None else RuleKind.JSON_EQUALS
+        return {"kind": kind, "path": item.path, "value": item.equals}
 
 
 class HeaderRow(Row):
@@ -172,6 +189,8 @@ class HeaderRow(Row):
         required=False,
         choices=[("", "Header"), *zip(HEADER_TYPES, ("Bearer token", "API key", "Custom"), strict=True)],
     )
+    prefix = "header"
+    setting = "request_headers"
     typed = ("name", "value")
 
     def __init__(self, *args: Any, stored: Collection[Header] = (), **kwargs: Any) -> None:
@@ -201,9 +220,9 @@ class HeaderRow(Row):
         given = self.cleaned_data
         return Header(given["name"], given["value"], given["type"] or None)
 
-
-def header_initial(header: Header) -> dict[str, Any]:
-    return {"name": header.name, "type": header.type}
+    @staticmethod
+    def initial_of(item: Header) -> dict[str, Any]:
+        return {"name": item.name, "type": item.type}
 
 
 class MonitorForm(ObjectForm):
@@ -218,18 +237,20 @@ class MonitorForm(ObjectForm):
         self,
         data: QueryDict | None = None,
         *,
-        projects: Choices,
-        floor_sec: int,
+        caller: Caller,
         config: MonitorConfig,
-        project_id: str | None = None,
+        project: str | None = None,
         stored: Monitor | None = None,
     ) -> None:
-        initial = _initial(config, is_new=stored is None) | {"project_id": project_id}
+        initial = _initial(config, is_new=stored is None) | {"project_id": project}
         super().__init__(data, stored=stored, initial=initial)
+        self.plan = (caller.user if stored is None else stored.owner).plan
         self.settings = types.settings()
         self.fields |= {name: form_field(setting) for name, setting in self.settings.items()}
         self.fields["project_id"] = ProjectField(
-            projects, none="None: yours alone", help_text="Shared with its members." if stored is None else _MOVING
+            project_choices(caller),
+            none="None: yours alone",
+            help_text="Shared with its members." if stored is None else _MOVING,
         )
         names = types.names() if stored is None else types.family(stored.kind)
         self.types = [types.get(name) for name in names]
@@ -240,16 +261,11 @@ class MonitorForm(ObjectForm):
                     self.fields[name].choices.insert(0, ("", "By the type"))  # type: ignore[attr-defined]
         interval = self.fields["interval_sec"]
         assert isinstance(interval, DurationField)
-        interval.suggestions = [text for text in interval.suggestions if parse_duration(text) >= floor_sec * MS_OF["s"]]
+        floor_ms = self.plan.min_interval_sec * MS_OF["s"]
+        interval.suggestions = [text for text in interval.suggestions if parse_duration(text) >= floor_ms]
         headers = () if stored is None else config["request_headers"]
-        self.rules = [
-            RuleRow(data, prefix=f"rule-{index}", initial=initial)
-            for index, initial in enumerate(_rows(config, "content_rules", rule_initial, _blank_rule(config)))
-        ]
-        self.headers = [
-            HeaderRow(data, prefix=f"header-{index}", initial=initial, stored=headers)
-            for index, initial in enumerate(_rows(config, "request_headers", header_initial, {}))
-        ]
+        self.rules = RuleRow.rows(data, config, blank=_blank_rule(config))
+        self.headers = HeaderRow.rows(data, config, blank={}, stored=headers)
         self.rows: Mapping[str, Sequence[Row]] = {"content_rules": self.rules, "request_headers": self.headers}
 
     @property
@@ -279,9 +295,7 @@ class MonitorForm(ObjectForm):
             value = self.cleaned_data[name]
             if name in self.rows:
                 value = msgspec.to_builtins([row.item() for row in _filled(self.rows[name])])
-            elif setting.multiline:
-                value = value or None
-            if not (setting.choices and not value):
+            if value or not setting.choices:
                 body[name] = value
         if not body["name"]:
             del body["name"]
@@ -350,13 +364,6 @@ class MonitorForm(ObjectForm):
 
 def _filled(rows: Sequence[Row]) -> list[Row]:
     return [row for row in rows if not row.is_blank]
-
-
-def _rows(
-    config: MonitorConfig, name: str, initial: Callable[[Any], dict[str, Any]], blank: dict[str, Any]
-) -> list[dict[str, Any]]:
-    count = types.settings()[name].max_length or 0
-    return [*map(initial, config[name]), *[blank] * count][:count]
 
 
 def _blank_rule(config: MonitorConfig) -> dict[str, Any]:
