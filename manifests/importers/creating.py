@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -27,8 +27,6 @@ from monitors.services import complete, lock_owner
 from monitors.types.settings import MonitorConfig
 from projects import placement
 from projects.access import Caller
-
-_Key = tuple[str, str, str]  # kind, name, address
 
 
 class Outcome(StrEnum):
@@ -66,38 +64,33 @@ def import_monitors(
         owner = lock_owner(owner)
         monitors = Monitor.objects.filter(owner=owner, project=project)
         existing = Counter(_key(*row) for row in monitors.values_list("type", "name", "url"))
-        validated = [_validate(each, existing, plan=owner.plan) for each in mapped]
-        drafts = [
-            bulk.Draft(owner, project, config, enabled=each.enabled)
-            for each, config in zip(mapped, validated, strict=True)
-            if isinstance(config, MonitorConfig)
-        ]
-        made = iter(bulk.create_monitors(drafts, now=now))
-        imported = [
-            _created(each, next(made)) if isinstance(each_result, MonitorConfig) else each_result
-            for each, each_result in zip(mapped, validated, strict=True)
-        ]
+        outcomes, drafts = [], {}
+        for index, each in enumerate(mapped):
+            outcome, config = _validate(each, plan=owner.plan)
+            if config is not None and existing[key := _key(config.type, config.name, config.url)] > 0:
+                existing[key] -= 1
+                outcome = Imported(each.name, Outcome.EXISTING)
+            elif config is not None:
+                drafts[index] = bulk.Draft(owner, project, config, enabled=each.enabled)
+            outcomes.append(outcome)
+        for index, monitor in zip(drafts, bulk.create_monitors([*drafts.values()], now=now), strict=True):
+            notes = (*mapped[index].notes, *_plan_notes(mapped[index], monitor))
+            outcomes[index] = replace(outcomes[index], notes=notes, monitor=monitor)
         transaction.set_rollback(dry_run)
-    return imported
+    return outcomes
 
 
-def _validate(mapped: MappedMonitor, existing: Counter[_Key], *, plan: Plan) -> MonitorConfig | Imported:
-    """Return the config to create, or the outcome if nothing is created."""
+def _validate(mapped: MappedMonitor, *, plan: Plan) -> tuple[Imported, MonitorConfig | None]:
+    """Return the outcome and, unless the monitor is skipped, its configuration."""
     if mapped.body is None:
-        return Imported(mapped.name, Outcome.SKIPPED, mapped.notes)
+        return Imported(mapped.name, Outcome.SKIPPED, mapped.notes), None
+    parsed = MonitorInputSerializer(data=dict(mapped.body))
     try:
-        config = complete(_validated(mapped.body), plan)
-    except ValidationFailed as error:
-        return Imported(mapped.name, Outcome.SKIPPED, (Note("here", str(error)),))
-    key = _key(config.type, config.name, config.url)
-    if existing[key] > 0:
-        existing[key] -= 1
-        return Imported(mapped.name, Outcome.EXISTING)
-    return config
-
-
-def _created(mapped: MappedMonitor, monitor: Monitor) -> Imported:
-    return Imported(mapped.name, Outcome.CREATED, (*mapped.notes, *_plan_notes(mapped, monitor)), monitor)
+        parsed.is_valid(raise_exception=True)
+        return Imported(mapped.name, Outcome.CREATED), complete(dict(parsed.validated_data), plan)
+    except (ValidationError, ValidationFailed) as error:
+        reason = first_reason(error.detail) if isinstance(error, ValidationError) else str(error)
+        return Imported(mapped.name, Outcome.SKIPPED, (Note("here", reason),)), None
 
 
 def _plan_notes(mapped: MappedMonitor, monitor: Monitor) -> list[Note]:
@@ -110,18 +103,6 @@ def _plan_notes(mapped: MappedMonitor, monitor: Monitor) -> list[Note]:
     return notes
 
 
-def _validated(body: Mapping[str, Any]) -> dict[str, Any]:
-    parsed = MonitorInputSerializer(data=dict(body))
-    try:
-        parsed.is_valid(raise_exception=True)
-    except ValidationError as error:
-        raise ValidationFailed(first_reason(error.detail)) from None
-    return dict(parsed.validated_data)
-
-
-def _key(kind: str, name: str, url: str) -> _Key:
-    """Return the key that identifies a monitor.
-
-    All polled types have the same key, as a monitor may change between them.
-    """
+def _key(kind: str, name: str, url: str) -> tuple[str, str, str]:
+    """Return the key that identifies a monitor: family of the type, as a monitor may change within it, name and URL."""
     return (types.get(kind).family, name, url)

@@ -1,6 +1,6 @@
 """Monitors of UptimeRobot, as returned by `getMonitors` (v2) and `GET /monitors` (v3).
 
-`_as_v3` converts v2 to v3, which is then mapped.
+Version 2 is converted to version 3.
 """
 
 from __future__ import annotations
@@ -9,19 +9,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from manifests.importers.mapped import (
-    MappedMonitor,
-    MonitorBuilder,
-    UnreadableFileError,
-    UnsupportedError,
-    expect,
-    items_of,
-    load_json,
-    map_items,
-    status_codes,
-)
+from manifests.importers import rows
+from manifests.importers.mapped import MappedMonitor, MonitorBuilder, Table, UnreadableFileError, load_json, map_items
 
-_TYPES = {1: "HTTP", 2: "KEYWORD", 3: "PING", 4: "PORT", 5: "HEARTBEAT"}
+_TYPE_NAMES = {1: "HTTP", 2: "KEYWORD", 3: "PING", 4: "PORT", 5: "HEARTBEAT"}
 _METHODS = {1: "HEAD", 2: "GET", 3: "POST", 4: "PUT", 5: "PATCH", 6: "DELETE", 7: "OPTIONS"}
 _AUTH = {1: "HTTP_BASIC", 2: "DIGEST"}
 _KEYWORDS = {1: "ALERT_EXISTS", 2: "ALERT_NOT_EXISTS"}
@@ -31,6 +22,7 @@ _SAME = {
     "timeout": "timeout",
     "friendly_name": "friendlyName",
     "keyword_value": "keywordValue",
+    "keyword_case_type": "keywordCaseType",
     "http_username": "httpUsername",
     "http_password": "httpPassword",
     "custom_http_headers": "customHttpHeaders",
@@ -38,13 +30,6 @@ _SAME = {
     "alert_contacts": "assignedAlertContacts",
     "mwindows": "maintenanceWindows",
     "tags": "tags",
-}
-_IGNORED = {
-    "assignedAlertContacts": "alert channels are not imported",
-    "maintenanceWindows": "maintenance windows are not imported",
-    "tags": "tags are not supported",
-    "regionalData": "checks run from this deployment",
-    "custom_http_statuses": "is not supported; any 2xx or 3xx is accepted instead",
 }
 
 
@@ -57,33 +42,31 @@ def read(text: str) -> list[MappedMonitor]:
         if key not in found:
             raise UnreadableFileError("the file has neither monitors nor data")
         found = found[key]
-    items = [_as_v3(item) if "friendly_name" in item else item for item in items_of(found, what="the list of monitors")]
-    return map_items(items, _map, name=lambda item: item.get("friendlyName"))
+    return map_items(found, _map, what="the list of monitors", name=_name)
+
+
+def _name(item: Mapping[str, Any]) -> object:
+    return item.get("friendlyName", item.get("friendly_name"))
 
 
 def _as_v3(old: Mapping[str, Any]) -> dict[str, Any]:
-    new = {ours: old[name] for name, ours in _SAME.items() if name in old}
-    kind = _coded(old, "type", _TYPES)
-    new |= {
+    kind = _coded(old, "type", _TYPE_NAMES)
+    ssl, statuses = old.get("ssl"), old.get("custom_http_statuses")
+    ignored = old.get("ignore_ssl_errors") or (isinstance(ssl, Mapping) and ssl.get("ignore_errors"))
+    if isinstance(statuses, Mapping):
+        statuses = {name: codes for name, codes in statuses.items() if codes}
+    return {
+        **{new: old[name] for name, new in _SAME.items() if name in old},
         "type": kind,
         # UptimeRobot's defaults.
         "httpMethodType": _coded(old, "http_method", _METHODS) or ("GET" if kind == "KEYWORD" else "HEAD"),
         "authType": _coded(old, "http_auth_type", _AUTH) or ("HTTP_BASIC" if old.get("http_username") else "NONE"),
         "keywordType": _coded(old, "keyword_type", _KEYWORDS),
-        "keywordCaseType": old.get("keyword_case_type"),
         "postValueType": "KEY_VALUE" if old.get("post_type") in (1, "1") else "RAW_JSON",
         "status": "PAUSED" if old.get("status") in (0, "0") else "UP",
-        "followRedirections": True,
-        "successHttpResponseCodes": ["2xx", "3xx"],
+        "checkSSLErrors": ignored in (None, 0, "0", False),
+        "custom_http_statuses": statuses,
     }
-    ssl = old.get("ssl")
-    ignored = old.get("ignore_ssl_errors") or (isinstance(ssl, Mapping) and ssl.get("ignore_errors"))
-    new["checkSSLErrors"] = ignored in (None, 0, "0", False)
-    statuses = old.get("custom_http_statuses")
-    if isinstance(statuses, Mapping):
-        statuses = {name: codes for name, codes in statuses.items() if codes}
-    new["custom_http_statuses"] = statuses
-    return new
 
 
 def _coded(old: Mapping[str, Any], field: str, names: Mapping[int, str]) -> str | None:
@@ -96,85 +79,85 @@ def _coded(old: Mapping[str, Any], field: str, names: Mapping[int, str]) -> str 
 
 
 def _map(builder: MonitorBuilder) -> None:
-    kind = builder.text("type")
-    builder.body["type"] = "http"
-    builder.seconds("interval", to="interval_sec")
-    if kind == "HEARTBEAT":
-        builder.body["type"] = "heartbeat"
-        builder.seconds("gracePeriod", to="grace_sec")
-        builder.note("url", "the ping URL changes")
-    elif kind in ("HTTP", "KEYWORD"):
-        _http(builder, kind)
-    else:
-        raise UnsupportedError("type", f"{kind or 'nothing'} is not supported")
+    if "friendly_name" in builder.source:
+        builder.source = _as_v3(builder.source)
+    builder.apply_type("type", builder.text("type"), _TYPES)
     builder.enabled = builder.text("status").upper() != "PAUSED"
-    builder.note_ignored(_IGNORED)
+    builder.apply(_IGNORED)
 
 
-def _http(builder: MonitorBuilder, kind: str) -> None:
-    body, source = builder.body, builder.source
-    builder.url("url", builder.text("url"))
-    body["method"] = (builder.text("httpMethodType") or "HEAD").upper()
-    if body["method"] not in _METHODS.values():
-        raise UnsupportedError("httpMethodType", "is not a supported method")
-    body["fail_threshold"] = 1
-    timeout = builder.number("timeout")
-    if timeout:
-        builder.timeout("timeout", timeout)
-    slow = builder.number("responseTimeThreshold")
-    if slow:
-        body["slow_ms"] = round(slow)
-    body["follow_redirects"] = bool(source.get("followRedirections", True))
-    codes = source.get("successHttpResponseCodes")
-    expect(
-        builder,
-        "successHttpResponseCodes",
-        status_codes(codes or ["2xx", "3xx"]) if _is_list(codes) else None,
-    )
-    if source.get("checkSSLErrors") is False:
-        builder.note("checkSSLErrors", "certificates are always verified")
-    body["check_ssl"] = bool(source.get("sslExpirationReminder"))
-    body["check_domain"] = bool(source.get("domainExpirationReminder"))
-    _authenticate(builder)
-    builder.headers("customHttpHeaders")
-    _body(builder)
-    if kind == "KEYWORD":
-        _keyword(builder)
-    builder.set_type()
+def _redirects(builder: MonitorBuilder, field: str) -> None:
+    builder.body["follow_redirects"] = bool(builder.source.get(field, True))
 
 
-def _is_list(codes: object) -> bool:
-    return codes is None or isinstance(codes, list)
+def _verification(builder: MonitorBuilder, field: str) -> None:
+    if builder.source.get(field) is False:
+        builder.note(field, "certificates are always verified")
 
 
-def _authenticate(builder: MonitorBuilder) -> None:
-    way = builder.text("authType") or "NONE"
+def _authenticate(builder: MonitorBuilder, field: str) -> None:
+    way = builder.text(field) or "NONE"
     user, password = builder.text("httpUsername"), builder.text("httpPassword")
     if way == "HTTP_BASIC":
-        builder.basic_auth("httpUsername", user, password)
+        builder.add_basic_auth("httpUsername", user, password)
         if not password:
             builder.note("httpPassword", "is not in the file; set it in the Authorization header")
     elif way != "NONE":
-        raise UnsupportedError("authType", f"{way} is not supported; use a request header")
+        builder.reject(field, f"{way} is not supported; use a request header")
 
 
-def _body(builder: MonitorBuilder) -> None:
-    data = builder.source.get("postValueData")
+def _body(builder: MonitorBuilder, field: str) -> None:
+    data = builder.source.get(field)
     if data in (None, "", {}, []):
         return
-    text = data if isinstance(data, str) else json.dumps(data)
     form = builder.text("postValueType") == "KEY_VALUE"
     if form and not isinstance(data, str):
-        builder.note("postValueData", "its fields are sent as JSON")
+        builder.note(field, "its fields are sent as JSON")
         form = False
-    builder.set_body("postValueData", text, content_type="application/x-www-form-urlencoded" if form else None)
+    text = data if isinstance(data, str) else json.dumps(data)
+    builder.set_body(field, text, content_type="application/x-www-form-urlencoded" if form else None)
 
 
-def _keyword(builder: MonitorBuilder) -> None:
+def _keyword(builder: MonitorBuilder, field: str) -> None:
     alert = builder.text("keywordType")
     if alert not in _KEYWORDS.values():
-        raise UnsupportedError("keywordType", "does not say whether the keyword must be present")
+        builder.reject("keywordType", "does not say whether the keyword must be present")
     rule = "text_absent" if alert == "ALERT_EXISTS" else "text_contains"
-    builder.rule("keywordValue", type=rule, value=builder.text("keywordValue"))
+    builder.add_rule(field, type=rule, value=builder.text(field))
     if str(builder.source.get("keywordCaseType")) in ("1", "CaseInsensitive"):
         builder.note("keywordCaseType", "keywords are case-sensitive")
+
+
+_HTTP: Table = {
+    "interval": rows.whole_number("interval_sec"),
+    "url": rows.url,
+    "httpMethodType": rows.method("HEAD", _METHODS.values()),
+    "type": rows.constants(fail_threshold=1, check_ssl=False, check_domain=False),
+    "timeout": rows.timeout,
+    "responseTimeThreshold": rows.whole_number("slow_ms", ignore_zero=True),
+    "followRedirections": _redirects,
+    "successHttpResponseCodes": rows.status_codes("2xx", "3xx"),
+    "checkSSLErrors": _verification,
+    "sslExpirationReminder": rows.flag("check_ssl"),
+    "domainExpirationReminder": rows.flag("check_domain"),
+    "authType": _authenticate,
+    "customHttpHeaders": rows.headers,
+    "postValueData": _body,
+}
+_TYPES: Mapping[str, Table] = {
+    "HTTP": _HTTP,
+    "KEYWORD": {**_HTTP, "keywordValue": _keyword},
+    "HEARTBEAT": {
+        "type": rows.constants(type="heartbeat"),
+        "interval": rows.whole_number("interval_sec"),
+        "gracePeriod": rows.whole_number("grace_sec"),
+        "url": rows.notice("the ping URL changes"),
+    },
+}
+_IGNORED: Table = {
+    "assignedAlertContacts": "alert channels are not imported",
+    "maintenanceWindows": "maintenance windows are not imported",
+    "tags": "tags are not supported",
+    "regionalData": "checks run from this deployment",
+    "custom_http_statuses": "is not supported; any 2xx or 3xx is accepted instead",
+}

@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from django.conf import settings
 from django.core.management.base import CommandError, CommandParser
 
-from accounts.models import User
 from checks.evidence import Mask, shown_url
 from core.clock import utc_now
-from core.commands import OurCommand
 from core.errors import MonitorLimit, ValidationFailed
 from core.text import printable
+from manifests.commands import EXIT_REFUSED, PipelineCommand, account_of
 from manifests.importers import gatus, healthchecks, uptime_kuma, uptimerobot
 from manifests.importers.creating import Imported, Outcome, import_monitors
 from manifests.importers.mapped import MappedMonitor, UnreadableFileError
-from monitors.models import Monitor
 from projects.access import Caller
 
-EXIT_LEFT_OUT, EXIT_USAGE, EXIT_NO_ROOM = 1, 2, 3
+EXIT_LEFT_OUT, EXIT_NO_ROOM = 1, 3
 MAX_FILE = 20 * 1024 * 1024
 
 SOURCES: dict[str, Callable[[str], list[MappedMonitor]]] = {
@@ -55,10 +54,9 @@ exit codes:
 """
 
 
-class Command(OurCommand):
+class Command(PipelineCommand):
     help = "Create monitors from an export of another product, and list what could not be imported."
     epilog = _EPILOG
-    requires_system_checks = ()
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("source", choices=SOURCES, help="product that exported the file")
@@ -68,27 +66,31 @@ class Command(OurCommand):
         parser.add_argument("--dry-run", action="store_true", help="show what would be created without creating it")
         parser.add_argument("--json", action="store_true", dest="as_json", help="print one JSON object")
 
-    def handle(self, **options: Any) -> None:
-        place = {} if options["project"] is None else {"project_id": options["project"]}
+    def handle(
+        self, *, source: str, file: Path, account: str, project: str | None, dry_run: bool, as_json: bool, **_: Any
+    ) -> None:
+        place = {} if project is None else {"project_id": project}
         try:
-            mapped = SOURCES[options["source"]](_read_text(options["file"]))
-            imported = import_monitors(
-                _caller(options["account"]), mapped, place=place, now=utc_now(), dry_run=options["dry_run"]
-            )
+            mapped = SOURCES[source](_read_text(file))
+            imported = import_monitors(Caller(account_of(account)), mapped, place=place, now=utc_now(), dry_run=dry_run)
         except UnreadableFileError as error:
-            raise CommandError(f"{options['file']}: {error}", returncode=EXIT_USAGE) from None
+            raise CommandError(f"{file}: {error}", returncode=EXIT_REFUSED) from None
         except ValidationFailed:  # unknown project; errors of single monitors are notes
-            raise CommandError(
-                f"{options['account']} has no project {options['project']}", returncode=EXIT_USAGE
-            ) from None
+            raise CommandError(f"{account} has no project {project}", returncode=EXIT_REFUSED) from None
         except MonitorLimit as error:
-            raise CommandError(
-                f"nothing was created: these exceed the plan's limit of {error.limit} monitors",
-                returncode=EXIT_NO_ROOM,
-            ) from None
-        render = _as_json if options["as_json"] else _as_text
-        self.stdout.write(render(imported, dry_run=options["dry_run"]))
-        if any(each.outcome is Outcome.SKIPPED for each in imported):
+            problem = f"nothing was created: these exceed the plan's limit of {error.limit} monitors"
+            raise CommandError(problem, returncode=EXIT_NO_ROOM) from None
+        counts = {outcome.value: sum(each.outcome is outcome for each in imported) for outcome in Outcome}
+        if as_json:
+            monitors = [_as_json(each, dry_run=dry_run) for each in imported]
+            found = {"dry_run": dry_run, "counts": counts, "monitors": monitors}
+            self.stdout.write(json.dumps(found, ensure_ascii=False, indent=2))
+        else:
+            created = "would be created" if dry_run else "created"
+            lines = [line for each in imported for line in _lines(each, dry_run=dry_run)]
+            total = f"{counts['created']} {created}, {counts['existing']} existing, {counts['skipped']} skipped"
+            self.stdout.write("\n".join([*lines, total]))
+        if counts["skipped"]:
             sys.exit(EXIT_LEFT_OUT)
 
 
@@ -104,13 +106,6 @@ def _read_text(path: Path) -> str:
         raise UnreadableFileError("is not UTF-8 text") from None
 
 
-def _caller(email: str) -> Caller:
-    user = User.objects.filter(email=email.strip().lower()).first()
-    if user is None:
-        raise CommandError(f"no account {email}", returncode=EXIT_USAGE)
-    return Caller(user)
-
-
 def _ping_url(each: Imported, *, dry_run: bool) -> str | None:
     """Return the ping URL of a new heartbeat, or None."""
     if each.monitor is None or not each.monitor.kind.waits or dry_run:
@@ -118,44 +113,25 @@ def _ping_url(each: Imported, *, dry_run: bool) -> str | None:
     return f"{settings.BASE_URL}/v1/heartbeats/{each.monitor.public_id}/ping"
 
 
-def _counts(imported: Sequence[Imported]) -> dict[str, int]:
-    return {outcome.value: sum(each.outcome is outcome for each in imported) for outcome in Outcome}
+def _lines(each: Imported, *, dry_run: bool) -> Iterator[str]:
+    """Yield the lines about one monitor of the file."""
+    about = ""
+    if (monitor := each.monitor) is not None:
+        where = shown_url(monitor.url, Mask(())) if monitor.url else ""
+        shown = [monitor.type, where, f"every {monitor.interval_sec} s"]
+        about = f" ({', '.join(filter(None, shown))})" + ("" if dry_run else f" {monitor.public_id}")
+    would_be = "WOULD BE " if dry_run and each.outcome is Outcome.CREATED else ""
+    yield f"{would_be}{each.outcome.upper()} {printable(each.name)}{about}"
+    if ping_url := _ping_url(each, dry_run=dry_run):
+        yield f"  ping: {ping_url}"
+    yield from (f"  {note.field}: {printable(note.text)}" for note in each.notes)
 
 
-def _as_text(imported: Sequence[Imported], *, dry_run: bool) -> str:
-    words = {
-        Outcome.CREATED: "WOULD BE CREATED" if dry_run else "CREATED",
-        Outcome.EXISTING: "EXISTING",
-        Outcome.SKIPPED: "SKIPPED",
+def _as_json(each: Imported, *, dry_run: bool) -> dict[str, Any]:
+    return {
+        "name": each.name,
+        "outcome": each.outcome.value,
+        "id": None if each.monitor is None or dry_run else each.monitor.public_id,
+        "ping_url": _ping_url(each, dry_run=dry_run),
+        "notes": [asdict(note) for note in each.notes],
     }
-    lines = []
-    for each in imported:
-        about = "" if each.monitor is None else _about(each.monitor, dry_run=dry_run)
-        lines.append(f"{words[each.outcome]} {printable(each.name)}{about}")
-        if ping_url := _ping_url(each, dry_run=dry_run):
-            lines.append(f"  ping: {ping_url}")
-        lines += [f"  {note.field}: {printable(note.text)}" for note in each.notes]
-    counts = _counts(imported)
-    created = f"{counts['created']} {'would be created' if dry_run else 'created'}"
-    return "\n".join([*lines, f"{created}, {counts['existing']} existing, {counts['skipped']} skipped"])
-
-
-def _about(monitor: Monitor, *, dry_run: bool) -> str:
-    where = shown_url(monitor.url, Mask(())) if monitor.url else ""
-    shown = [monitor.type, where, f"every {monitor.interval_sec} s"]
-    return f" ({', '.join(filter(None, shown))})" + ("" if dry_run else f" {monitor.public_id}")
-
-
-def _as_json(imported: Sequence[Imported], *, dry_run: bool) -> str:
-    monitors = [
-        {
-            "name": each.name,
-            "outcome": each.outcome.value,
-            "id": None if each.monitor is None or dry_run else each.monitor.public_id,
-            "ping_url": _ping_url(each, dry_run=dry_run),
-            "notes": [{"field": note.field, "text": note.text} for note in each.notes],
-        }
-        for each in imported
-    ]
-    counts = _counts(imported)
-    return json.dumps({"dry_run": dry_run, "counts": counts, "monitors": monitors}, ensure_ascii=False, indent=2)
