@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 
 class EventType(StrEnum):
@@ -26,102 +26,83 @@ class EventType(StrEnum):
     TEST = "test"
 
 
-@dataclass(frozen=True, slots=True)
-class Words:
+class Words(NamedTuple):
     """The wording of an event type.
 
     `tag` begins subjects (mail programs ignore it when they thread by subject), and `sentence` is the text of a single
     message. `noun` and `verb` count the events of a group, for one and for several. `sent` completes "Alert to 1
-    channel: …" in timelines. `log` follows a monitor's name in the delivery log.
+    channel: …" in timelines. `log` follows a monitor's name in the delivery log; `log_text` replaces the verb there.
     """
 
     tag: str
     sentence: str
     verb: tuple[str, str]
-    log: str
     sent: str = ""
+    log_text: str = ""
     noun: tuple[str, str] = ("monitor", "monitors")
+
+    @property
+    def log(self) -> str:
+        return self.log_text or self.verb[0]
 
 
 # In the order in which a group lists them: the most severe first.
 WORDS: Mapping[EventType, Words] = {
-    EventType.DOWN: Words("DOWN", "{name} is down.", ("is down", "are down"), "is down", "it is down"),
+    EventType.DOWN: Words("DOWN", "{name} is down.", ("is down", "are down"), "it is down"),
     EventType.STILL_DOWN: Words(
-        "STILL DOWN",
-        "{name} is still down.",
-        ("is still down", "are still down"),
-        "is still down",
-        "it is still down",
+        "STILL DOWN", "{name} is still down.", ("is still down", "are still down"), "it is still down"
     ),
     EventType.REMINDER: Words(
         "REMINDER",
         "{name} is still down and not acknowledged.",
         ("is still down", "are still down"),
-        "is still down (reminder)",
         "reminder that it is still down",
+        log_text="is still down (reminder)",
     ),
     EventType.ACKNOWLEDGED: Words(
         "ACKNOWLEDGED",
         "{by} has acknowledged that {name} is down.",
         ("is acknowledged", "are acknowledged"),
-        "is acknowledged",
         "it was acknowledged",
     ),
     EventType.FLAPPING: Words(
         "FLAPPING",
         "{name} is down again and flapping. The next alert follows when it has settled.",
         ("is flapping", "are flapping"),
-        "is flapping",
         "it is flapping; the next alert follows when it has settled",
     ),
-    EventType.SLOW: Words("SLOW", "{name} is slow.", ("is slow", "are slow"), "is slow"),
+    EventType.SLOW: Words("SLOW", "{name} is slow.", ("is slow", "are slow")),
     EventType.CERTIFICATE: Words(
         "EXPIRES SOON",
         "The certificate of {name} {expires}.",
         ("expires soon", "expire soon"),
-        "has a certificate that expires soon",
+        log_text="has a certificate that expires soon",
         noun=("certificate", "certificates"),
     ),
     EventType.DOMAIN: Words(
         "EXPIRES SOON",
         "The domain registration of {name} {expires}.",
         ("expires soon", "expire soon"),
-        "has a domain that expires soon",
+        log_text="has a domain that expires soon",
         noun=("domain", "domains"),
     ),
     EventType.PAUSED: Words(
-        "PAUSED",
-        "{name} was paused while it was down.",
-        ("was paused", "were paused"),
-        "was paused",
-        "the monitor was paused",
+        "PAUSED", "{name} was paused while it was down.", ("was paused", "were paused"), "the monitor was paused"
     ),
     EventType.DELETED: Words(
-        "DELETED",
-        "{name} was deleted while it was down.",
-        ("was deleted", "were deleted"),
-        "was deleted",
-        "the monitor was deleted",
+        "DELETED", "{name} was deleted while it was down.", ("was deleted", "were deleted"), "the monitor was deleted"
     ),
     EventType.RECOVERED: Words(
-        "RECOVERED",
-        "{name} is up again.",
-        ("recovered", "recovered"),
-        "has recovered",
-        "it has recovered",
+        "RECOVERED", "{name} is up again.", ("recovered", "recovered"), "it has recovered", log_text="has recovered"
     ),
     EventType.SETTLED: Words(
-        "SETTLED",
-        "{name} has settled and is up.",
-        ("settled", "settled"),
-        "has settled",
-        "it has settled and is up",
+        "SETTLED", "{name} has settled and is up.", ("settled", "settled"), "it has settled and is up", "has settled"
     ),
     EventType.TEST: Words(
         "TEST",
         "This is a test. Alerts to this channel arrive.",
         ("arrived", "arrived"),
-        "message",
+        log_text="message",
         noun=("test message", "test messages"),
     ),
 }

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
+from textwrap import indent
 from typing import Any
 
 from django.template.loader import render_to_string
@@ -17,7 +18,6 @@ from alerts.wording import (
     DETAIL_CHARS,
     NAME_CHARS,
     duration,
-    moment,
     one_line,
     several_lines,
     uncalling,
@@ -26,6 +26,7 @@ from alerts.wording import (
 )
 from checks.evidence import Mask, shown_url
 from checks.spec import ReasonCode
+from core.clock import from_ms
 
 MOST_NAMED = 50
 """Lines of a group's text. Further events are counted."""
@@ -79,45 +80,131 @@ REASONS: dict[str, str] = {
 
 def render(items: Sequence[Payload], *, key: str, base_url: str, now: datetime) -> Message:
     """Render at least one event, in chronological order. `key` is the delivery's."""
-    latest = _latest(items)
-    if len(latest) == 1:
-        single = _Single(latest[0], base_url=base_url, now=now)
-        subject, text, html, short = single.subject, single.text, single.html, single.short
-        thread, level = single.thread, single.level
-    else:
-        group = _Group(latest, base_url=base_url, now=now)
-        subject, text, html, short = group.subject, group.text, group.html, group.short
-        thread, level = key, group.level
-    webhook_body = _webhook_body(items, key=key, subject=subject, base_url=base_url, now=now)
-    return Message(subject, text, html, webhook_body, short, thread, level)
+    events = [_Event(item, base_url, now) for item in items]
+    latest = _latest(events)
+    content = _single(latest[0]) if len(latest) == 1 else _group(latest, thread=key)
+    first, level = latest[0], _level(event.type for event in latest)
+    subject = f"[{first.tag}] {content.title}"
+    context = {
+        "subject": unlinked(subject),
+        "tag": first.tag,
+        "level": level.value,
+        "headline": content.headline,
+        "link": content.link,
+    }
+    return Message(
+        subject=subject,
+        text="\n\n".join(filter(None, (content.headline, *content.paragraphs, content.link))) + "\n",
+        html=render_to_string(content.template, context | content.context),
+        webhook_body=_webhook_body(events, key=key, subject=subject),
+        short=f"{uncalling(content.short)}\n{content.link}",
+        thread=content.thread,
+        level=level,
+    )
 
 
-def _latest(items: Sequence[Payload]) -> list[Payload]:
+@dataclass(frozen=True, slots=True)
+class _Event:
+    """A payload, with the texts about it."""
+
+    payload: Payload
+    base_url: str
+    now: datetime
+
+    @property
+    def type(self) -> EventType:
+        return self.payload.event_type
+
+    @property
+    def name(self) -> str:
+        payload = self.payload
+        name = self.url if payload.monitor == payload.url else payload.monitor
+        return one_line(name, limit=NAME_CHARS) or ("Pulsekeeper" if self.type is EventType.TEST else "A monitor")
+
+    @property
+    def url(self) -> str:
+        """Return the monitor's address without query values, which may be secret: many people read alerts."""
+        return one_line(shown_url(self.payload.url, _NO_SECRETS), limit=_URL_CHARS)
+
+    @property
+    def link(self) -> str:
+        if self.payload.incident_id is not None:
+            return f"{self.base_url}/incidents/{self.payload.incident_id}"
+        return (
+            self.base_url if self.payload.monitor_id is None else f"{self.base_url}/monitors/{self.payload.monitor_id}"
+        )
+
+    @property
+    def tag(self) -> str:
+        ends_at = self.payload.expires_at
+        is_expired = self.type in EXPIRY and ends_at is not None and from_ms(ends_at) <= self.now
+        return "EXPIRED" if is_expired else WORDS[self.type].tag
+
+    @property
+    def expires(self) -> str:
+        if self.payload.expires_at is None:
+            return "expires soon"
+        at = from_ms(self.payload.expires_at)
+        return f"expires in {duration(at - self.now)}" if at > self.now else f"expired {duration(self.now - at)} ago"
+
+    @property
+    def sentence(self) -> str:
+        by = one_line(self.payload.by or "", limit=NAME_CHARS) or "A member"
+        return WORDS[self.type].sentence.format(name=self.name, expires=self.expires, by=by)
+
+    @property
+    def started_at(self) -> datetime | None:
+        return None if self.payload.started_at is None else from_ms(self.payload.started_at)
+
+    @property
+    def ended_at(self) -> datetime | None:
+        """Return the end of the outage, or None if it is not over."""
+        if self.type not in OVER:
+            return None
+        return from_ms(self.payload.at if self.payload.resolved_at is None else self.payload.resolved_at)
+
+    def detail(self, *, limit: int = DETAIL_CHARS) -> str:
+        """Return the reason in the target's words, unless the outage is over."""
+        return "" if self.type in OVER else one_line(self.payload.detail or "", limit=limit)
+
+    def rows(self) -> list[tuple[str, str]]:
+        """Return labels and values: the times, the reason, and what the failing check of an ongoing outage saw."""
+        payload = self.payload
+        code = payload.reason_code or ""
+        seen = {} if self.type in OVER else payload.evidence
+        rows = [
+            *self._times(),
+            ("Reason", REASONS.get(code, one_line(code, limit=40))),
+            ("Detail", one_line(payload.detail or "", limit=DETAIL_CHARS)),
+            *(
+                (label, one_line(str(seen.get(name) or ""), limit=DETAIL_CHARS))
+                for label, name in (("Answer", "status_line"), ("From", "address"), ("Issuer", "tls_issuer"))
+            ),
+        ]
+        address = [("Address", self.url)] if payload.url else []  # the only one that stays a link
+        return [(label, unlinked(value)) for label, value in rows if value] + address
+
+    def _times(self) -> list[tuple[str, str]]:
+        if self.type in EXPIRY:
+            return [] if self.payload.expires_at is None else [("Expires", written(from_ms(self.payload.expires_at)))]
+        started, ended = self.started_at, self.ended_at
+        if started is None:
+            return [("At", written(from_ms(self.payload.at)))]
+        if ended is None:
+            return [("Since", f"{written(started)} ({duration(self.now - started)})")]
+        return [("Since", written(started)), ("Until", f"{written(ended)} ({duration(ended - started)})")]
+
+
+def _latest(events: Sequence[_Event]) -> list[_Event]:
     """Keep the latest event per monitor, most severe first. Drop events that a later one supersedes."""
     last = {
         (
-            i.monitor_id or i.incident_id or i.event_type,
-            EXPIRY.get(i.event_type, i.event_type is EventType.SLOW),
-        ): i
-        for i in items
+            event.payload.monitor_id or event.payload.incident_id or event.type,
+            EXPIRY.get(event.type, event.type is EventType.SLOW),
+        ): event
+        for event in events
     }
-    return sorted(last.values(), key=lambda i: SEVERITY.index(i.event_type))
-
-
-def _name(payload: Payload) -> str:
-    name = _url(payload) if payload.monitor == payload.url else payload.monitor
-    return one_line(name, limit=NAME_CHARS) or ("Pulsekeeper" if payload.event_type is EventType.TEST else "A monitor")
-
-
-def _url(payload: Payload) -> str:
-    """Return the monitor's address without query values, which may be secret: many people read alerts."""
-    return one_line(shown_url(payload.url, _NO_SECRETS), limit=_URL_CHARS)
-
-
-def _link(payload: Payload, base_url: str) -> str:
-    if payload.incident_id is not None:
-        return f"{base_url}/incidents/{payload.incident_id}"
-    return base_url if payload.monitor_id is None else f"{base_url}/monitors/{payload.monitor_id}"
+    return sorted(last.values(), key=lambda event: SEVERITY.index(event.type))
 
 
 def _level(event_types: Iterable[EventType]) -> Level:
@@ -129,282 +216,134 @@ def _level(event_types: Iterable[EventType]) -> Level:
     return Level.SUCCESS if types <= OVER else Level.WARNING
 
 
-def _tag(payload: Payload, now: datetime) -> str:
-    over = payload.expires_at is not None and moment(payload.expires_at) <= now
-    return "EXPIRED" if over and payload.event_type in EXPIRY else WORDS[payload.event_type].tag
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Content:
+    """What differs between messages with one event and with several. `context` is the template's own."""
+
+    title: str
+    headline: str
+    paragraphs: Sequence[str]
+    short: str
+    link: str
+    thread: str
+    template: str
+    context: dict[str, Any] = field(default_factory=dict)
 
 
-def _expires(payload: Payload, now: datetime) -> str:
-    if payload.expires_at is None:
-        return "expires soon"
-    at = moment(payload.expires_at)
-    return f"expires in {duration(at - now)}" if at > now else f"expired {duration(now - at)} ago"
-
-
-def _sentence(payload: Payload, now: datetime) -> str:
-    by = one_line(payload.by or "", limit=NAME_CHARS) or "A member"
-    return WORDS[payload.event_type].sentence.format(name=_name(payload), expires=_expires(payload, now), by=by)
-
-
-def _when(payload: Payload, now: datetime) -> list[tuple[str, str]]:
-    """Return rows of label and value: start, end and duration."""
-    if payload.event_type in EXPIRY:
-        return [("Expires", written(moment(payload.expires_at)))] if payload.expires_at is not None else []
-    if payload.started_at is None:
-        return [("At", written(moment(payload.at)))]
-    started = moment(payload.started_at)
-    if payload.event_type not in OVER:
-        return [("Since", f"{written(started)} ({duration(now - started)})")]
-    ended = moment(payload.at if payload.resolved_at is None else payload.resolved_at)
-    return [("Since", written(started)), ("Until", f"{written(ended)} ({duration(ended - started)})")]
-
-
-def _why(payload: Payload) -> list[tuple[str, str]]:
-    rows = []
-    if payload.reason_code:
-        rows.append(("Reason", REASONS.get(payload.reason_code, one_line(payload.reason_code, limit=40))))
-    if payload.detail:
-        rows.append(("Detail", one_line(payload.detail, limit=DETAIL_CHARS)))
-    return rows
-
-
-def _seen(payload: Payload) -> list[tuple[str, str]]:
-    """Return what the failing check saw, unless the outage is over."""
-    if payload.event_type in OVER:
-        return []
-    labels = {"status_line": "Answer", "address": "From", "tls_issuer": "Issuer"}
-    return [
-        (label, one_line(str(payload.evidence[name]), limit=DETAIL_CHARS))
-        for name, label in labels.items()
-        if payload.evidence.get(name)
-    ]
-
-
-class _Single:
-    def __init__(self, payload: Payload, *, base_url: str, now: datetime) -> None:
-        self._facts, self._now = payload, now
-        self._link = _link(payload, base_url)
-        body = "" if payload.event_type in OVER else payload.evidence.get("body") or ""
-        self._body = unlinked(several_lines(str(body), limit=BODY_CHARS))
-
-    @property
-    def thread(self) -> str:
-        payload = self._facts
-        about = payload.incident_id or payload.monitor_id or "test"
-        return f"{about}.{EXPIRY[payload.event_type]}" if payload.event_type in EXPIRY else about
-
-    @property
-    def level(self) -> Level:
-        return _level([self._facts.event_type])
-
-    @property
-    def subject(self) -> str:
-        about = EXPIRY.get(self._facts.event_type)
-        return f"[{_tag(self._facts, self._now)}] {_name(self._facts)}{f': {about}' if about else ''}"
-
-    @property
-    def _rows(self) -> list[tuple[str, str]]:
-        payload = self._facts
-        rows = [
-            (label, unlinked(value))
-            for label, value in [*_when(payload, self._now), *_why(payload), *_seen(payload)]
-            if value
-        ]
-        if payload.url:  # the only address that stays a link
-            rows.append(("Address", _url(payload)))
-        return rows
-
-    @property
-    def _late(self) -> str:
-        at = moment(self._facts.at)
-        if self._now - at < _LATE:
-            return ""
-        return f"Delayed: this was the state at {written(at)}."
-
-    @property
-    def text(self) -> str:
-        rows = self._rows
-        width = max((len(label) for label, _ in rows), default=0) + 2
-        parts = [
-            unlinked(_sentence(self._facts, self._now)),
-            self._late,
+def _single(event: _Event) -> _Content:
+    payload, rows = event.payload, event.rows()
+    expiring = EXPIRY.get(event.type)
+    thread = payload.incident_id or payload.monitor_id or "test"
+    at = from_ms(payload.at)
+    late = f"Delayed: this was the state at {written(at)}." if event.now - at >= _LATE else ""
+    seen = "" if event.type in OVER else str(payload.evidence.get("body") or "")
+    body = unlinked(several_lines(seen, limit=BODY_CHARS))
+    width = max((len(label) for label, _ in rows), default=0) + 2
+    why = event.detail()
+    if not why and event.type not in OVER and payload.reason_code in REASONS:
+        why = f"{REASONS[payload.reason_code]}."
+    elif event.started_at and event.ended_at:
+        why = f"It was down for {duration(event.ended_at - event.started_at)}."
+    return _Content(
+        title=f"{event.name}: {expiring}" if expiring else event.name,
+        headline=unlinked(event.sentence),
+        paragraphs=(
+            late,
             "\n".join(f"{f'{label}:':<{width}}{value}" for label, value in rows),
-            f"Response body:\n{_indented(self._body)}" if self._body else "",
-            self._link,
-        ]
-        return "\n\n".join(part for part in parts if part) + "\n"
-
-    @property
-    def html(self) -> str:
-        return render_to_string(
-            "alerts/single.html",
-            {
-                "subject": unlinked(self.subject),
-                "tag": _tag(self._facts, self._now),
-                "level": self.level.value,
-                "headline": unlinked(_sentence(self._facts, self._now)),
-                "late": self._late,
-                "rows": self._rows,
-                "body": self._body,
-                "link": self._link,
-            },
-        )
-
-    @property
-    def short(self) -> str:
-        payload = self._facts
-        parts = [_sentence(payload, self._now)]
-        if payload.detail and payload.event_type not in OVER:
-            parts.append(one_line(payload.detail, limit=DETAIL_CHARS))
-        elif payload.reason_code in REASONS and payload.event_type not in OVER:
-            parts.append(f"{REASONS[payload.reason_code]}.")
-        elif payload.started_at is not None and payload.event_type in OVER:
-            ended = moment(payload.at if payload.resolved_at is None else payload.resolved_at)
-            parts.append(f"It was down for {duration(ended - moment(payload.started_at))}.")
-        return f"{uncalling(' '.join(parts))}\n{self._link}"
+            f"Response body:\n{indent(body, '    ')}" if body else "",
+        ),
+        short=f"{event.sentence} {why}".rstrip(),
+        link=event.link,
+        thread=f"{thread}.{expiring}" if expiring else thread,
+        template="alerts/single.html",
+        context={"late": late, "rows": rows, "body": body},
+    )
 
 
-class _Group:
-    """A message about several monitors, most severe first."""
-
-    def __init__(self, items: Sequence[Payload], *, base_url: str, now: datetime) -> None:
-        self._items, self._now = items, now
-        self._base_url = base_url
-        self._link = f"{base_url}/incidents"
-
-    @property
-    def level(self) -> Level:
-        return _level(item.event_type for item in self._items)
-
-    @property
-    def _counts(self) -> str:
-        """`12 monitors are down, 3 recovered`."""
-        counted = Counter(
-            EventType.STILL_DOWN if i.event_type is EventType.REMINDER else i.event_type for i in self._items
-        )
-        parts = []
-        named = False
-        for event_type, number in counted.items():
-            words = WORDS[event_type]
-            noun = words.noun[number != 1]
-            if noun.startswith("monitor"):
-                noun, named = "" if named else noun, True
-            parts.append(" ".join(filter(None, (str(number), noun, words.verb[number != 1]))))
-        return ", ".join(parts)
-
-    @property
-    def subject(self) -> str:
-        return f"[{_tag(self._items[0], self._now)}] {self._counts}"
-
-    @property
-    def _lines(self) -> list[tuple[str, str, str, str]]:
-        """Return tag, name, description and link of each event."""
-        return [
-            (
-                _tag(item, self._now),
-                unlinked(_name(item)),
-                unlinked(self._about(item)),
-                _link(item, self._base_url),
-            )
-            for item in self._items[:MOST_NAMED]
-        ]
-
-    def _about(self, item: Payload) -> str:
-        if item.event_type in EXPIRY:
-            return f"{EXPIRY[item.event_type]} {_expires(item, self._now)}"
-        parts = []
-        if item.started_at is not None and item.event_type in OVER:
-            ended = moment(item.at if item.resolved_at is None else item.resolved_at)
-            parts.append(f"was down for {duration(ended - moment(item.started_at))}")
-        elif item.started_at is not None:
-            started = moment(item.started_at)
-            today = started.date() == self._now.date()
-            parts.append(f"since {f'{started:%H:%M:%S} UTC' if today else written(started)}")
-        if item.detail and item.event_type not in OVER:
-            parts.append(one_line(item.detail, limit=120))
-        return ": ".join(parts)
-
-    @property
-    def _rest(self) -> str:
-        left = len(self._items) - MOST_NAMED
-        return f"and {left} more" if left > 0 else ""
-
-    @property
-    def text(self) -> str:
-        lines = [f"{tag:<11} {name}{f' ({about})' if about else ''}" for tag, name, about, _ in self._lines]
-        if self._rest:
-            lines.append(self._rest)
-        return "\n\n".join([f"{self._counts}.", "\n".join(lines), self._link]) + "\n"
-
-    @property
-    def html(self) -> str:
-        return render_to_string(
-            "alerts/group.html",
-            {
-                "subject": unlinked(self.subject),
-                "tag": _tag(self._items[0], self._now),
-                "level": self.level.value,
-                "headline": f"{self._counts}.",
-                "lines": [
-                    {
-                        "tag": tag,
-                        "level": _level([item.event_type]).value,
-                        "name": name,
-                        "about": about,
-                        "link": link,
-                    }
-                    for item, (tag, name, about, link) in zip(self._items, self._lines, strict=False)
-                ],
-                "rest": self._rest,
-                "link": self._link,
-            },
-        )
-
-    @property
-    def short(self) -> str:
-        names = [_name(item) for item in self._items[:5]]
-        left = len(self._items) - len(names)
-        listed = ", ".join(names) + (f" and {left} more" if left else "")
-        return f"{uncalling(f'{self._counts}: {listed}.')}\n{self._link}"
+def _group(events: Sequence[_Event], *, thread: str) -> _Content:
+    """Return a message about several monitors, most severe first."""
+    counts = _counts(events)
+    named = [(event, unlinked(event.name), unlinked(_about(event))) for event in events[:MOST_NAMED]]
+    texts = [f"{event.tag:<11} {name}{f' ({about})' if about else ''}" for event, name, about in named]
+    lines = [
+        {"tag": event.tag, "level": _level([event.type]).value, "name": name, "about": about, "link": event.link}
+        for event, name, about in named
+    ]
+    rest = _more(events, MOST_NAMED)
+    names = " ".join(filter(None, (", ".join(event.name for event in events[:5]), _more(events, 5))))
+    return _Content(
+        title=counts,
+        headline=f"{counts}.",
+        paragraphs=("\n".join(filter(None, (*texts, rest))),),
+        short=f"{counts}: {names}.",
+        link=f"{events[0].base_url}/incidents",
+        thread=thread,
+        template="alerts/group.html",
+        context={"lines": lines, "rest": rest},
+    )
 
 
-def _indented(text: str) -> str:
-    return "\n".join(f"    {line}" for line in text.split("\n"))
+def _counts(events: Sequence[_Event]) -> str:
+    """Return for example `12 monitors are down, 3 recovered`."""
+    counted = Counter(EventType.STILL_DOWN if event.type is EventType.REMINDER else event.type for event in events)
+    parts = []
+    named = False
+    for event_type, number in counted.items():
+        words = WORDS[event_type]
+        noun = words.noun[number != 1]
+        if noun.startswith("monitor"):
+            noun, named = "" if named else noun, True
+        parts.append(" ".join(filter(None, (str(number), noun, words.verb[number != 1]))))
+    return ", ".join(parts)
 
 
-def _webhook_body(items: Sequence[Payload], *, key: str, subject: str, base_url: str, now: datetime) -> dict[str, Any]:
+def _about(event: _Event) -> str:
+    if event.type in EXPIRY:
+        return f"{EXPIRY[event.type]} {event.expires}"
+    started, ended, when = event.started_at, event.ended_at, ""
+    if started and ended:
+        when = f"was down for {duration(ended - started)}"
+    elif started:
+        when = f"since {f'{started:%H:%M:%S} UTC' if started.date() == event.now.date() else written(started)}"
+    return ": ".join(filter(None, (when, event.detail(limit=120))))
+
+
+def _more(events: Sequence[_Event], shown: int) -> str:
+    return f"and {len(events) - shown} more" if len(events) > shown else ""
+
+
+def _webhook_body(events: Sequence[_Event], *, key: str, subject: str) -> dict[str, Any]:
     head: dict[str, Any] = {"id": key, "version": 1}
-    if len(items) == 1:
-        return head | _item(items[0], base_url=base_url, now=now)
+    if len(events) == 1:
+        return head | _item(events[0])
     return head | {
         "event": "group",
-        "at": max(item.at for item in items),
+        "at": max(event.payload.at for event in events),
         "text": subject,
-        "link": f"{base_url}/incidents",
-        "items": [_item(item, base_url=base_url, now=now) for item in items[:MOST_ITEMS]],
-        "left_out": max(len(items) - MOST_ITEMS, 0),
+        "link": f"{events[0].base_url}/incidents",
+        "items": [_item(event) for event in events[:MOST_ITEMS]],
+        "left_out": max(len(events) - MOST_ITEMS, 0),
     }
 
 
-def _item(payload: Payload, *, base_url: str, now: datetime) -> dict[str, Any]:
+def _item(event: _Event) -> dict[str, Any]:
+    payload = event.payload
+    monitor = {"id": payload.monitor_id, "name": payload.monitor, "type": payload.type, "url": payload.url}
+    incident = {
+        "id": payload.incident_id,
+        "started_at": payload.started_at,
+        "resolved_at": payload.resolved_at,
+        "reason_code": payload.reason_code,
+        "detail": payload.detail,
+    }
     return {
         "event": payload.event_type.value,
         "at": payload.at,
-        "text": _sentence(payload, now),
-        "monitor": None
-        if payload.monitor_id is None
-        else {"id": payload.monitor_id, "name": payload.monitor, "type": payload.type, "url": payload.url},
+        "text": event.sentence,
+        "monitor": monitor if payload.monitor_id is not None else None,
         "project": payload.project,
-        "incident": None
-        if payload.incident_id is None
-        else {
-            "id": payload.incident_id,
-            "started_at": payload.started_at,
-            "resolved_at": payload.resolved_at,
-            "reason_code": payload.reason_code,
-            "detail": payload.detail,
-        },
+        "incident": incident if payload.incident_id is not None else None,
         "detail": payload.detail,
         "expires_at": payload.expires_at,
-        "link": _link(payload, base_url),
+        "link": event.link,
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from core.text import printable
 
@@ -59,10 +59,6 @@ def duration(span: timedelta) -> str:
 
 def _count(number: int, unit: str) -> str:
     return f"{number} {unit}{'' if number == 1 else 's'}"
-
-
-def moment(milliseconds: int) -> datetime:
-    return datetime.fromtimestamp(milliseconds / 1000, UTC)
 
 
 def written(at: datetime) -> str:
