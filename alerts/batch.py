@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from django.db.models import Q
 
@@ -38,9 +39,9 @@ TOPICS = {
     EventType.REMINDER: Topic.REMINDER,
 }
 _SUPPRESSED = {
-    Quiet.MUTED: "No alert is sent: the monitor is muted.",
-    Quiet.MAINTENANCE: "No alert is sent: the monitor is under maintenance.",
-    Quiet.FLAPPING: "No alert is sent: the monitor is flapping.",
+    Quiet.MUTED: "muted",
+    Quiet.MAINTENANCE: "under maintenance",
+    Quiet.FLAPPING: "flapping",
 }
 
 
@@ -111,21 +112,25 @@ class Silences:
         return Quiet.FLAPPING if monitor.pk in self.flapping else None
 
 
-@dataclass(frozen=True, slots=True)
-class _Notice:
+class _Notice(NamedTuple):
     incident: Incident
     event_type: EventType
     channel_ids: Collection[int] | None
     by: str | None
 
 
-@dataclass(slots=True)
 class NotificationBatch:
-    """The notifications of many incidents, collected and then written together with their timelines."""
+    """The notifications of some of these incidents, collected and then written together with their timelines."""
 
-    now: datetime
-    notices: list[_Notice] = field(default_factory=list)
-    suppressions: list[IncidentEvent] = field(default_factory=list)
+    def __init__(self, incidents: Sequence[Incident], now: datetime) -> None:
+        self.now = now
+        self._silences = Silences.of([incident.monitor for incident in incidents], now)
+        self._notices: list[_Notice] = []
+        self._events: list[IncidentEvent] = []
+
+    def silence(self, incident: Incident) -> Incident.Quiet | None:
+        """Return why no alert of the incident is sent now, if so."""
+        return self._silences.reason(incident.monitor)
 
     def add(
         self,
@@ -136,40 +141,37 @@ class NotificationBatch:
         by: str | None = None,
     ) -> None:
         """Notify these channels, or all that subscribe to the topic. `by` is the account that acted."""
-        self.notices.append(_Notice(incident, event_type, channel_ids, by))
+        self._notices.append(_Notice(incident, event_type, channel_ids, by))
 
     def suppress(self, incident: Incident, reason: Incident.Quiet) -> None:
         """Record that an incident is not notified now, and check it again later."""
         incident.look_again_at = self.now + LOOK_AGAIN
         if incident.quiet != reason:
             incident.quiet = reason
-            self.suppressions.append(
-                event(
-                    incident,
-                    IncidentEvent.Type.SUPPRESSED,
-                    _SUPPRESSED[reason],
-                    at=self.now,
-                    data={"reason": reason.value},
-                )
-            )
+            text, data = f"No alert is sent: the monitor is {_SUPPRESSED[reason]}.", {"reason": reason.value}
+            self._events.append(event(incident, IncidentEvent.Type.SUPPRESSED, text, at=self.now, data=data))
 
     def write(self) -> None:
         """Write the timelines and the messages."""
-        choose = _chooser([one.incident for one in self.notices if one.channel_ids is None])
-        events, items = list(self.suppressions), []
-        for one in self.notices:
-            channel_ids = choose(one) if one.channel_ids is None else one.channel_ids
+        monitors = {one.incident.monitor_id for one in self._notices if one.channel_ids is None}
+        routes = routes_of([monitor_id for monitor_id in monitors if monitor_id is not None])
+        items = []
+        for one in self._notices:
+            channel_ids = _channels(one, routes)
+            alerts = "No channel gets an alert"
+            if channel_ids:
+                alerts = f"Alert to {len(channel_ids)} channel{'' if len(channel_ids) == 1 else 's'}"
             announced = event(
                 one.incident,
                 IncidentEvent.Type.ANNOUNCED,
-                f"{_alerts(len(channel_ids))}: {WORDS[one.event_type].sent}.",
+                f"{alerts}: {WORDS[one.event_type].sent}.",
                 at=self.now,
                 data={"news": one.event_type.value, "channels": len(channel_ids)},
             )
-            events.append(announced)
+            self._events.append(announced)
             payload = incident_payload(one.incident, one.event_type, self.now, by=one.by)
             items.append(OutboxItem(f"event:{announced.public_id}", payload, channel_ids, one.incident))
-        bulk_note(events)
+        bulk_note(self._events)
         put(items, now=self.now)
 
 
@@ -177,42 +179,26 @@ def subscribed(routes: Routes, monitor_id: int, topic: Topic) -> list[int]:
     return [channel_id for channel_id, topics in routes.get(monitor_id, {}).items() if topic in topics]
 
 
-def _chooser(incidents: Sequence[Incident]) -> Callable[[_Notice], Collection[int]]:
-    routes = routes_of({one.monitor_id for one in incidents if one.monitor_id is not None})
-    of_deleted = _notified([one for one in incidents if one.monitor_id is None])
+def _channels(notice: _Notice, routes: Routes) -> Collection[int]:
+    """Return the channels to notify.
 
-    def choose(one: _Notice) -> Collection[int]:
-        monitor_id = one.incident.monitor_id
-        if monitor_id is None:
-            return of_deleted[one.incident.pk]
-        return subscribed(routes, monitor_id, TOPICS[one.event_type])
-
-    return choose
-
-
-def _notified(incidents: Sequence[Incident]) -> dict[int, list[int]]:
-    """Return the channels to notify of incidents whose monitors, and with them the routes, are deleted.
-
-    These are the channels that got an alert of the incident, and may still get one.
+    Of a deleted monitor, whose routes are deleted too, these are the channels that got an alert of the incident, and
+    may still get one.
     """
-    found: dict[int, list[int]] = {}
-    for incident in incidents:
-        owned = Q(owner=incident.owner_id)
-        if incident.project_id is not None:
-            owned |= Q(project=incident.project_id) | Q(owner__memberships__project=incident.project_id)
-        channels = AlertChannel.objects.filter(
-            owned,
-            enabled=True,
-            confirmed_at__isnull=False,
-            owner__is_active=True,
-            topics__contains=[Topic.RECOVERED],
-            deliveries__items__incident=incident,
-        )
-        found[incident.pk] = list(channels.order_by("pk").values_list("pk", flat=True).distinct())
-    return found
-
-
-def _alerts(count: int) -> str:
-    if count == 0:
-        return "No channel gets an alert"
-    return f"Alert to {count} channel{'' if count == 1 else 's'}"
+    incident = notice.incident
+    if notice.channel_ids is not None:
+        return notice.channel_ids
+    if incident.monitor_id is not None:
+        return subscribed(routes, incident.monitor_id, TOPICS[notice.event_type])
+    owned = Q(owner=incident.owner_id)
+    if incident.project_id is not None:
+        owned |= Q(project=incident.project_id) | Q(owner__memberships__project=incident.project_id)
+    channels = AlertChannel.objects.filter(
+        owned,
+        enabled=True,
+        confirmed_at__isnull=False,
+        owner__is_active=True,
+        topics__contains=[Topic.RECOVERED],
+        deliveries__items__incident=incident,
+    )
+    return list(channels.order_by("pk").values_list("pk", flat=True).distinct())

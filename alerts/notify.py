@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from django.db import connection, transaction
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
 from alerts.batch import NotificationBatch, Silences, monitor_payload, subscribed
 from alerts.events import EventType
@@ -30,12 +30,6 @@ BATCH = 2_000
 _INSTANT = timedelta(microseconds=1)
 
 Quiet = Incident.Quiet
-
-_CLOSINGS: dict[str | None, EventType] = {
-    Incident.Resolution.RECOVERED: EventType.RECOVERED,
-    Incident.Resolution.PAUSED: EventType.PAUSED,
-    Incident.Resolution.DELETED: EventType.DELETED,
-}
 
 
 def notify_incidents(now: datetime) -> None:
@@ -64,23 +58,13 @@ def notify_slow(changes: Sequence[StatusChange], *, now: datetime) -> None:
         if change.pk not in repeated and quiet.reason(change.monitor) in (None, Quiet.FLAPPING)
     ]
     routes = routes_of({change.monitor_id for change in notified})
-    put(
-        [
-            OutboxItem(
-                f"change:{change.pk}",
-                monitor_payload(
-                    change.monitor,
-                    EventType.SLOW,
-                    change.at,
-                    reason_code=change.reason_code,
-                    detail=change.detail,
-                ),
-                subscribed(routes, change.monitor_id, Topic.SLOW),
-            )
-            for change in notified
-        ],
-        now=now,
-    )
+    items = []
+    for change in notified:
+        payload = monitor_payload(
+            change.monitor, EventType.SLOW, change.at, reason_code=change.reason_code, detail=change.detail
+        )
+        items.append(OutboxItem(f"change:{change.pk}", payload, subscribed(routes, change.monitor_id, Topic.SLOW)))
+    put(items, now=now)
 
 
 def notify_expiries(now: datetime) -> None:
@@ -91,26 +75,18 @@ def notify_expiries(now: datetime) -> None:
         waiting = ExpiryWarning.objects.filter(processed_at=None).filter(
             Q(monitor__muted_until=None) | Q(monitor__muted_until__lte=now)
         )
-        warnings = list(waiting.select_related("monitor", "monitor__project").order_by("pk")[:BATCH])
+        warnings = list(waiting.select_related("monitor__project").order_by("pk")[:BATCH])
         covered = windows.covered([warning.monitor_id for warning in warnings], now)
         notified = [warning for warning in warnings if warning.monitor_id not in covered]
         routes = routes_of({warning.monitor_id for warning in notified})
-        put(
-            [
-                OutboxItem(
-                    f"warning:{warning.pk}",
-                    monitor_payload(
-                        warning.monitor,
-                        EventType(warning.subject),
-                        now,
-                        expires_at=to_ms(warning.expires_at),
-                    ),
-                    subscribed(routes, warning.monitor_id, Topic.EXPIRY),
-                )
-                for warning in notified
-            ],
-            now=now,
-        )
+        items = []
+        for warning in notified:
+            payload = monitor_payload(
+                warning.monitor, EventType(warning.subject), now, expires_at=to_ms(warning.expires_at)
+            )
+            channel_ids = subscribed(routes, warning.monitor_id, Topic.EXPIRY)
+            items.append(OutboxItem(f"warning:{warning.pk}", payload, channel_ids))
+        put(items, now=now)
         ExpiryWarning.objects.filter(pk__in=[warning.pk for warning in notified]).update(processed_at=now)
 
 
@@ -119,19 +95,13 @@ def _notify_due(now: datetime) -> None:
     closing = Q(resolved_at__isnull=False, announced_at__isnull=False, closing_announced_at=None)
     # Over before it was notified: the outage was short, or no worker ran.
     passed = Q(resolved_at__isnull=False, announced_at=None, quiet=None, monitor__isnull=False)
-    due = list(
-        Incident.objects.select_for_update(of=["self"])
-        .filter(opening | closing | passed)
-        .filter(Q(look_again_at=None) | Q(look_again_at__lte=now))
-        .select_related("monitor", "monitor__project", "project")
-        .order_by("pk")[:BATCH]
-    )
-    silences = Silences.of([incident.monitor for incident in due], now)
+    pending = _locked(opening | closing | passed).filter(Q(look_again_at=None) | Q(look_again_at__lte=now))
+    due = list(pending[:BATCH])
     opened = {one.monitor_id for one in due if one.is_open and one.monitor_id is not None}
     beginning = flapping.begins_to_flap(opened, now=now)
-    batch = NotificationBatch(now)
+    batch = NotificationBatch(due, now)
     for incident in due:
-        reason = silences.reason(incident.monitor)
+        reason = batch.silence(incident)
         if reason is not None:
             batch.suppress(incident, reason)
             continue
@@ -139,7 +109,7 @@ def _notify_due(now: datetime) -> None:
             if incident.announced_at is None:
                 batch.add(incident, EventType.DOWN)
             incident.announced_at, incident.closing_announced_at = incident.announced_at or now, now
-            batch.add(incident, _CLOSINGS[incident.resolution])
+            batch.add(incident, EventType(str(incident.resolution)))  # they have the same names
         elif incident.monitor_id in beginning:
             assert incident.monitor_id is not None
             assert incident.confirmed_at is not None
@@ -158,24 +128,18 @@ def _notify_due(now: datetime) -> None:
 
 def _notify_acknowledged(now: datetime) -> None:
     """Notify of acknowledgements. During a silence they are skipped for good."""
-    incidents = list(
-        Incident.objects.select_for_update(of=["self"])
-        .filter(resolved_at=None, announced_at__isnull=False, acknowledged_at__isnull=False)
-        .filter(acknowledgement_announced_at=None)
-        .select_related("monitor", "monitor__project", "project")
-        .order_by("pk")[:BATCH]
-    )
+    new = Q(announced_at__isnull=False, acknowledged_at__isnull=False, acknowledgement_announced_at=None)
+    incidents = list(_locked(new, resolved_at=None)[:BATCH])
     if not incidents:
         return
-    silences = Silences.of([incident.monitor for incident in incidents], now)
     acknowledged = IncidentEvent.objects.filter(incident__in=incidents, type=IncidentEvent.Type.ACKNOWLEDGED)
     by = {event.incident_id: event.data.get("by") for event in acknowledged}
-    batch = NotificationBatch(now)
+    batch = NotificationBatch(incidents, now)
     for incident in incidents:
         incident.acknowledgement_announced_at = now
-        if silences.reason(incident.monitor) is None:
+        if batch.silence(incident) is None:
             batch.add(incident, EventType.ACKNOWLEDGED, by=by.get(incident.pk))
-    Incident.objects.bulk_update(incidents, ["acknowledgement_announced_at"], batch_size=500)
+    _save(incidents)
     batch.write()
 
 
@@ -183,20 +147,13 @@ def _notify_settled(spells: Sequence[FlappingSpell], now: datetime) -> None:
     """Notify how each monitor has settled, and of nothing else that happened while it flapped."""
     if not spells:
         return
-    monitors = {spell.monitor_id: spell.monitor for spell in spells}
-    incidents = list(
-        Incident.objects.select_for_update(of=["self"])
-        .filter(monitor__in=monitors)
-        .filter(Q(resolved_at=None) | Q(announced_at__isnull=False, closing_announced_at=None))
-        .select_related("monitor", "monitor__project", "project")
-        .order_by("pk")
-    )
-    silences = Silences.of(list(monitors.values()), now)
-    batch = NotificationBatch(now)
+    unfinished = Q(resolved_at=None) | Q(announced_at__isnull=False, closing_announced_at=None)
+    incidents = list(_locked(unfinished, monitor__in=[spell.monitor_id for spell in spells]))
+    batch = NotificationBatch(incidents, now)
     last = {incident.monitor_id: incident for incident in incidents}
     for incident in incidents:
         incident.look_again_at = None
-        reason = silences.reason(incident.monitor)
+        reason = batch.silence(incident)
         if incident.is_open:
             if reason is None:
                 incident.announced_at, incident.quiet = now, None
@@ -225,7 +182,7 @@ def _still_down_after(now: datetime) -> list[Incident]:
             within = Q(monitor__owner=window.owner_id)
         incidents = Incident.objects.filter(
             within, resolved_at=None, announced_at__lt=window.current_starts_at
-        ).select_related("monitor", "monitor__project", "project")
+        ).select_related("monitor__project", "project")
         by_monitor = {one.monitor_id: one for one in incidents if one.monitor_id is not None}
         assert window.current_ends_at is not None
         for monitor_id in windows.covered(list(by_monitor), window.current_ends_at - _INSTANT):
@@ -234,12 +191,17 @@ def _still_down_after(now: datetime) -> list[Incident]:
 
 
 def _notify_still_down(incidents: Sequence[Incident], now: datetime) -> None:
-    silences = Silences.of([incident.monitor for incident in incidents], now)
-    batch = NotificationBatch(now)
+    batch = NotificationBatch(incidents, now)
     for incident in incidents:
-        if silences.reason(incident.monitor) is None:
+        if batch.silence(incident) is None:
             batch.add(incident, EventType.STILL_DOWN)
     batch.write()
+
+
+def _locked(condition: Q, **conditions: object) -> QuerySet[Incident]:
+    """Return these incidents, oldest first, with what their notifications need. Evaluating it locks them."""
+    incidents = Incident.objects.filter(condition, **conditions).select_for_update(of=["self"])
+    return incidents.select_related("monitor__project", "project").order_by("pk")
 
 
 def _save(incidents: Sequence[Incident]) -> None:
@@ -267,23 +229,16 @@ _OVERDUE = """
 
 def remind(now: datetime) -> None:
     """Remind of open outages that were notified, are not acknowledged, and are not silenced."""
+    unacknowledged = Q(resolved_at=None, announced_at__isnull=False, acknowledged_at=None, monitor__isnull=False)
     with transaction.atomic():
         advisory_lock(LOCK)  # a concurrent tick skips its turn and is back in a second
-        candidates = Incident.objects.filter(
-            resolved_at=None, announced_at__isnull=False, acknowledged_at=None, monitor__isnull=False
-        )
+        candidates = Incident.objects.filter(unacknowledged)
         overdue = _overdue(dict(candidates.values_list("pk", "monitor_id")), now)
         # Read again under the lock: an incident may have just been acknowledged.
-        incidents = list(
-            candidates.select_for_update(of=["self"])
-            .filter(pk__in=overdue)
-            .select_related("monitor", "monitor__project", "project")
-            .order_by("pk")
-        )
-        silences = Silences.of([one.monitor for one in incidents], now)
-        batch = NotificationBatch(now)
+        incidents = list(_locked(unacknowledged, pk__in=overdue))
+        batch = NotificationBatch(incidents, now)
         for incident in incidents:
-            if silences.reason(incident.monitor) is None:
+            if batch.silence(incident) is None:
                 batch.add(incident, EventType.REMINDER, channel_ids=overdue[incident.pk])
         batch.write()
 
@@ -297,16 +252,10 @@ def _overdue(monitors: Mapping[int, int | None], now: datetime) -> dict[int, lis
         if monitor_id is not None
         for channel_id in subscribed(routes, monitor_id, Topic.REMINDER)
     ]
+    incidents, channels = [one for one, _ in wanted], [channel for _, channel in wanted]
     found: dict[int, list[int]] = defaultdict(list)
     with connection.cursor() as cursor:
-        cursor.execute(
-            _OVERDUE,
-            {
-                "now": now,
-                "incidents": [one for one, _ in wanted],
-                "channels": [channel for _, channel in wanted],
-            },
-        )
+        cursor.execute(_OVERDUE, {"now": now, "incidents": incidents, "channels": channels})
         for incident_id, channel_id in cursor.fetchall():
             found[incident_id].append(channel_id)
     return found
