@@ -160,7 +160,7 @@ def create(request: PageRequest) -> HttpResponse:
 
 def _choose_kind(request: PageRequest) -> HttpResponse:
     """Show the kinds and the variants to choose from, without the variants that have a kind of their own."""
-    own = {kind.variant_key for kind in KINDS.values()}
+    own = {kind.scheme for kind in KINDS.values()}
     variants = [(kind, variant) for kind in KINDS.values() for variant in kind.variants() if variant.key not in own]
     kinds = [kind for kind in KINDS.values() if not kind.variants()]
     return render_page(request, "channels/choose", kinds=kinds, variants=variants)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, ClassVar
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 from urllib.parse import urlsplit
 
-from checks.probes.http.target import BadAddressError, host_of
+from checks.probes.http.target import MAX_URL, BadAddressError, host_of
 from core.text import shorten
 from monitors.services import permits_host
 from notifications.outbox import SendResult
@@ -47,8 +48,10 @@ class Setting:
     strip: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Variant:
+UrlSetting = partial(Setting, max_length=MAX_URL, input_type="url")
+
+
+class Variant(NamedTuple):
     """One of several services that a kind sends to. `example` is a setting's format, `page` its documentation."""
 
     key: str
@@ -62,8 +65,8 @@ class ChannelKind(ABC):
 
     `setup` says where the service shows its settings, and `page` is the service's documentation. `consent` names the
     setting with an e-mail address whose owner has to agree before anything is sent. With `one_alert_each` messages are
-    never grouped: the service opens one alert per incident and closes it. `variant_key` is the variant of the
-    "apprise" kind for other ways to use the same service.
+    never grouped: the service opens one alert per incident and closes it. `scheme` names the variant of the "apprise"
+    kind for other ways to use the same service.
     """
 
     name: ClassVar[str]
@@ -75,7 +78,7 @@ class ChannelKind(ABC):
     page: ClassVar[str] = ""
     consent: ClassVar[str] = ""
     one_alert_each: ClassVar[bool] = False
-    variant_key: ClassVar[str] = ""
+    scheme: ClassVar[str] = ""
 
     @abstractmethod
     def hint(self, config: Config) -> str:
@@ -107,14 +110,12 @@ class ChannelKind(ABC):
 class AppriseService(ChannelKind):
     """A chat or on-call service that an Apprise plugin sends to. `scheme` names the plugin."""
 
-    scheme: ClassVar[str]
-
-    def __init_subclass__(cls) -> None:
-        cls.variant_key = cls.scheme
-
-    @abstractmethod
     def apprise_url(self, config: Config) -> str:
-        """Return the URL for the plugin."""
+        """Return the URL for the plugin: by default the one that the service itself shows."""
+        return config["url"]
+
+    def hint(self, config: Config) -> str:
+        return last_characters(config[self.settings[0].name])
 
     def default_name(self, config: Config) -> str:
         return f"{self.label} {self.hint(config)}"
@@ -122,8 +123,7 @@ class AppriseService(ChannelKind):
     def send(self, config: Config, message: Message, *, key: str, now: datetime) -> SendResult:
         from alerts.transports import apprise_plugins  # large: only workers load it
 
-        url = self.apprise_url(config)
-        return apprise_plugins.send(url, message, scheme=self.scheme, label=self.label)
+        return apprise_plugins.send(self.apprise_url(config), message, scheme=self.scheme, label=self.label)
 
 
 def matching(pattern: str, accepted: str) -> Callable[[str], str]:
@@ -141,6 +141,21 @@ def matching(pattern: str, accepted: str) -> Callable[[str], str]:
 def one_of(*choices: str) -> Callable[[str], str]:
     """Return a check that a value is one of the choices."""
     return matching("|".join(choices), f"one of {', '.join(choices)}")
+
+
+def choice(name: str, label: str, choices: Iterable[str], *, default: str, help_text: str) -> Setting:
+    """Return an optional setting with one of these values."""
+    values = tuple(choices)
+    return Setting(
+        name,
+        label,
+        one_of(*values),
+        help_text,
+        required=False,
+        secret=False,
+        choices=values,
+        default=lambda: default,
+    )
 
 
 def require_public_url(url: str, *, instead: str) -> str:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 
-from alerts.transports.base import AppriseService, Config, Setting, last_characters
-from checks.probes.http.target import MAX_URL
+from alerts.transports.base import AppriseService, Config, UrlSetting, last_characters
 
 _EXAMPLE = "https://discord.com/api/webhooks/000000000000000000/XXXX…"
 _WEBHOOK = re.compile(
@@ -27,14 +26,12 @@ class Discord(AppriseService):
     icon = "message-square"
     about = "A message in a channel, through a webhook."
     settings = (
-        Setting(
+        UrlSetting(
             "url",
             "Webhook URL",
             check=_webhook_url,
             help="The URL of a webhook, as copied from Discord.",
             example=_EXAMPLE,
-            max_length=MAX_URL,
-            input_type="url",
         ),
     )
     setup = "In Discord, open Edit Channel, Integrations, Webhooks, create a webhook and press Copy Webhook URL."
@@ -43,6 +40,3 @@ class Discord(AppriseService):
 
     def hint(self, config: Config) -> str:
         return last_characters(config["url"].split("/")[-2])
-
-    def apprise_url(self, config: Config) -> str:
-        return config["url"]

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
-from alerts.transports.base import AppriseService, Config, Setting, matching, one_of, require_public_url
-from checks.probes.http.target import MAX_URL
+from alerts.transports.base import AppriseService, Config, Setting, UrlSetting, choice, matching, require_public_url
 
 _SERVER = "https://ntfy.sh"
-_PRIORITIES = ("min", "low", "default", "high", "max")
 
 
 def _server(url: str) -> str:
@@ -32,17 +30,15 @@ class Ntfy(AppriseService):
             example="shop-alerts-x7k2",
             max_length=64,
         ),
-        Setting(
+        UrlSetting(
             "server",
             "Server",
             check=_server,
             help="The address of the ntfy server, https only.",
             example=_SERVER,
-            max_length=MAX_URL,
             required=False,
             secret=False,
             default=lambda: _SERVER,
-            input_type="url",
         ),
         Setting(
             "access_token",
@@ -55,15 +51,12 @@ class Ntfy(AppriseService):
             example="tk_AgQdq7mVBoFD37zQVN29RhuMzNIz2",
             required=False,
         ),
-        Setting(
+        choice(
             "priority",
             "Priority",
-            check=one_of(*_PRIORITIES),
-            help="How loud the message is on a phone.",
-            required=False,
-            secret=False,
-            choices=_PRIORITIES,
-            default=lambda: "default",
+            ("min", "low", "default", "high", "max"),
+            default="default",
+            help_text="How loud the message is on a phone.",
         ),
     )
     setup = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import quote
 
-from alerts.transports.base import AppriseService, Config, Setting, last_characters, matching, one_of
+from alerts.transports.base import AppriseService, Config, Setting, choice, matching
 
 
 class PagerDuty(AppriseService):
@@ -24,24 +24,12 @@ class PagerDuty(AppriseService):
             help="The key of a service's Events API v2 integration.",
             example="R0ABCDEF0123456789ABCDEF01234567",
         ),
-        Setting(
-            "region",
-            "Region",
-            check=one_of("us", "eu"),
-            help="eu for accounts at eu.pagerduty.com.",
-            required=False,
-            secret=False,
-            choices=("us", "eu"),
-            default=lambda: "us",
-        ),
+        choice("region", "Region", ("us", "eu"), default="us", help_text="eu for accounts at eu.pagerduty.com."),
     )
     setup = "In PagerDuty, open the service, Integrations, add Events API V2, and copy its integration key."
     page = "https://support.pagerduty.com/main/docs/services-and-integrations#add-integrations-to-an-existing-service"
     scheme = "pagerduty"
     one_alert_each = True
-
-    def hint(self, config: Config) -> str:
-        return last_characters(config["integration_key"])
 
     def apprise_url(self, config: Config) -> str:
         # The plugin also requires a REST key, which the Events API ignores.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from alerts.transports.base import AppriseService, Config, Setting, last_characters, matching, one_of
+from alerts.transports.base import AppriseService, Config, Setting, choice, matching
 
 _PRIORITIES = {"lowest": "-2", "low": "-1", "normal": "0", "high": "1"}
 
@@ -33,23 +33,11 @@ class Pushover(AppriseService):
             help="The API token of your application at Pushover.",
             example="azGDORePK8gMaC0QOYAMyEEuzJnyUi",
         ),
-        Setting(
-            "priority",
-            "Priority",
-            check=one_of(*_PRIORITIES),
-            help="high ignores quiet hours.",
-            required=False,
-            secret=False,
-            choices=tuple(_PRIORITIES),
-            default=lambda: "normal",
-        ),
+        choice("priority", "Priority", _PRIORITIES, default="normal", help_text="high ignores quiet hours."),
     )
     setup = "The dashboard of pushover.net shows the user key. Create an application there to get its API token."
     page = "https://pushover.net/api"
     scheme = "pover"
-
-    def hint(self, config: Config) -> str:
-        return last_characters(config["user_key"])
 
     def apprise_url(self, config: Config) -> str:
         priority = _PRIORITIES[config["priority"]]

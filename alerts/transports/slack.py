@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from alerts.transports.base import AppriseService, Config, Setting, last_characters, matching
-from checks.probes.http.target import MAX_URL
+from alerts.transports.base import AppriseService, Config, UrlSetting, last_characters, matching
 
 _EXAMPLE = "https://hooks.slack.com/services/T00000000/B00000000/XXXXXXXXXXXXXXXXXXXXXXXX"
 
@@ -14,7 +13,7 @@ class Slack(AppriseService):
     icon = "message-square"
     about = "A message in a channel, through an incoming webhook."
     settings = (
-        Setting(
+        UrlSetting(
             "url",
             "Webhook URL",
             check=matching(
@@ -24,8 +23,6 @@ class Slack(AppriseService):
             ),
             help="The URL of an incoming webhook, as shown by Slack.",
             example=_EXAMPLE,
-            max_length=MAX_URL,
-            input_type="url",
         ),
     )
     setup = "In Slack, add the app Incoming Webhooks to the channel and copy its webhook URL."
@@ -34,6 +31,3 @@ class Slack(AppriseService):
 
     def hint(self, config: Config) -> str:
         return last_characters(config["url"].split("/")[-2])
-
-    def apprise_url(self, config: Config) -> str:
-        return config["url"]

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from urllib.parse import parse_qs, urlsplit
 
-from alerts.transports.base import AppriseService, Config, Setting, last_characters
-from checks.probes.http.target import MAX_URL
+from alerts.transports.base import AppriseService, Config, UrlSetting, last_characters
 
 _EXAMPLE = (
     "https://prod-00.westeurope.logic.azure.com:443/workflows/…/triggers/manual/paths/invoke"
@@ -43,14 +42,12 @@ class Teams(AppriseService):
     icon = "users"
     about = "A card in a channel or chat, through a workflow."
     settings = (
-        Setting(
+        UrlSetting(
             "url",
             "Workflow URL",
             check=_workflow_url,
             help="The URL of a workflow that posts to a channel or chat when a webhook request is received.",
             example=_EXAMPLE,
-            max_length=MAX_URL,
-            input_type="url",
         ),
     )
     setup = (
@@ -65,6 +62,3 @@ class Teams(AppriseService):
 
     def hint(self, config: Config) -> str:
         return last_characters(config["url"].partition("/workflows/")[2].partition("/")[0])
-
-    def apprise_url(self, config: Config) -> str:
-        return config["url"]

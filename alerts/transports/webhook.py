@@ -8,8 +8,7 @@ import json
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from alerts.transports.base import ChannelKind, Config, Setting, mask_url, matching, require_public_url
-from checks.probes.http.target import MAX_URL
+from alerts.transports.base import ChannelKind, Config, Setting, UrlSetting, mask_url, matching, require_public_url
 from core.ids import random_text
 from notifications.outbox import SendResult
 
@@ -32,14 +31,12 @@ class Webhook(ChannelKind):
     icon = "link"
     about = "A signed POST request with JSON to your URL."
     settings = (
-        Setting(
+        UrlSetting(
             "url",
             "URL",
             check=lambda url: require_public_url(url, instead="a receiver knows us by the signature"),
             help="https:// or http://. Each alert is a POST request with a JSON body.",
             example="https://…",
-            max_length=MAX_URL,
-            input_type="url",
         ),
         Setting(
             "secret",
