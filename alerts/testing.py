@@ -5,15 +5,11 @@ They never start in the web process, whose address no customer has allowed (as c
 
 from __future__ import annotations
 
-import logging
 import time
 from functools import cache
 from typing import TypedDict
 
-from celery import current_app
 from django.conf import settings
-from kombu.exceptions import OperationalError
-from redis.exceptions import RedisError
 
 from alerts import messages, outbox
 from alerts.events import EventType, Payload
@@ -25,8 +21,6 @@ from core.db import release_connection
 from core.errors import NotConfirmed, NoWorker
 from core.ids import delivery_id
 from notifications.workers import FairThreads
-
-logger = logging.getLogger(__name__)
 
 PATIENCE_SEC = 25.0
 TESTS = 16
@@ -42,21 +36,10 @@ def send_test(channel: AlertChannel) -> ChannelTest:
     """Return the result of the test. Raise NotConfirmed, or NoWorker after PATIENCE_SEC."""
     if channel.confirmed_at is None:
         raise NotConfirmed
-    answer = _ask(channel.pk)
+    answer = replies.ask("alerts.tasks.send_test", [channel.pk], ChannelTest, queue="alerts", patience_sec=PATIENCE_SEC)
     if answer is None:
         raise NoWorker("No worker sent the test in time; try again in a moment.")
     return answer
-
-
-def _ask(channel_id: int) -> ChannelTest | None:
-    address = replies.new_address()
-    release_connection()
-    try:
-        current_app.send_task("alerts.tasks.send_test", [channel_id, address], queue="alerts", expires=PATIENCE_SEC)
-        return replies.wait(address, ChannelTest, timeout_sec=PATIENCE_SEC)
-    except (OperationalError, RedisError) as error:
-        logger.warning("the broker does not answer: %s", error)
-        return None
 
 
 def submit_test(channel_id: int, reply_to: str) -> None:
@@ -74,10 +57,7 @@ def submit_test(channel_id: int, reply_to: str) -> None:
 def run_test(channel_id: int) -> ChannelTest:
     channel = AlertChannel.objects.filter(pk=channel_id, confirmed_at__isnull=False).first()
     if channel is None:
-        return {
-            "delivered": False,
-            "detail": "The channel was deleted, or nothing may be sent there any more.",
-        }
+        return {"delivered": False, "detail": "The channel was deleted, or nothing may be sent there any more."}
     kind, config = KINDS[channel.kind], channel.config
     now, key = utc_now(), delivery_id()
     payload = Payload(EventType.TEST, at=to_ms(now))

@@ -1,15 +1,19 @@
-"""Reply queues: how a worker answers a web process that waits, over a list of one item in the broker."""
+"""Tasks whose callers wait: a worker answers a web process over a list of one item in the broker."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, TypeVar
 
 import msgspec
 import redis
+from celery import current_app
 from django.conf import settings
+from kombu.exceptions import OperationalError
 
+from core.db import release_connection
 from core.ids import random_text
 
 logger = logging.getLogger(__name__)
@@ -27,6 +31,29 @@ def _client(url: str) -> redis.Redis:
 
 def new_address() -> str:
     return f"reply:{random_text(16)}"
+
+
+def send(task: str, args: Sequence[Any], *, queue: str, patience_sec: float) -> bool:
+    """Enqueue a task that expires after `patience_sec`. Return False if the broker does not accept it."""
+    try:
+        current_app.send_task(task, args, queue=queue, expires=patience_sec)
+    except (OperationalError, redis.RedisError) as error:
+        logger.warning("the broker does not answer: %s", error)
+        return False
+    return True
+
+
+def ask(task: str, args: Sequence[Any], kind: type[T], *, queue: str, patience_sec: float) -> T | None:
+    """Enqueue a task with a reply address as its last argument. Return its answer, or None if none came in time."""
+    address = new_address()
+    release_connection()
+    if not send(task, [*args, address], queue=queue, patience_sec=patience_sec):
+        return None
+    try:
+        return wait(address, kind, timeout_sec=patience_sec)
+    except redis.RedisError as error:
+        logger.warning("the broker does not answer: %s", error)
+        return None
 
 
 def post(address: str, answer: Any) -> None:

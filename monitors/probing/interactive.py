@@ -11,9 +11,6 @@ from datetime import timedelta
 from typing import Any, TypedDict, TypeVar
 
 import msgspec
-from celery import current_app
-from kombu.exceptions import OperationalError
-from redis.exceptions import RedisError
 
 from checks.spec import CheckOutcome, CheckSpec, Verdict
 from core import replies
@@ -61,8 +58,9 @@ def enqueue_first_check(monitor: Monitor, *, claim: int) -> bool:
     The page continues at once and shows the result when it arrives. If no worker takes the task, the claim's lease
     expires and the scheduler enqueues the check.
     """
-    patience = monitor.timeout_ms / 1000 + PATIENCE_SEC
-    return _send("monitors.tasks.first_check", [monitor.pk, claim, replies.new_address()], patience=patience)
+    patience_sec = monitor.timeout_ms / 1000 + PATIENCE_SEC
+    args = [monitor.pk, claim, replies.new_address()]
+    return replies.send("monitors.tasks.first_check", args, queue="interactive", patience_sec=patience_sec)
 
 
 def await_first_check(monitor: Monitor, *, claim: int) -> None:
@@ -84,25 +82,8 @@ def check_draft(spec: CheckSpec) -> CheckResult:
 
 
 def _ask(task: str, args: list[Any], kind: type[T], *, timeout_ms: int) -> T | None:
-    patience = timeout_ms / 1000 + PATIENCE_SEC
-    address = replies.new_address()
-    release_connection()
-    if not _send(task, [*args, address], patience=patience):
-        return None
-    try:
-        return replies.wait(address, kind, timeout_sec=patience)
-    except RedisError as error:
-        logger.warning("the broker does not answer: %s", error)
-        return None
-
-
-def _send(task: str, args: list[Any], *, patience: float) -> bool:
-    try:
-        current_app.send_task(task, args, queue="interactive", expires=patience)
-    except (OperationalError, RedisError) as error:
-        logger.warning("the broker does not answer: %s", error)
-        return False
-    return True
+    patience_sec = timeout_ms / 1000 + PATIENCE_SEC
+    return replies.ask(task, args, kind, queue="interactive", patience_sec=patience_sec)
 
 
 def dump_spec(spec: CheckSpec) -> str:
