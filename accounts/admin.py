@@ -17,7 +17,7 @@ from django.utils.html import format_html
 from django.utils.http import urlencode
 from django.utils.safestring import SafeString
 
-import audit.selectors
+import audit.services
 from accounts.models import Plan, User
 from accounts.services import change_plan, record_changes, set_address, set_password, welcome
 from core.staff import Section, StaffAdmin, act, ask
@@ -147,7 +147,7 @@ class AccountAdmin(StaffAdmin[User], UserAdmin[User]):
                 ("At", "Action", "By", "What"),
                 [
                     (entry.at, entry.action, entry.actor_email or entry.actor_type, entry.target_name)
-                    for entry in audit.selectors.of_person(row.pk).order_by("-pk")[:MAX_ENTRIES]
+                    for entry in audit.services.of_person(row.pk).order_by("-pk")[:MAX_ENTRIES]
                 ],
                 more=f"{reverse('admin:audit_entry_changelist')}?{urlencode({'q': row.public_id})}",
             ),

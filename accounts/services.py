@@ -14,8 +14,6 @@ from django.core.validators import validate_email
 from django.db import IntegrityError, transaction
 from django.db.models import Q
 
-import audit.privacy
-import audit.selectors
 import audit.services
 from accounts.models import Plan, User
 from audit.actions import Action
@@ -150,7 +148,7 @@ def hand_over(user: User, password: str | None) -> None:
 
 def addresses_of(user: User) -> list[str]:
     """Return the account's e-mail address and the former ones in the audit log."""
-    return [user.email, *audit.selectors.former_addresses(user.pk)]
+    return [user.email, *audit.services.former_addresses(user.pk)]
 
 
 def change_plan(ids: Collection[int], plan: Plan) -> BulkResult[User]:
@@ -203,7 +201,7 @@ def delete_account(user: User) -> None:
             take_away(user)
         addresses = addresses_of(user)
         _forget_in_admin(addresses)
-        audit.privacy.forget_person(user, addresses=addresses)
+        audit.services.forget_person(user, addresses=addresses)
         user.delete()
 
 

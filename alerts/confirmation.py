@@ -11,13 +11,11 @@ The link leads to a page with a button, because mail scanners open links.
 
 from __future__ import annotations
 
-import logging
 from datetime import datetime, timedelta
 from functools import reduce
 from operator import or_
 
 from django.conf import settings
-from django.core.mail import EmailMessage
 from django.db import connection, transaction
 from django.db.models import Q
 from django.utils.crypto import salted_hmac
@@ -32,12 +30,10 @@ from core.clock import utc_now
 from core.db import get_or_not_found
 from core.errors import NotFound
 from core.ids import random_text
-from core.mail import send_once
+from core.mail import send_on_commit
+from core.text import one_line
 from projects.access import Caller
-from projects.mail import one_line
 from projects.models import Project
-
-logger = logging.getLogger(__name__)
 
 LIFETIME = timedelta(days=14)
 _REQUEST = """\
@@ -78,15 +74,8 @@ def _ask(channel: AlertChannel, address: str, *, by: str, now: datetime) -> None
     token = random_text(32)
     channel.confirmation_digest = _digest(token)
     channel.confirmation_until = now + LIFETIME
-    name = channel.name
-    # After the commit: a mail cannot be undone, and no row stays locked while a mail server is slow.
-    transaction.on_commit(lambda: _send_request(to=address, by=by, name=name, token=token))
-
-
-def _send_request(*, to: str, by: str, name: str, token: str) -> None:
-    text = _REQUEST.format(by=by, name=one_line(name), base_url=settings.BASE_URL, token=token)
-    if error := send_once(EmailMessage("Send Pulsekeeper alerts to this address?", text, to=[to])):
-        logger.warning("a request to confirm an address could not be sent: %s", error)
+    text = _REQUEST.format(by=by, name=one_line(channel.name), base_url=settings.BASE_URL, token=token)
+    send_on_commit("Send Pulsekeeper alerts to this address?", text, to=address)
 
 
 def end_with_membership(project: Project, user: User) -> None:

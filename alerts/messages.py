@@ -16,9 +16,7 @@ from alerts.events import DOWN, EXPIRY, OVER, SEVERITY, WORDS, EventType, Payloa
 from alerts.wording import (
     BODY_CHARS,
     DETAIL_CHARS,
-    NAME_CHARS,
     duration,
-    one_line,
     several_lines,
     uncalling,
     unlinked,
@@ -27,6 +25,7 @@ from alerts.wording import (
 from checks.evidence import Mask, shown_url
 from checks.spec import ReasonCode
 from core.clock import from_ms
+from core.text import one_line
 
 MOST_NAMED = 50
 """Lines of a group's text. Further events are counted."""
@@ -119,7 +118,7 @@ class _Event:
     def name(self) -> str:
         payload = self.payload
         name = self.url if payload.monitor == payload.url else payload.monitor
-        return one_line(name, limit=NAME_CHARS) or ("Pulsekeeper" if self.type is EventType.TEST else "A monitor")
+        return one_line(name) or ("Pulsekeeper" if self.type is EventType.TEST else "A monitor")
 
     @property
     def url(self) -> str:
@@ -149,7 +148,7 @@ class _Event:
 
     @property
     def sentence(self) -> str:
-        by = one_line(self.payload.by or "", limit=NAME_CHARS) or "A member"
+        by = one_line(self.payload.by or "") or "A member"
         return WORDS[self.type].sentence.format(name=self.name, expires=self.expires, by=by)
 
     @property

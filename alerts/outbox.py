@@ -25,16 +25,22 @@ from alerts.models import AlertChannel, Delivery, DeliveryItem
 from alerts.transports import KINDS
 from core.clock import utc_now
 from core.db import release_connection
+from core.metrics import Counter
 from incidents.models import Incident, IncidentEvent
 from incidents.timeline import bulk_note, event
 from monitors.models import Monitor
-from notifications.metrics import DELIVERIES
 from notifications.outbox import DUE, RETRY_FOR, Outbox, SendResult
 from notifications.workers import Senders
 from projects import access
 from projects.access import Caller
 
 logger = logging.getLogger(__name__)
+
+DELIVERIES = Counter(
+    "pulsekeeper_deliveries_total",
+    "Tries to send an alert: `sent`, `waiting` for another try, `dead` (given up), `overtaken` by a later try.",
+    ("outcome",),
+)
 
 STORM_SIZE = 2
 """Messages per channel within STORM_WINDOW that are sent one by one."""

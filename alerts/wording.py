@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from datetime import datetime, timedelta
 
-from core.text import printable
+from core.text import one_line, printable
 
-NAME_CHARS = 80
 DETAIL_CHARS = 400
 BODY_CHARS = 600
 
-_BLANKS = re.compile(r"\s+")
 _BREAK = "\u200b"  # zero-width space: invisible, and ends what a mail or chat program detects as a link
 _LINKS = re.compile(r"(?<=:)(?=//)|(?<=\w[.])(?=[^\W\d_])|(?<=\w@)(?=\w)")
 _CALLS = re.compile(r"(?<=[@<])(?=\S)")
-
-
-def one_line(text: str, *, limit: int) -> str:
-    """Return one line of at most `limit` characters, without control and invisible characters."""
-    visible = "".join(c for c in printable(text[: limit * 4]) if unicodedata.category(c) not in ("Cf", "Co"))
-    clean = _BLANKS.sub(" ", visible).strip()
-    return clean if len(clean) <= limit and len(text) <= limit * 4 else f"{clean[: limit - 1].rstrip()}…"
 
 
 def several_lines(text: str, *, limit: int) -> str:

@@ -1,6 +1,7 @@
 """Security-relevant actions: actor, action and origin. One row each, written once and never changed.
 
-No foreign keys: an entry outlives its objects. `audit.privacy` removes personal data when an account is deleted.
+No foreign keys: an entry outlives its objects. `audit.services.forget_person` removes the personal data of deleted
+accounts.
 """
 
 from __future__ import annotations

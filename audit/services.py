@@ -1,12 +1,16 @@
-"""Write the audit log, and delete old entries."""
+"""Write and read the audit log, and delete entries: old ones, and personal data (docs/operate/privacy.md).
+
+Higher apps check permissions: `projects.log`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from django.conf import settings
+from django.db.models import Q, QuerySet
 
 from audit import origin
 from audit.actions import Action
@@ -98,6 +102,40 @@ def delete_old(now: datetime) -> int:
     while found := list(over.values_list("pk", flat=True)[:SWEPT_AT_ONCE]):
         count += Entry.objects.filter(pk__in=found).delete()[0]
     return count
+
+
+def of_person(key: int) -> QuerySet[Entry]:
+    """Return the person's actions, and the actions on their account."""
+    return Entry.objects.filter(Q(actor_id=key) | Q(subject_id=key))
+
+
+def former_addresses(key: int) -> list[str]:
+    """Return the former e-mail addresses of the account, as far back as the log goes."""
+    changes = of_person(key).filter(action=Action.EMAIL_CHANGED)
+    return list(changes.values_list("details__before", flat=True))
+
+
+def forget_projects(keys: Collection[int]) -> None:
+    """Delete the logs of projects that are deleted with their only member."""
+    Entry.objects.filter(project_id__in=keys).delete()
+
+
+def forget_person(person: Person, *, addresses: Collection[str]) -> None:
+    """Anonymize a person's entries. Runs in the transaction that deletes the account.
+
+    Entries that only they could see are deleted. Entries of other people's projects or by staff stay without IP
+    address, e-mail addresses and browser: `usr_…` still shows that two entries belong to one person, and identifies
+    no one.
+    """
+    own = Q(actor_id=person.pk) & ~Q(actor_type=Entry.ActorType.STAFF)
+    Entry.objects.filter(own, project_id=None).delete()
+    Entry.objects.filter(subject_id=person.pk, actor_id=None).delete()
+    Entry.objects.filter(actor_id=person.pk).update(actor_email="", address=None, user_agent="")
+    Entry.objects.filter(subject_id=person.pk).update(target_name="", details={})
+    Entry.objects.filter(target_name__in=addresses).update(target_name="")
+    last = record(Action.ACCOUNT_DELETED, actor=person, target_id=person.public_id)
+    if last.actor_id == person.pk:
+        Entry.objects.filter(pk=last.pk).update(actor_email="", address=None, user_agent="")
 
 
 def _entry(action: Action, *, actor: Person | None, by_token: bool, subject: Person | None) -> Entry:

@@ -27,8 +27,7 @@ from prometheus_client.metrics_core import (
 )
 from prometheus_client.registry import Collector
 
-import notifications.metrics
-from alerts.outbox import oldest_alert
+from alerts import outbox
 from config.health import PATIENCE_SEC, Cached
 from config.routing import QUEUES
 from core import metrics as counted
@@ -71,7 +70,7 @@ GAUGES = (LAG, DUE, TICK_AGE, QUEUE_LENGTH, ALERT_LAG, UNREACHABLE)
 
 INSTRUMENTS: tuple[Counter | Histogram | Level, ...] = tuple(
     value
-    for module in (instruments, notifications.metrics)
+    for module in (instruments, outbox)
     for _, value in inspect.getmembers(module)
     if isinstance(value, Counter | Histogram | Level)
 )
@@ -122,7 +121,7 @@ def _database_metrics() -> list[Metric]:
     now = utc_now()
     with separate_connection(patience_sec=PATIENCE_SEC) as database:
         waiting = backlog(database, now=now, most=MOST_DUE)
-        alert = oldest_alert(database, now=now)
+        alert = outbox.oldest_alert(database, now=now)
     tick = waiting.last_tick_at
     found = [
         GaugeMetricFamily(LAG.name, LAG.help, value=_seconds(waiting.oldest_due_at, now)),

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
+
 from django.conf import settings
 from django.core.mail import EmailMessage
-from django.db import connection
+from django.db import connection, transaction
 
 from core.errors import TooManyRequests
 from core.waiting import limit_waiting
+
+logger = logging.getLogger(__name__)
 
 NO_SERVER = "No mail server is configured. Set EMAIL_URL (docs/operate/settings.md) and restart Pulsekeeper."
 
@@ -15,6 +19,19 @@ NO_SERVER = "No mail server is configured. Set EMAIL_URL (docs/operate/settings.
 def has_server() -> bool:
     """Return False if mails are only printed, because EMAIL_URL is not set."""
     return not str(settings.EMAIL_BACKEND).endswith("console.EmailBackend")
+
+
+def send_on_commit(subject: str, text: str, *, to: str) -> None:
+    """Send a mail after the commit, without retries: a failure is logged.
+
+    A mail cannot be rolled back, and no row stays locked while a mail server is slow.
+    """
+
+    def send() -> None:
+        if error := send_once(EmailMessage(subject, text, to=[to])):
+            logger.warning('a mail "%s" could not be sent: %s', subject, error)
+
+    transaction.on_commit(send)
 
 
 def send_once(message: EmailMessage) -> str | None:

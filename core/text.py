@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 
 DETAIL_CHARS = 300
+NAME_CHARS = 80
 
 # Control characters from 127 on, line and paragraph separators, bidirectional overrides, and lone surrogates, which no
 # database stores.
@@ -25,6 +27,16 @@ def shorten(text: str, *, limit: int) -> str:
     # Cut before the substitution as well: a target may send a mebibyte.
     clean = printable(text[: limit * 4]).strip()
     return clean if len(clean) <= limit and len(text) <= limit * 4 else clean[: limit - 1] + "…"
+
+
+def one_line(text: str, *, limit: int = NAME_CHARS) -> str:
+    """Return one line of at most `limit` characters, without control and invisible characters.
+
+    For names in mails and alerts, whose authors must not control the text around them.
+    """
+    visible = "".join(c for c in printable(text[: limit * 4]) if unicodedata.category(c) not in ("Cf", "Co"))
+    clean = " ".join(visible.split())
+    return clean if len(clean) <= limit and len(text) <= limit * 4 else f"{clean[: limit - 1].rstrip()}…"
 
 
 def quote(text: str, *, limit: int = 80) -> str:

@@ -14,7 +14,7 @@ from core.errors import NotFound, ValidationFailed
 from dashboard.forms import ObjectForm, PageForm, validated
 from dashboard.pages import PageRequest, action, button, done, page, render_page
 from dashboard.tokens import token_rows
-from projects import access, members, selectors, services
+from projects import access, members, services
 from projects.models import Membership, Project, Role
 from projects.serializers import MemberInputSerializer, MemberPatchSerializer, ProjectInputSerializer
 
@@ -62,7 +62,7 @@ def index(request: PageRequest) -> HttpResponse:
             messages.success(request, "Project created. Add members and monitors next.")
         return redirect("project", created.object_id)
     roles = access.roles_of(caller)
-    projects = [(one, roles.get(one.pk)) for one in selectors.list_projects(caller).order_by("name", "pk")]
+    projects = [(one, roles.get(one.pk)) for one in services.list_projects(caller).order_by("name", "pk")]
     return render_page(request, "projects/list", projects=projects, form=form)
 
 
@@ -136,7 +136,7 @@ def _show(
     member_form: AddMemberForm | None = None,
 ) -> HttpResponse:
     caller, now = request.caller, utc_now()
-    project = selectors.list_projects(caller).filter(public_id=project_id).first()
+    project = services.list_projects(caller).filter(public_id=project_id).first()
     if project is None:
         raise NotFound
     memberships = list(members.list_members(caller, project_id, now=now).order_by("created_at", "pk"))

@@ -13,7 +13,6 @@ from audit.models import Entry
 from core.user_agents import name_of
 from dashboard.pages import PageRequest, page, render_page
 from projects import access, log
-from projects.log import SeenEntry
 from projects.models import Project
 
 PAGE = 50
@@ -35,21 +34,20 @@ _WORDS = {
 _LABELS = {"door": "", "ways": "by ", "type": "by ", "before": "was "}
 
 
-def _shown(seen: SeenEntry, project: Project | None) -> dict[str, Any]:
+def _shown(entry: Entry, project: Project | None) -> dict[str, Any]:
     """Return what the log shows of an entry: the target only if it is not the project whose log this is."""
-    entry = seen.entry
     actor_type = Entry.ActorType(entry.actor_type)
     is_own = project is not None and (entry.target_id, entry.target_name) == (project.public_id, project.name)
     return {
-        "seen": seen,
+        "entry": entry,
         "project": project,
         "what": MEANINGS[entry.action],
         "is_failure": entry.action.endswith(".failed"),
         "details": _details(entry),
         "target": "" if is_own else entry.target_name,
-        "who": seen.actor_email or _NOBODY.get(actor_type, "A deleted account"),
+        "who": entry.actor_email or _NOBODY.get(actor_type, "A deleted account"),
         "beside": _BESIDE.get(actor_type, ""),
-        "browser": name_of(seen.user_agent) if seen.user_agent else "",
+        "browser": name_of(entry.user_agent) if entry.user_agent else "",
     }
 
 
@@ -76,8 +74,8 @@ def log_context(request: PageRequest, entries: QuerySet[Entry]) -> dict[str, Any
     projects = Project.objects.in_bulk({row.project_id for row in rows if row.project_id})
     return {
         "entries": [
-            _shown(seen, projects.get(seen.entry.project_id or 0))
-            for seen in log.seen_by(request.caller.user, rows[:PAGE])
+            _shown(log.redact(entry, viewer=request.caller.user), projects.get(entry.project_id or 0))
+            for entry in rows[:PAGE]
         ],
         "actions": list(MEANINGS.items()),
         "action": wanted,

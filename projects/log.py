@@ -10,7 +10,6 @@ from django.db.models import QuerySet
 
 import audit.services
 from accounts.models import User
-from audit import selectors
 from audit.actions import Action
 from audit.models import Entry
 from projects import access
@@ -85,59 +84,29 @@ def record_moves(caller: Caller, moves: Iterable[Move]) -> None:
 
 def of_account(caller: Caller, *, action: str | None = None) -> QuerySet[Entry]:
     caller.require_session()
-    return _with(action, selectors.of_person(caller.user.pk))
+    return _with(action, audit.services.of_person(caller.user.pk))
 
 
 def of_project(caller: Caller, project_id: str, *, action: str | None = None) -> QuerySet[Entry]:
     """Return the log of a project. Raises Forbidden for plain members, and NotFound for other callers."""
     caller.require_session()
     project = access.get_project(caller, project_id, roles=access.MANAGERS)
-    return _with(action, selectors.of_project(project.pk))
+    return _with(action, Entry.objects.filter(project_id=project.pk))
 
 
-@dataclass(frozen=True, slots=True)
-class SeenEntry:
-    """An entry as `viewer` may see it, in any log.
+def redact(entry: Entry, *, viewer: User) -> Entry:
+    """Clear what the viewer may not see, in any log. Never save the entry.
 
     Address and browser are visible only to the person who acted; for unknown actors, to the owner of the affected
     account. Staff stay anonymous.
     """
-
-    entry: Entry
-    viewer: User
-
-    @property
-    def _is_own(self) -> bool:
-        return self.entry.actor_id == self.viewer.pk
-
-    @property
-    def _names_actor(self) -> bool:
-        return self._is_own or self.entry.actor_type != Entry.ActorType.STAFF
-
-    @property
-    def _tells_origin(self) -> bool:
-        return self._is_own or (self.entry.actor_id is None and self.entry.subject_id == self.viewer.pk)
-
-    @property
-    def actor_id(self) -> str | None:
-        return (self.entry.actor_public_id or None) if self._names_actor else None
-
-    @property
-    def actor_email(self) -> str | None:
-        """Return the address, or None if the account was deleted or the actor is hidden."""
-        return (self.entry.actor_email or None) if self._names_actor else None
-
-    @property
-    def address(self) -> str | None:
-        return self.entry.address if self._tells_origin else None
-
-    @property
-    def user_agent(self) -> str | None:
-        return (self.entry.user_agent or None) if self._tells_origin else None
-
-
-def seen_by(viewer: User, entries: Iterable[Entry]) -> list[SeenEntry]:
-    return [SeenEntry(entry, viewer) for entry in entries]
+    if entry.actor_id == viewer.pk:
+        return entry
+    if entry.actor_type == Entry.ActorType.STAFF:
+        entry.actor_public_id = entry.actor_email = ""
+    if entry.actor_id is not None or entry.subject_id != viewer.pk:
+        entry.address, entry.user_agent = None, ""
+    return entry
 
 
 def _with(action: str | None, entries: QuerySet[Entry]) -> QuerySet[Entry]:

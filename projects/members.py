@@ -21,7 +21,9 @@ from audit.actions import Action
 from core.db import get_or_not_found
 from core.errors import Forbidden, ValidationFailed
 from core.ids import random_text
-from projects import access, log, mail
+from core.mail import send_on_commit
+from core.text import one_line
+from projects import access, log
 from projects.access import Caller
 from projects.models import Membership, Project, Role
 
@@ -30,6 +32,15 @@ logger = logging.getLogger(__name__)
 INVITATION_LIFETIME = timedelta(days=14)
 INVITED = "invited_email"
 """Session key: the address of an invitation whose copied link was opened."""
+
+_INVITATION = """\
+{by} invites you to the project "{project}" on Pulsekeeper, as {role}.
+
+{base_url}/invitations/{token}
+
+Open the link within 14 days, and sign up with this e-mail address, or sign in: the project is yours to see then. If you
+expected no invitation, there is nothing to do.
+"""
 
 on_member_gone: list[Callable[[Project, User], None]] = []
 """Callbacks of higher layers when a member left or was removed, in that transaction and with the project locked."""
@@ -86,10 +97,9 @@ def _invite(caller: Caller, project: Project, *, email: str, role: str, now: dat
         invited_until=now + INVITATION_LIFETIME,
     )
     log.record_of_member(caller.user, Action.MEMBER_INVITED, invitation)
-    # Send after the commit: a mail cannot be rolled back, and no row stays locked while a mail server is slow.
-    transaction.on_commit(
-        lambda: mail.send_invitation(to=email, project=project.name, by=caller.user.email, role=role, token=token)
-    )
+    by, name = caller.user.email, one_line(project.name)
+    text = _INVITATION.format(by=by, project=name, role=role, base_url=settings.BASE_URL, token=token)
+    send_on_commit("An invitation to a project on Pulsekeeper", text, to=email)
     return invitation
 
 

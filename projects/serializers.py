@@ -8,7 +8,7 @@ from rest_framework import serializers
 from audit.actions import Action
 from audit.models import Entry
 from core.api.fields import ChoiceField, EpochMsField, StrictSerializer, TextField
-from projects.log import SeenEntry
+from projects import log
 from projects.models import Membership, Role
 
 
@@ -61,26 +61,26 @@ class MemberSerializer(serializers.Serializer[Any]):
 class AuditEntrySerializer(serializers.Serializer[Any]):
     """An action that matters to security."""
 
-    id = serializers.CharField(source="entry.public_id")
-    at = EpochMsField(source="entry.at")
-    action = serializers.ChoiceField(source="entry.action", choices=[action.value for action in Action])
-    actor_type = serializers.ChoiceField(source="entry.actor_type", choices=Entry.ActorType.values)
+    id = serializers.CharField(source="public_id")
+    at = EpochMsField()
+    action = serializers.ChoiceField(choices=[action.value for action in Action])
+    actor_type = serializers.ChoiceField(choices=Entry.ActorType.values)
     actor_id = serializers.CharField(
-        allow_null=True, help_text="The account that acted; null for staff and unknown actors."
+        source="actor_public_id",
+        allow_null=True,
+        help_text="The account that acted; null for staff and unknown actors.",
     )
     actor_email = serializers.EmailField(allow_null=True, help_text="At that time; null once the account is deleted.")
-    project_id = serializers.SerializerMethodField()
-    target_id = serializers.SerializerMethodField(help_text="What it was done to, where that has an id.")
-    target_name = serializers.SerializerMethodField(help_text="Its name at that time.")
+    project_id = serializers.CharField(source="project_public_id", allow_null=True, read_only=True)
+    target_id = serializers.CharField(
+        allow_null=True, read_only=True, help_text="What it was done to, where that has an id."
+    )
+    target_name = serializers.CharField(allow_null=True, read_only=True, help_text="Its name at that time.")
     address = serializers.CharField(allow_null=True, help_text="Visible only to the person who acted.")
     user_agent = serializers.CharField(allow_null=True, help_text="Visible only to the person who acted.")
-    details = serializers.DictField(source="entry.details", help_text="A few words more, by action.")
+    details = serializers.DictField(help_text="A few words more, by action.")
 
-    def get_project_id(self, seen: SeenEntry) -> str | None:
-        return seen.entry.project_public_id or None
-
-    def get_target_id(self, seen: SeenEntry) -> str | None:
-        return seen.entry.target_id or None
-
-    def get_target_name(self, seen: SeenEntry) -> str | None:
-        return seen.entry.target_name or None
+    def to_representation(self, entry: Entry) -> dict[str, Any]:
+        """Return what `viewer` of the context may see, with null for empty texts."""
+        shown = super().to_representation(log.redact(entry, viewer=self.context["viewer"]))
+        return {name: None if value == "" else value for name, value in shown.items()}

@@ -1,19 +1,39 @@
-"""Create, rename and delete projects."""
+"""List, create, rename and delete projects."""
 
 from __future__ import annotations
 
 from datetime import datetime
 
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import Count, Q, QuerySet
 
-import audit.privacy
+import audit.services
 from accounts.models import User
 from audit.actions import Action
 from core.errors import ProjectsShared
 from projects import access, log
 from projects.access import Caller
 from projects.models import IdempotencyKey, Membership, Project, Role
+
+
+def list_projects(caller: Caller) -> QuerySet[Project]:
+    """Return the caller's projects, annotated with the number of their monitors, total and by status.
+
+    Counts over the reverse relations of higher layers, without importing them.
+    """
+    caller.require_session()
+
+    def count(status: str | None) -> Count:
+        condition = Q(monitors__state__status=status) if status else Q(monitors__state__status__isnull=True)
+        return Count("monitors", filter=condition & Q(monitors__isnull=False))
+
+    return access.accessible_projects(caller).annotate(
+        monitor_count=Count("monitors"),
+        up=count("up"),
+        slow=count("slow"),
+        down=count("down"),
+        unknown=count(None),
+    )
 
 
 def create_project(caller: Caller, *, name: str, now: datetime) -> Project:
@@ -57,7 +77,7 @@ def leave_all(user: User) -> None:
     shared = own.filter(pk__in=others.values("project")).order_by("name").values_list("name", flat=True)
     if names := ", ".join(f"“{name}”" for name in shared):
         raise ProjectsShared(f"Other people are members of {names}; remove them, or delete the projects, first.")
-    audit.privacy.forget_projects(list(own.values_list("pk", flat=True)))
+    audit.services.forget_projects(list(own.values_list("pk", flat=True)))
     own.delete()
     places.delete()
     key = Caller(user).key

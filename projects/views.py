@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from allauth.account.adapter import get_adapter
@@ -19,7 +18,7 @@ from core.api.viewsets import OkSerializer, ServiceViewSet, operation
 from core.clock import utc_now
 from core.errors import NotFound
 from core.throttles import InviteThrottle
-from projects import access, log, members, selectors, services
+from projects import access, log, members, services
 from projects.models import Membership, Project
 from projects.serializers import (
     AuditEntrySerializer,
@@ -46,7 +45,7 @@ class ProjectViewSet(ServiceViewSet):
     @operation(answer=ListedProjectSerializer)
     def list(self) -> QuerySet[Project]:
         """List projects."""
-        return selectors.list_projects(self.caller)
+        return services.list_projects(self.caller)
 
     @operation(body=ProjectInputSerializer)
     def create(self, data: dict[str, Any]) -> Project:
@@ -109,8 +108,8 @@ class AccountLogViewSet(ServiceViewSet):
     serializer_class = AuditEntrySerializer
     session_only = True
 
-    def serialize(self, rows: Sequence[Any], serializer: Any = None) -> list[Any]:
-        return super().serialize(log.seen_by(self.caller.user, rows), serializer)
+    def get_serializer_context(self) -> dict[str, Any]:
+        return super().get_serializer_context() | {"viewer": self.caller.user}
 
     @operation(id="list_account_audit_log", pages=HISTORY, params=(ACTION,))
     def list(self, action: str | None) -> QuerySet[Entry]:

@@ -19,10 +19,10 @@ from django.conf import settings
 from django.core.mail import EmailMessage
 
 from core.db import release_connection
+from core.text import one_line
 from notifications.outbox import DUE, Outbox, SendResult
 from notifications.smtp import bounded_connection, problem, send_mail
 from notifications.workers import Senders
-from projects.mail import one_line
 from statuspages.models import PageMail
 from statuspages.subscriptions import CONFIRM, UNSUBSCRIBE, link
 
