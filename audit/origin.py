@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextvars import ContextVar
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
@@ -21,8 +20,7 @@ ADMIN = "/admin/"
 _request: ContextVar[HttpRequest | None] = ContextVar("audited_request", default=None)
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(NamedTuple):
     """`staff` is the person who acts in the admin: services only know the account that they act for."""
 
     address: str | None
@@ -53,7 +51,7 @@ def current() -> Origin | None:
     address = client_address(request)
     user = getattr(request, "user", None) if request.path_info.startswith(ADMIN) else None
     return Origin(
-        address=None if address is None else str(address),
-        user_agent=request.META.get("HTTP_USER_AGENT", ""),
-        staff=user if user is not None and user.is_authenticated and user.is_staff else None,
+        None if address is None else str(address),
+        request.META.get("HTTP_USER_AGENT", ""),
+        user if user is not None and user.is_authenticated and user.is_staff else None,
     )

@@ -23,19 +23,17 @@ FAILURE_WINDOW = timedelta(hours=1)
 SWEPT_AT_ONCE = 5_000
 
 
-class Person(Protocol):
-    """An account; the model is in a higher app."""
-
-    pk: Any
-    public_id: Any
-    email: Any
-
-
 class Place(Protocol):
     """A project; the model is in a higher app."""
 
     pk: Any
     public_id: Any
+
+
+class Person(Place, Protocol):
+    """An account; the model is in a higher app."""
+
+    email: Any
 
 
 def draft(
@@ -54,12 +52,31 @@ def draft(
     `actor` is the account that the service acts for. In the admin that account becomes the subject, and the staff
     member the actor.
     """
-    entry = _entry(action, actor=actor, by_token=by_token, subject=subject)
+    request = origin.current()
+    if request is None:
+        actor_type = Entry.ActorType.OPERATOR
+    elif request.staff is not None:
+        actor_type, actor, subject = Entry.ActorType.STAFF, request.staff, subject or actor
+    elif by_token:
+        actor_type = Entry.ActorType.TOKEN
+    else:
+        actor_type = Entry.ActorType.USER if actor is not None else Entry.ActorType.ANONYMOUS
+    entry = Entry(
+        at=utc_now(),
+        action=action,
+        actor_type=actor_type,
+        target_id=target_id,
+        target_name=_one_line(target_name or "", MAX_NAME),
+        details=dict(details or {}),
+    )
+    if actor is not None:
+        entry.actor_id, entry.actor_public_id, entry.actor_email = actor.pk, actor.public_id, actor.email
+    if subject is not None and subject.pk != entry.actor_id:
+        entry.subject_id = subject.pk
     if project is not None:
         entry.project_id, entry.project_public_id = project.pk, project.public_id
-    entry.target_id = target_id
-    entry.target_name = _one_line(target_name or "", MAX_NAME)
-    entry.details = dict(details or {})
+    if request is not None:
+        entry.address, entry.user_agent = request.address, _one_line(request.user_agent, MAX_USER_AGENT)
     return entry
 
 
@@ -88,11 +105,8 @@ def record_failure(action: Action, *, subject: Person | None, details: Mapping[s
     tried = Entry.objects.filter(action=action, subject_id=None if subject is None else subject.pk)
     kept = STRANGERS_KEPT if subject is None else FAILURES_KEPT
     oldest = tried.order_by("-pk").values_list("at", flat=True)[kept - 1 : kept].first()
-    if oldest is not None and oldest > utc_now() - FAILURE_WINDOW:
-        return
-    entry = _entry(action, actor=None, by_token=False, subject=subject)
-    entry.details = dict(details or {})
-    entry.save(force_insert=True)
+    if oldest is None or oldest <= utc_now() - FAILURE_WINDOW:
+        record(action, actor=None, subject=subject, details=details)
 
 
 def delete_old(now: datetime) -> int:
@@ -136,27 +150,6 @@ def forget_person(person: Person, *, addresses: Collection[str]) -> None:
     last = record(Action.ACCOUNT_DELETED, actor=person, target_id=person.public_id)
     if last.actor_id == person.pk:
         Entry.objects.filter(pk=last.pk).update(actor_email="", address=None, user_agent="")
-
-
-def _entry(action: Action, *, actor: Person | None, by_token: bool, subject: Person | None) -> Entry:
-    came = origin.current()
-    kinds = Entry.ActorType
-    if came is None:
-        kind = kinds.OPERATOR
-    elif came.staff is not None:
-        kind, actor, subject = kinds.STAFF, came.staff, subject or actor
-    elif by_token:
-        kind = kinds.TOKEN
-    else:
-        kind = kinds.USER if actor is not None else kinds.ANONYMOUS
-    entry = Entry(at=utc_now(), action=action, actor_type=kind)
-    if actor is not None:
-        entry.actor_id, entry.actor_public_id, entry.actor_email = actor.pk, actor.public_id, actor.email
-    if subject is not None and subject.pk != entry.actor_id:
-        entry.subject_id = subject.pk
-    if came is not None:
-        entry.address, entry.user_agent = came.address, _one_line(came.user_agent, MAX_USER_AGENT)
-    return entry
 
 
 def _one_line(text: str, most: int) -> str:
