@@ -172,27 +172,18 @@ def put(items: Sequence[OutboxItem], *, now: datetime) -> None:
     created: list[Delivery] = []
     rows: list[DeliveryItem] = []
     for channel_id, own in by_channel.items():
-        delivery = gathering.get(channel_id)
-        if delivery is not None:
-            delivery.next_try_at = min(delivery.created_at + MAX_WAIT, now + QUIET)
-            groups = [(delivery, own)]
+        group = gathering.get(channel_id)
+        if group is not None:
+            group.next_try_at = min(group.created_at + MAX_WAIT, now + QUIET)
         elif recent.get(channel_id, 0) + len(own) > STORM_SIZE and not KINDS[kinds[channel_id]].one_alert_each:
-            groups = [(_delivery(channel_id, State.GATHERING, now, after=QUIET), own)]
-        else:
-            groups = [(_delivery(channel_id, State.WAITING, now), [item]) for item in own]
-        created += [message for message, _ in groups if message is not delivery]
-        rows += [
-            DeliveryItem(
-                delivery=message,
-                channel_id=channel_id,
-                source=item.source,
-                incident=item.incident,
-                payload=item.payload.as_json(),
-                at=now,
-            )
-            for message, grouped in groups
-            for item in grouped
-        ]
+            group = _delivery(channel_id, State.GATHERING, now, after=QUIET)
+            created.append(group)
+        for item in own:
+            if group is None:
+                created.append(_delivery(channel_id, State.WAITING, now))
+            row = DeliveryItem(channel_id=channel_id, source=item.source, incident=item.incident, at=now)
+            row.delivery, row.payload = group or created[-1], item.payload.as_json()
+            rows.append(row)
     Delivery.objects.bulk_update(gathering.values(), ["next_try_at"])
     Delivery.objects.bulk_create(created)
     DeliveryItem.objects.bulk_create(rows)
