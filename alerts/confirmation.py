@@ -125,8 +125,8 @@ def find_unconfirmed(token: str, *, now: datetime) -> AlertChannel:
     return get_or_not_found(open_ones, confirmation_digest=_digest(token))
 
 
-def confirm(token: str, *, now: datetime) -> None:
-    """Confirm a channel. Raise NotFound if the link was used, has expired, or is for an earlier address."""
+def confirm(token: str, *, now: datetime) -> AlertChannel:
+    """Return the confirmed channel. Raise NotFound if the link was used, has expired, or is for an earlier address."""
     with transaction.atomic():
         channel = find_unconfirmed(token, now=now)
         confirmed = AlertChannel.objects.filter(pk=channel.pk, confirmation_digest=_digest(token)).update(
@@ -143,3 +143,4 @@ def confirm(token: str, *, now: datetime) -> None:
             target_name=channel.name,
             details={"kind": channel.kind},
         )
+    return channel

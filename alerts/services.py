@@ -43,12 +43,11 @@ def create_channel(caller: Caller, given: Mapping[str, Any], *, now: datetime) -
         monitors = _lock_monitors(caller, given)
         project, owner = placement.place(caller, given)
         scope_project = _lock_scope_project(caller, given)
-        channel = AlertChannel(owner=owner, project=project, created_at=now, kind=kind.name)
-        channel.config, channel.hint = config, kind.hint(config)
-        channel.name = given.get("name", kind.default_name(config))
-        channel.topics = _topics(given.get("topics", DEFAULT_TOPICS))
-        channel.remind_every_hours = given.get("remind_every_hours", channel.remind_every_hours)
-        chosen = _set_scope(channel, given, scope_project=scope_project, monitors=monitors)
+        channel = AlertChannel(
+            owner=owner, project=project, created_at=now, kind=kind.name, name=kind.default_name(config)
+        )
+        channel.config, channel.hint, channel.topics = config, kind.hint(config), list(DEFAULT_TOPICS)
+        chosen = _set_common(channel, given, scope_project=scope_project, monitors=monitors)
         placement.enforce_quota(owner, AlertChannel, limit=MAX_CHANNELS, error=ChannelLimit)
         if kind.consent:
             confirmation.settle(channel, address=config[kind.consent], own=own, by=caller, now=now)
@@ -63,7 +62,8 @@ def create_channel(caller: Caller, given: Mapping[str, Any], *, now: datetime) -
 def update_channel(caller: Caller, public_id: str, given: Mapping[str, Any], *, now: datetime) -> AlertChannel:
     """Change the given fields. The merged channel is validated."""
     with transaction.atomic():
-        own = confirmation.own_address(caller) if _gives_consent_setting(given) else None
+        gives_address = any(kind.consent in given for kind in KINDS.values() if kind.consent)
+        own = confirmation.own_address(caller) if gives_address else None
         monitors = _lock_monitors(caller, given)
         scope_project = _lock_scope_project(caller, given)
         channel = access.lock(get_channel, caller, public_id)
@@ -71,10 +71,7 @@ def update_channel(caller: Caller, public_id: str, given: Mapping[str, Any], *, 
         kind, before = KINDS[channel.kind], channel.config
         config = _merge_config(kind, given, stored=before)
         changed = ["name", "enabled", "topics", "remind_every_hours", "scope", "scope_project"]
-        for name in ("name", "enabled", "remind_every_hours"):
-            setattr(channel, name, given.get(name, getattr(channel, name)))
-        channel.topics = _topics(given.get("topics", channel.topics))
-        chosen = _set_scope(channel, given, scope_project=scope_project, monitors=monitors)
+        chosen = _set_common(channel, given, scope_project=scope_project, monitors=monitors)
         if config != before:
             channel.config, channel.hint = config, kind.hint(config)
             changed += ["config", "hint"]
@@ -156,14 +153,18 @@ def _refuse_moves(channel: AlertChannel, given: Mapping[str, Any]) -> None:
         raise ValidationFailed("cannot be changed; create another channel.", field="project_id")
 
 
-def _set_scope(
+def _set_common(
     channel: AlertChannel,
     given: Mapping[str, Any],
     *,
     scope_project: Project | None,
     monitors: Sequence[Monitor] | None,
 ) -> Sequence[Monitor] | None:
-    """Set the channel's scope. Return the chosen monitors to store, or None to keep the stored ones."""
+    """Set the given fields that all kinds have. Return the chosen monitors, or None to keep the stored ones."""
+    for name in ("name", "enabled", "remind_every_hours"):
+        setattr(channel, name, given.get(name, getattr(channel, name)))
+    topics = given.get("topics", channel.topics)
+    channel.topics = [topic.value for topic in Topic if topic in topics]
     before = channel.scope if channel.pk else None
     channel.scope = given.get("monitors", channel.scope)
     if channel.scope != Scope.PROJECT:
@@ -191,15 +192,6 @@ def _set_scope(
     if channel.project_id is not None and any(m.project_id != channel.project_id for m in monitors):
         raise ValidationFailed("a project's channel can only have monitors of its project.", field="monitor_ids")
     return monitors
-
-
-def _gives_consent_setting(given: Mapping[str, Any]) -> bool:
-    return any(kind.consent in given for kind in KINDS.values() if kind.consent)
-
-
-def _topics(topics: Sequence[str]) -> list[str]:
-    """Return the topics in one order, without repetitions."""
-    return [topic.value for topic in Topic if topic in topics]
 
 
 def _merge_config(kind: ChannelKind, given: Mapping[str, Any], *, stored: Mapping[str, str]) -> dict[str, str]:

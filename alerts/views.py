@@ -28,9 +28,6 @@ from core.errors import ChannelLimit, NotConfirmed, NotDead, NotFound, NoWorker
 from core.throttles import ChannelAddressThrottle, ChannelTestThrottle
 from core.waiting import limit_waiting
 
-# The link is a secret. The policy for all pages is this page's too: it loads nothing from elsewhere.
-_PAGE_HEADERS = {"Referrer-Policy": "no-referrer", "Cache-Control": "no-store"}
-
 
 class ChannelViewSet(ServiceViewSet):
     noun = "alert_channel"
@@ -120,22 +117,17 @@ class DeliveryViewSet(ServiceViewSet):
 @require_http_methods(["GET", "HEAD", "POST"])
 def confirm_address(request: HttpRequest, token: str) -> HttpResponse:
     """Where a confirmation's link leads: GET asks, POST agrees."""
-    now = utc_now()
+    is_done = request.method == "POST"
     try:
-        channel = confirmation.find_unconfirmed(token, now=now)
-        if request.method == "POST":
-            confirmation.confirm(token, now=now)
+        channel = (confirmation.confirm if is_done else confirmation.find_unconfirmed)(token, now=utc_now())
     except NotFound:
         context = {
             "title": "Nothing to confirm",
             "reason": "This link was used, has run out or was replaced by a later one.",
         }
-        return _with_headers(render(request, "problem.html", context, status=404))
-    page = {"channel": channel, "done": request.method == "POST"}
-    return _with_headers(render(request, "alerts/confirm_address.html", page))
-
-
-def _with_headers(page: HttpResponse) -> HttpResponse:
-    for name, value in _PAGE_HEADERS.items():
-        page[name] = value
+        page = render(request, "problem.html", context, status=404)
+    else:
+        page = render(request, "alerts/confirm_address.html", {"channel": channel, "done": is_done})
+    # The link is a secret. The policy for all pages is this page's too: it loads nothing from elsewhere.
+    page["Referrer-Policy"], page["Cache-Control"] = "no-referrer", "no-store"
     return page

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib
 import logging
+import re
 import sys
 import threading
 import time
@@ -74,7 +75,7 @@ class _Conversation:
         return response
 
     def _remaining(self) -> float:
-        """Seconds for one more request."""
+        """Return the seconds left for one more request."""
         self._asked += 1
         if self._asked > MAX_REQUESTS:
             raise requests.RequestException("more requests than one message needs")
@@ -98,25 +99,17 @@ def _request(method: str, url: str, **kwargs: Any) -> requests.Response:
     return conversation.request(method, url, **passed_on)
 
 
-def _verb(method: str, *, second: str) -> Any:
+def _verb(method: str) -> Any:
     """Return a function like those of `requests`: the second argument may be positional."""
-    return lambda url, value=None, **kwargs: _request(method, url, **{second: value} | kwargs)
+    second = "data" if method in ("post", "put", "patch") else "params"
+    return lambda url, value=None, **kwargs: _request(method.upper(), url, **{second: value} | kwargs)
 
 
+_SAME = ("codes", "exceptions", "RequestException", "ConnectionError", "Timeout", "TooManyRedirects")
 REQUESTS = SimpleNamespace(
     request=_request,
-    get=_verb("GET", second="params"),
-    head=_verb("HEAD", second="params"),
-    delete=_verb("DELETE", second="params"),
-    post=_verb("POST", second="data"),
-    put=_verb("PUT", second="data"),
-    patch=_verb("PATCH", second="data"),
-    codes=requests.codes,
-    exceptions=requests.exceptions,
-    RequestException=requests.RequestException,
-    ConnectionError=requests.ConnectionError,
-    Timeout=requests.Timeout,
-    TooManyRedirects=requests.TooManyRedirects,
+    **{method: _verb(method) for method in ("get", "head", "delete", "post", "put", "patch")},
+    **{name: getattr(requests, name) for name in _SAME},
 )
 """The stand-in for `requests`. Anything missing raises AttributeError."""
 
@@ -231,8 +224,8 @@ def _plugin(url: str, *, thread: str, scheme: str | None = None) -> Any:
         plugin = plugin_class(**parsed, asset=_asset(settings.BASE_URL))
         targets = len(plugin)
     except Exception:  # noqa: BLE001
-        raise ValueError(_how(service, scheme)) from None
-    if targets == 0:
+        targets = 0
+    if not targets:
         raise ValueError(_how(service, scheme))
     if targets > MAX_TARGETS:
         raise ValueError(f"The URL names {targets} receivers; a channel may have {MAX_TARGETS}.")
@@ -287,12 +280,8 @@ def _asset(base_url: str) -> AppriseAsset:
 
 def _masked(detail: str, url: str) -> str:
     """Remove all parts of `url` but its scheme from `detail`: most parts of these URLs are secrets."""
-    parts: set[str] = set()
-    rest = url.partition("://")[2]
-    for mark in "/?&=@:,#":
-        rest = rest.replace(mark, " ")
-    for part in rest.split():
-        parts |= {part, unquote(part)}
-    for part in sorted((p for p in parts if len(p) >= _MIN_SECRET), key=len, reverse=True):
-        detail = detail.replace(part, "***")
+    parts = re.split(r"[/?&=@:,#\s]+", url.partition("://")[2])
+    for part in sorted({*parts, *map(unquote, parts)}, key=len, reverse=True):
+        if len(part) >= _MIN_SECRET:
+            detail = detail.replace(part, "***")
     return detail

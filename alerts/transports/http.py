@@ -27,13 +27,7 @@ def session(*, total_sec: float, max_body: int, schemes: frozenset[str]) -> Guar
 def _session(
     guard: EgressGuard, ca_file: str | None, total_sec: float, max_body: int, schemes: frozenset[str]
 ) -> GuardedSession:
-    return GuardedSession(
-        guard,
-        ca_file=ca_file,
-        schemes=schemes,
-        total_sec=total_sec,
-        max_body=max_body,
-    )
+    return GuardedSession(guard, ca_file=ca_file, schemes=schemes, total_sec=total_sec, max_body=max_body)
 
 
 def post(url: str, *, body: bytes, headers: Mapping[str, str], total_sec: float, max_answer: int) -> SendResult:
@@ -50,12 +44,10 @@ def post(url: str, *, body: bytes, headers: Mapping[str, str], total_sec: float,
         return SendResult(delivered=False, detail=failure(error, seconds=total_sec))
     if 200 <= response.status_code < 300:
         return SendResult(delivered=True, detail=f"The receiver answered {response.status_code}.")
+    detail = answered(response)
     if 300 <= response.status_code < 400:
-        return SendResult(
-            delivered=False,
-            detail=f"The receiver answered {response.status_code}; redirects of a webhook are not followed.",
-        )
-    return SendResult(delivered=False, detail=answered(response), retry=response.status_code != 410)
+        detail = f"The receiver answered {response.status_code}; redirects of a webhook are not followed."
+    return SendResult(delivered=False, detail=detail, retry=response.status_code != 410)
 
 
 def failure(error: Exception, *, seconds: float) -> str:
