@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from django.db.models import Q
 
 from alerts.events import WORDS, EventType, Payload
 from alerts.models import AlertChannel, Topic
 from alerts.outbox import OutboxItem, put
-from alerts.routing import Routes, routes_of
+from alerts.selectors import Routes, routes_of
 from core.clock import to_ms
 from incidents import flapping, windows
 from incidents.models import Incident, IncidentEvent
@@ -45,15 +45,8 @@ _SUPPRESSED = {
 }
 
 
-def monitor_payload(
-    monitor: Monitor,
-    event_type: EventType,
-    at: datetime,
-    *,
-    reason_code: str | None = None,
-    detail: str | None = None,
-    expires_at: int | None = None,
-) -> Payload:
+def monitor_payload(monitor: Monitor, event_type: EventType, at: datetime, **more: Any) -> Payload:
+    """Return the payload of a monitor, with further fields of Payload."""
     return Payload(
         event_type=event_type,
         at=to_ms(at),
@@ -62,22 +55,17 @@ def monitor_payload(
         type=monitor.type,
         url=monitor.url,
         project=monitor.project.name if monitor.project else None,
-        reason_code=reason_code,
-        detail=detail,
-        expires_at=expires_at,
+        **more,
     )
 
 
 def incident_payload(incident: Incident, event_type: EventType, at: datetime, *, by: str | None = None) -> Payload:
     """Return the payload of an incident, whose monitor may be deleted."""
     monitor = incident.monitor
-    return Payload(
-        event_type=event_type,
-        at=to_ms(at),
-        monitor_id=incident.monitor_public_id,
-        monitor=incident.name if monitor is None else monitor.name or monitor.url or monitor.public_id,
-        type="http" if monitor is None else monitor.type,
-        url="" if monitor is None else monitor.url,
+    if monitor is None:
+        monitor = Monitor(public_id=incident.monitor_public_id, name=incident.name, type="http")
+    return replace(
+        monitor_payload(monitor, event_type, at),
         project=incident.project.name if incident.project else None,
         incident_id=incident.public_id,
         started_at=to_ms(incident.started_at),
@@ -89,27 +77,27 @@ def incident_payload(incident: Incident, event_type: EventType, at: datetime, *,
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Silences:
-    """Which monitors get no alerts at `now`."""
+def silences_of(monitors: Iterable[Monitor | None], now: datetime) -> dict[int | None, Incident.Quiet]:
+    """Return which of the monitors get no alerts at `now`, and why."""
+    by_id = {monitor.pk: monitor for monitor in monitors if monitor is not None}
+    if not by_id:
+        return {}
+    muted = [pk for pk, monitor in by_id.items() if monitor.muted_until is not None and monitor.muted_until > now]
+    return {
+        **dict.fromkeys(flapping.flapping_of(by_id), Quiet.FLAPPING),
+        **dict.fromkeys(windows.covered(by_id, now), Quiet.MAINTENANCE),
+        **dict.fromkeys(muted, Quiet.MUTED),
+    }
 
-    now: datetime
-    covered: Collection[int] = frozenset()
-    flapping: Collection[int] = frozenset()
 
-    @classmethod
-    def of(cls, monitors: Sequence[Monitor | None], now: datetime) -> Silences:
-        ids = {monitor.pk for monitor in monitors if monitor is not None}
-        return cls(now, windows.covered(ids, now), flapping.flapping_of(ids)) if ids else cls(now)
-
-    def reason(self, monitor: Monitor | None) -> Incident.Quiet | None:
-        if monitor is None:
-            return None
-        if monitor.muted_until is not None and monitor.muted_until > self.now:
-            return Quiet.MUTED
-        if monitor.pk in self.covered:
-            return Quiet.MAINTENANCE
-        return Quiet.FLAPPING if monitor.pk in self.flapping else None
+def put_events(events: Sequence[tuple[str, Monitor, Payload]], *, now: datetime) -> None:
+    """Write the messages of events of monitors that are not incidents, each with its source."""
+    routes = routes_of({monitor.pk for _, monitor, _ in events})
+    items = [
+        OutboxItem(source, payload, subscribed(routes, monitor.pk, TOPICS[payload.event_type]))
+        for source, monitor, payload in events
+    ]
+    put(items, now=now)
 
 
 class _Notice(NamedTuple):
@@ -124,13 +112,13 @@ class NotificationBatch:
 
     def __init__(self, incidents: Sequence[Incident], now: datetime) -> None:
         self.now = now
-        self._silences = Silences.of([incident.monitor for incident in incidents], now)
+        self._silences = silences_of((incident.monitor for incident in incidents), now)
         self._notices: list[_Notice] = []
         self._events: list[IncidentEvent] = []
 
     def silence(self, incident: Incident) -> Incident.Quiet | None:
         """Return why no alert of the incident is sent now, if so."""
-        return self._silences.reason(incident.monitor)
+        return self._silences.get(incident.monitor_id)
 
     def add(
         self,

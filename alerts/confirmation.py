@@ -14,6 +14,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from functools import reduce
 from operator import or_
+from typing import Any
 
 from django.conf import settings
 from django.db import connection, transaction
@@ -80,16 +81,12 @@ def _ask(channel: AlertChannel, address: str, *, by: str, now: datetime) -> None
 
 def end_with_membership(project: Project, user: User) -> None:
     """Withdraw a former member's consent to alerts of the project."""
-    _withdraw(user.email, Q(project=project))
+    end_with_account(user, project=project)
 
 
-def end_with_account(user: User) -> None:
-    """Withdraw the consent of an account that is closed or deleted, in every channel."""
-    _withdraw(user.email, Q())
-
-
-def _withdraw(address: str, among: Q) -> None:
-    ended = [channel.pk for channel in _channels_to(address, among)]
+def end_with_account(user: User, **channels: Any) -> None:
+    """Withdraw a person's consent in these channels: in every one if their account is closed or deleted."""
+    ended = [channel.pk for channel in _channels_to(user.email, Q(**channels))]
     AlertChannel.objects.filter(pk__in=ended).update(**dict.fromkeys(_COLUMNS))
 
 

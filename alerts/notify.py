@@ -14,11 +14,10 @@ from datetime import datetime, timedelta
 from django.db import connection, transaction
 from django.db.models import Q, QuerySet
 
-from alerts.batch import NotificationBatch, Silences, monitor_payload, subscribed
+from alerts.batch import NotificationBatch, monitor_payload, put_events, silences_of, subscribed
 from alerts.events import EventType
 from alerts.models import Topic
-from alerts.outbox import OutboxItem, put
-from alerts.routing import routes_of
+from alerts.selectors import routes_of
 from core.clock import to_ms
 from core.db import advisory_lock, try_advisory_lock
 from incidents import flapping, windows
@@ -50,21 +49,20 @@ def notify_slow(changes: Sequence[StatusChange], *, now: datetime) -> None:
 
     Call it in the transaction that marks the changes as processed.
     """
-    quiet = Silences.of([change.monitor for change in changes], now)
+    silences = silences_of((change.monitor for change in changes), now)
     repeated = flapping.slow_before(changes)
-    notified = [
-        change
-        for change in changes
-        if change.pk not in repeated and quiet.reason(change.monitor) in (None, Quiet.FLAPPING)
-    ]
-    routes = routes_of({change.monitor_id for change in notified})
-    items = []
-    for change in notified:
-        payload = monitor_payload(
-            change.monitor, EventType.SLOW, change.at, reason_code=change.reason_code, detail=change.detail
+    events = [
+        (
+            f"change:{change.pk}",
+            change.monitor,
+            monitor_payload(
+                change.monitor, EventType.SLOW, change.at, reason_code=change.reason_code, detail=change.detail
+            ),
         )
-        items.append(OutboxItem(f"change:{change.pk}", payload, subscribed(routes, change.monitor_id, Topic.SLOW)))
-    put(items, now=now)
+        for change in changes
+        if change.pk not in repeated and silences.get(change.monitor_id) in (None, Quiet.FLAPPING)
+    ]
+    put_events(events, now=now)
 
 
 def notify_expiries(now: datetime) -> None:
@@ -78,15 +76,12 @@ def notify_expiries(now: datetime) -> None:
         warnings = list(waiting.select_related("monitor__project").order_by("pk")[:BATCH])
         covered = windows.covered([warning.monitor_id for warning in warnings], now)
         notified = [warning for warning in warnings if warning.monitor_id not in covered]
-        routes = routes_of({warning.monitor_id for warning in notified})
-        items = []
+        events = []
         for warning in notified:
-            payload = monitor_payload(
-                warning.monitor, EventType(warning.subject), now, expires_at=to_ms(warning.expires_at)
-            )
-            channel_ids = subscribed(routes, warning.monitor_id, Topic.EXPIRY)
-            items.append(OutboxItem(f"warning:{warning.pk}", payload, channel_ids))
-        put(items, now=now)
+            monitor, event_type = warning.monitor, EventType(warning.subject)
+            payload = monitor_payload(monitor, event_type, now, expires_at=to_ms(warning.expires_at))
+            events.append((f"warning:{warning.pk}", monitor, payload))
+        put_events(events, now=now)
         ExpiryWarning.objects.filter(pk__in=[warning.pk for warning in notified]).update(processed_at=now)
 
 

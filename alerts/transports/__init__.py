@@ -16,15 +16,7 @@ from alerts.transports import (
 )
 from alerts.transports.base import ChannelKind, Setting
 
-KINDS: dict[str, ChannelKind] = {}
-"""Every kind by name, in the order in which the dashboard offers them."""
-
-
-def register(kind: ChannelKind) -> None:
-    KINDS[kind.name] = kind
-
-
-for _kind in (
+_ALL: tuple[ChannelKind, ...] = (
     email.Email(),
     webhook.Webhook(),
     slack.Slack(),
@@ -35,8 +27,13 @@ for _kind in (
     pushover.Pushover(),
     pagerduty.PagerDuty(),
     apprise.Apprise(),
-):
-    register(_kind)
+)
+KINDS = {kind.name: kind for kind in _ALL}
+"""Every kind by name, in the order in which the dashboard offers them."""
+
+
+def register(kind: ChannelKind) -> None:
+    KINDS[kind.name] = kind
 
 
 def settings_by_name() -> dict[str, list[tuple[ChannelKind, Setting]]]:

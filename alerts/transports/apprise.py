@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
 
+from alerts.messages import Message
 from alerts.transports.apprise_services import BY_SCHEME, SERVICES, service_of
 from alerts.transports.base import ChannelKind, Config, Setting, Variant
 from checks.probes.http.target import MAX_URL
 from notifications.outbox import SendResult
-
-if TYPE_CHECKING:
-    from alerts.messages import Message
 
 
 def _checked_url(url: str) -> str:

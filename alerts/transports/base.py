@@ -8,16 +8,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 from urllib.parse import urlsplit
 
+from alerts.messages import Message
 from checks.probes.http.target import MAX_URL, BadAddressError, host_of
 from core.text import shorten
 from monitors.services import permits_host
 from notifications.outbox import SendResult
-
-if TYPE_CHECKING:
-    from alerts.messages import Message
 
 MAX_HINT = 200
 

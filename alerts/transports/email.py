@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import datetime
 from email.utils import parseaddr
-from typing import TYPE_CHECKING
 
 from django.conf import settings
 from django.core.exceptions import ValidationError
@@ -12,12 +11,10 @@ from django.core.mail import EmailMultiAlternatives
 from django.core.validators import validate_email
 
 from accounts.services import email_address
+from alerts.messages import Message
 from alerts.transports.base import ChannelKind, Config, Setting, mask_address
 from core import mail
 from notifications.outbox import SendResult
-
-if TYPE_CHECKING:
-    from alerts.messages import Message
 
 TOTAL_SEC = 30.0
 _NO_ENCODED_WORD = "=\u200b?"  # mail programs would decode a name that looks like an encoded word of RFC 2047

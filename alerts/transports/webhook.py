@@ -6,14 +6,11 @@ import hashlib
 import hmac
 import json
 from datetime import datetime
-from typing import TYPE_CHECKING
 
+from alerts.messages import Message
 from alerts.transports.base import ChannelKind, Config, Setting, UrlSetting, mask_url, matching, require_public_url
 from core.ids import random_text
 from notifications.outbox import SendResult
-
-if TYPE_CHECKING:
-    from alerts.messages import Message
 
 TOTAL_SEC = 10.0
 MAX_ANSWER = 64 * 1024

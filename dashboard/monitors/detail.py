@@ -16,8 +16,7 @@ from django.views.decorators.http import require_GET
 from django_htmx.http import trigger_client_event
 
 from alerts.models import AlertChannel
-from alerts.routing import routes_of
-from alerts.selectors import list_channels
+from alerts.selectors import list_channels, routes_of
 from checks.results.models import CheckResult
 from checks.results.selectors import evidence_of, results_of
 from core.clock import from_ms, to_ms, utc_now
