@@ -61,7 +61,4 @@ class Action(StrEnum):
     CONNECTOR_UNLINKED = "connector.unlinked", "Unlinked a provider"
 
 
-FAILURES = (Action.SIGN_IN_FAILED, Action.SECOND_FACTOR_FAILED)
-"""Failures that anyone can cause without signing in: the number of stored entries is limited."""
-
 MEANINGS = {action.value: action.meaning for action in Action}

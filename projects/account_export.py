@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
 
 from django.db.models import Q, QuerySet
 
@@ -18,7 +17,15 @@ from projects.serializers import AuditEntrySerializer, MemberSerializer
 def sections(user: User, *, now: datetime) -> Sections:
     own_projects = Membership.objects.filter(user=user, role=Role.OWNER).values("project")
     return {
-        "memberships": lambda: rows_of(_members(Q(user=user)), _membership),
+        "memberships": lambda: rows_of(
+            _members(Q(user=user)),
+            lambda member: {
+                "project_id": member.project.public_id,
+                "project": member.project.name,
+                "role": member.role,
+                "since": to_ms(member.created_at),
+            },
+        ),
         "members_of_own_projects": lambda: rows_of(
             _members(Q(project__in=own_projects)),
             lambda member: {"project_id": member.project.public_id, **MemberSerializer(member).data},
@@ -33,12 +40,3 @@ def sections(user: User, *, now: datetime) -> Sections:
 
 def _members(condition: Q) -> QuerySet[Membership]:
     return Membership.objects.filter(condition).select_related("project", "user")
-
-
-def _membership(member: Membership) -> dict[str, Any]:
-    return {
-        "project_id": member.project.public_id,
-        "project": member.project.name,
-        "role": member.role,
-        "since": to_ms(member.created_at),
-    }

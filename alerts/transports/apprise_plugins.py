@@ -14,7 +14,6 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from contextvars import ContextVar
 from functools import cache
 from html import escape
@@ -114,20 +113,14 @@ REQUESTS = SimpleNamespace(
 """The stand-in for `requests`. Anything missing raises AttributeError."""
 
 
-class NoAttachments:
-    """The stand-in for `AppriseAttachment`."""
+class NoAttachments(list[Any]):
+    """The stand-in for `AppriseAttachment`: always empty."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
-        pass
+        super().__init__()
 
     def add(self, *_: Any, **__: Any) -> bool:
         return False
-
-    def __len__(self) -> int:
-        return 0
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(())
 
 
 def load(service: Service) -> Any:
