@@ -73,6 +73,11 @@ class AlertChannel(models.Model):
     def __str__(self) -> str:
         return f"{self.kind} {self.hint}"
 
+    @property
+    def chosen(self) -> list[Monitor]:
+        """Return the chosen monitors, without those that have left the channel's project."""
+        return [monitor for monitor in self.monitors.all() if self.project_id in (None, monitor.project_id)]
+
 
 class Delivery(Notification):
     """One message to one channel. `public_id` is its key, the same at each attempt.

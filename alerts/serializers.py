@@ -95,11 +95,7 @@ class ChannelSerializer(serializers.Serializer[Any]):
 
     @extend_schema_field(serializers.ListField(child=serializers.CharField()))
     def get_monitor_ids(self, channel: AlertChannel) -> list[str]:
-        """One that has left the project is none of its channel's any more."""
-        monitors = channel.monitors.all()
-        if channel.project_id is not None:
-            return [m.public_id for m in monitors if m.project_id == channel.project_id]
-        return [m.public_id for m in monitors]
+        return [monitor.public_id for monitor in channel.chosen]
 
     @extend_schema_field(serializers.CharField(allow_null=True))
     def get_secret(self, channel: AlertChannel) -> str | None:

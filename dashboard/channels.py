@@ -60,15 +60,9 @@ class ChannelView:
         if channel.scope == Scope.PROJECT:
             return f"of {channel.scope_project.name}" if channel.scope_project else "of a deleted project"
         if channel.scope == Scope.CHOSEN:
-            count = len(self.chosen)
+            count = len(channel.chosen)
             return "1 chosen monitor" if count == 1 else f"{count} chosen monitors"
         return "all monitors of the project" if channel.project_id else "all monitors"
-
-    @property
-    def chosen(self) -> list[Any]:
-        """Return the selected monitors that are still in the project."""
-        found = self.channel.monitors.all()
-        return [one for one in found if self.channel.project_id in (None, one.project_id)]
 
 
 @page

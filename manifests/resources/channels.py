@@ -54,8 +54,7 @@ class Channels(ServiceResource):
         if row.scope == AlertChannel.Scope.PROJECT:
             scope = ProjectScope(account.project_ref(row.scope_project_id))
         elif row.scope == AlertChannel.Scope.CHOSEN:
-            here = [one for one in row.monitors.all() if row.project_id in (None, one.project_id)]
-            scope = chosen_scope(here, account)
+            scope = chosen_scope(row.chosen, account)
         config = row.config
         return {
             "kind": row.kind,
