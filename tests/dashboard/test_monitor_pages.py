@@ -15,6 +15,7 @@ from pytest_django.fixtures import Settings
 
 from accounts.models import User
 from config.celery import app
+from core import replies
 from core.clock import utc_now
 from monitors.models import Monitor
 from monitors.probing import interactive
@@ -286,7 +287,7 @@ def test_without_a_broker_the_first_check_is_left_to_the_scheduler(
     web: Client, user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     away = Celery(broker="redis://127.0.0.1:1/0", set_as_current=False)
-    monkeypatch.setattr(interactive, "current_app", away)
+    monkeypatch.setattr(replies, "current_app", away)
     before = utc_now()
     assert web.post("/monitors/new", typed()).status_code == 302
     due = state_of(created(user)).next_due_at
