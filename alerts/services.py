@@ -146,11 +146,10 @@ def _lock_scope_project(caller: Caller, given: Mapping[str, Any]) -> Project | N
 
 def _refuse_moves(channel: AlertChannel, given: Mapping[str, Any]) -> None:
     """Refuse a change of the kind or project. Both may be sent back unchanged."""
+    reason = "cannot be changed; create another channel."
     if given.get("kind", channel.kind) != channel.kind:
-        raise ValidationFailed("cannot be changed; create another channel.", field="kind")
-    project_id = None if channel.project is None else channel.project.public_id
-    if given.get("project_id", project_id) != project_id:
-        raise ValidationFailed("cannot be changed; create another channel.", field="project_id")
+        raise ValidationFailed(reason, field="kind")
+    placement.require_same_project(channel, given, reason=reason)
 
 
 def _set_common(

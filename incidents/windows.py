@@ -24,7 +24,7 @@ from monitors.uptime.daily import leave_out
 from projects import access
 from projects.access import Caller
 from projects.models import Membership, Project
-from projects.placement import enforce_quota, place
+from projects.placement import enforce_quota, place, require_same_project
 
 logger = logging.getLogger(__name__)
 
@@ -98,9 +98,7 @@ def update_window(caller: Caller, public_id: str, given: Mapping[str, Any], *, n
     with transaction.atomic():
         lock_monitors(caller, given.get("monitor_ids", []))
         window = access.lock(get_window, caller, public_id)
-        at_home = window.project.public_id if window.project else None
-        if given.get("project_id", at_home) != at_home:
-            raise ValidationFailed("a window stays where it was made; make another.", field="project_id")
+        require_same_project(window, given, reason="a window stays where it was made; make another.")
         before = schedule_of(window)
         after = Schedule(
             given.get("starts_at", before.starts_at),

@@ -10,7 +10,7 @@ from django.db.models import Model
 from accounts.models import User
 from core.errors import ApiError, Forbidden, NotFound, Unauthorized, ValidationFailed
 from projects import access
-from projects.access import Caller
+from projects.access import Caller, Placed
 from projects.models import Project
 
 
@@ -43,6 +43,13 @@ def enforce_quota(owner: User, model: type[Model], *, limit: int, error: type[Ap
     User.objects.select_for_update(no_key=True).get(pk=owner.pk)
     if model._default_manager.filter(owner=owner).count() >= limit:
         raise error(limit=limit)
+
+
+def require_same_project(row: Placed, given: Mapping[str, Any], *, reason: str) -> None:
+    """Raise ValidationFailed for a `project_id` other than the row's. It may be sent back unchanged."""
+    project_id = None if row.project is None else row.project.public_id
+    if given.get("project_id", project_id) != project_id:
+        raise ValidationFailed(reason, field="project_id")
 
 
 def move(

@@ -21,7 +21,7 @@ from monitors.models import Monitor
 from monitors.services import lock_monitors
 from projects import access
 from projects.access import Caller
-from projects.placement import enforce_quota, place
+from projects.placement import enforce_quota, place, require_same_project
 from statuspages import colours, events, logos, lookup, names
 from statuspages.models import NoteUpdate, PageGroup, PageLogo, PageMonitor, PageNote, StatusPage
 from statuspages.selectors import get_note, get_page, showable
@@ -43,9 +43,7 @@ def update_page(caller: Caller, public_id: str, given: Mapping[str, Any]) -> Sta
     with transaction.atomic():
         monitors = _lock_monitors(caller, given)
         page = lock_page(caller, public_id)
-        project_id = page.project.public_id if page.project else None
-        if given.get("project_id", project_id) != project_id:
-            raise ValidationFailed("cannot be changed; create another page in that project.", field="project_id")
+        require_same_project(page, given, reason="cannot be changed; create another page in that project.")
         return _save(caller, page, given, monitors)
 
 
