@@ -9,8 +9,7 @@ rate is often its limit; its CPU is not counted.
 
 hanging_100, hanging_500: batches that start all at once, with every tenth check at another target. The time until
 the last response of the other nine in ten is compared between batches in which that target answers and batches in
-which it never does. (Beyond `max_in_flight` a check waits for a slot, and a hanging check occupies one until its
-deadline. That bounds the memory, and is not measured here.)
+which it never does.
 
 Goals: http costs at most 150 us of CPU for each check more than bare libcurl, at most twice as much, and with 100 at
 once at most a fifth of requests; https costs at most twice as much as bare libcurl; hanging checks slow the others

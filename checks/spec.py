@@ -46,8 +46,8 @@ class CheckSpec:
     slow_ms: int = 1_500
 
 
-class CheckOutcome(msgspec.Struct, frozen=True):
-    """The outcome of one check, which ended at `checked_at`.
+class CheckOutcome(msgspec.Struct):
+    """The outcome of one check, which ended at `checked_at`. Its probe fills it in while it runs.
 
     Milliseconds are whole, and None where that point was not reached. `latency_ms` is the whole check, `connect_ms`
     until the TCP connection is established, `ttfb_ms` until the first byte of the response. `http_status` is None for

@@ -7,7 +7,7 @@ connection for every check.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from urllib.parse import quote
@@ -47,12 +47,13 @@ def ours(job: Job) -> Way:
     hangs = job.way == "ours_beside_hanging"
 
     def run(checks: int) -> float:
-        counted = 0
+        counted = running = 0
         failed: list[CheckOutcome] = []
         last = started = time.perf_counter()
 
         def take(number: int, outcome: CheckOutcome) -> None:
-            nonlocal counted, last
+            nonlocal counted, last, running
+            running -= 1
             if job.other_url is not None and number % HANGING_SHARE == 0:
                 expected = outcome.reason_code is ReasonCode.TIMEOUT if hangs else outcome.passed
             else:
@@ -61,14 +62,15 @@ def ours(job: Job) -> Way:
             if not expected:
                 failed.append(outcome)
 
-        engine.run(
-            (
-                (number, other if job.other_url is not None and number % HANGING_SHARE == 0 else spec)
-                for number in range(checks)
-            ),
-            take,
-            max_in_flight=job.at_once,
-        )
+        def start() -> Iterator[tuple[int, HttpSpec] | None]:
+            nonlocal running
+            for number in range(checks):
+                while running == job.at_once:
+                    yield None
+                running += 1
+                yield number, other if job.other_url is not None and number % HANGING_SHARE == 0 else spec
+
+        engine.run(start(), take)
         if failed or not counted:
             raise SystemExit(f"{len(failed)} checks did not end as they should: {failed[:1]}")
         return last - started

@@ -1,4 +1,4 @@
-"""The probe engine: checks of any protocol in, outcomes out. Thread-safe; each thread has a run of its own."""
+"""The probe engine: checks of any protocol in, outcomes out. Thread-safe; each thread has a loop of its own."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 from ipaddress import ip_address
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from checks.probes.http.probe import HttpProbe
 from checks.probes.http.spec import HttpSpec
@@ -19,31 +19,6 @@ from core.egress import EgressGuard
 K = TypeVar("K")
 
 PROTOCOLS: Protocols = {HttpSpec: HttpProbe}
-_MAX_IN_FLIGHT = 256  # bounds descriptors, and with 1 MiB of body each the memory of one run
-
-
-class Service(Generic[K]):
-    """Checks are submitted from any thread, and run in the one that calls `run`."""
-
-    def __init__(self, loop: Loop[K], reactor: Reactor) -> None:
-        self._loop = loop
-        self._reactor = reactor
-        self._inbox: deque[tuple[K, CheckSpec]] = deque()
-        self._closing = False
-
-    def submit(self, key: K, spec: CheckSpec) -> None:
-        """Start the check after those submitted before it."""
-        self._inbox.append((key, spec))
-        self._reactor.wake()
-
-    def close(self) -> None:
-        """Make `run` return once no check is in progress."""
-        self._closing = True
-        self._reactor.wake()
-
-    def run(self) -> None:
-        """Raises what `on_outcome` raises; the checks in progress are dropped then."""
-        self._loop.serve(self._inbox, closing=lambda: self._closing)
 
 
 class ProbeEngine:
@@ -68,41 +43,34 @@ class ProbeEngine:
         # A run takes a reactor from here and puts it back; deque methods are atomic.
         self._free: deque[Reactor] = deque()
 
-    def run(
+    def service(
         self,
-        specs: Iterable[tuple[K, CheckSpec]],
         on_outcome: Callable[[K, CheckOutcome], object],
         *,
-        max_in_flight: int = _MAX_IN_FLIGHT,
-    ) -> None:
-        """Run all checks at once and return when the last has its outcome.
+        on_slow: Callable[[K, float], object] | None = None,
+    ) -> Loop[K]:
+        """Return a loop for checks that are submitted one by one, from any thread.
 
-        `on_outcome(key, outcome)` is called in this thread once per spec, as each ends, and must be quick: the
-        others wait for it. Whatever a target or a spec does becomes an outcome. What `specs` or `on_outcome`
-        raise is passed on, and the checks in progress are dropped.
+        `on_outcome(key, outcome)` is called in the loop's thread once per check, as each ends, and must be quick: the
+        others wait for it. Whatever a target or a spec does becomes an outcome. `on_slow` is called with the key and
+        the seconds of CPU of a check whose response took long to judge.
+        """
+        return Loop(Reactor(), self._network, self._protocols, on_outcome=on_outcome, on_slow=on_slow)
+
+    def run(self, specs: Iterable[tuple[K, CheckSpec] | None], on_outcome: Callable[[K, CheckOutcome], object]) -> None:
+        """Run all checks at once and return when the last has its outcome. `on_outcome` as in `service`.
+
+        A None among `specs` delays those after it. What `specs` or `on_outcome` raise is passed on, and the checks in
+        progress are dropped.
         """
         try:
             reactor = self._free.pop()
         except IndexError:
             reactor = Reactor()
         try:
-            Loop(reactor, self._network, self._protocols, on_outcome=on_outcome).run(specs, max_in_flight=max_in_flight)
+            Loop(reactor, self._network, self._protocols, on_outcome=on_outcome).run(specs)
         finally:
             self._free.append(reactor)
-
-    def service(
-        self,
-        on_outcome: Callable[[K, CheckOutcome], object],
-        *,
-        on_slow: Callable[[K, float], object] | None = None,
-    ) -> Service[K]:
-        """Return a loop that runs until it is closed, for checks that come one by one; `on_outcome` as in `run`.
-
-        `on_slow` is called with the key and the seconds of CPU of a check whose response took long to judge.
-        """
-        reactor = Reactor()
-        loop = Loop(reactor, self._network, self._protocols, on_outcome=on_outcome, on_slow=on_slow)
-        return Service(loop, reactor)
 
     def check(self, spec: CheckSpec) -> CheckOutcome:
         """Run one check."""

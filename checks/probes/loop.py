@@ -12,20 +12,19 @@ import socket
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from functools import partial
+from itertools import islice
 from typing import Any, Generic, TypeVar
 
 import pycurl
-from msgspec.structs import replace
 
 from checks.evidence import Evidence
 from checks.probes.reactor import Reactor
 from checks.probes.resolver import Answer, Resolver
 from checks.spec import CheckOutcome, CheckSpec, Verdict
-from checks.verdict import Failure, Finding, failed, judge, own_fault
+from checks.verdict import Failure, failed, judge, own_fault
 from core.clock import utc_now
 
 logger = logging.getLogger(__name__)
@@ -57,20 +56,20 @@ class Network:
 class Probe(ABC, Generic[S]):
     """One check in progress. The loop calls its methods and callbacks in one thread, and an exception fails this check.
 
-    A probe ends by `finish` or `fail`, once. `deadline` is in seconds of the monotonic clock.
+    A probe fills in `outcome`, except for the verdict, and ends by `finish` or `fail`, once. `deadline` is in seconds
+    of the monotonic clock.
     """
 
-    __slots__ = ("deadline", "ended", "finding", "key", "loop", "spec")
+    __slots__ = ("deadline", "ended", "failure", "key", "loop", "outcome", "spec")
 
-    finding: Finding
-
-    def __init__(self, spec: S, loop: Loop[Any], finding: Finding | None = None) -> None:
+    def __init__(self, spec: S, loop: Loop[Any]) -> None:
         self.spec = spec
         self.loop = loop
         self.key: object = None
         self.ended = False
         self.deadline = time.monotonic() + spec.timeout_ms / 1000
-        self.finding = Finding() if finding is None else finding
+        self.outcome = CheckOutcome(Verdict.UP, utc_now())
+        self.failure: Failure | None = None
 
     @abstractmethod
     def start(self) -> None:
@@ -80,8 +79,9 @@ class Probe(ABC, Generic[S]):
     def expire(self) -> None:
         """End because the deadline has passed. Say what was waited for."""
 
-    def judge(self, now: datetime) -> CheckOutcome:
-        return judge(self.spec, self.finding, now=now)
+    def find_failure(self) -> Failure | None:
+        """Return what is wrong with a response that came whole. The loop measures how long this takes."""
+        return None
 
     def evidence(self) -> Evidence | None:
         """Return what was seen of a target whose check failed."""
@@ -97,7 +97,7 @@ class Probe(ABC, Generic[S]):
             self.loop.ended.append(self)
 
     def fail(self, failure: Failure) -> None:
-        self.finding.failure = failure
+        self.failure = failure
         self.finish()
 
 
@@ -106,7 +106,7 @@ Protocols = Mapping[type[CheckSpec], Callable[[Any, "Loop[Any]"], AnyProbe]]
 
 
 class Loop(Generic[K]):
-    """Runs probes over a reactor. All methods but those of its callers are for probes."""
+    """Runs probes over a reactor, in the thread that calls `run`."""
 
     def __init__(
         self,
@@ -118,13 +118,15 @@ class Loop(Generic[K]):
         on_slow: Callable[[K, float], object] | None = None,
     ) -> None:
         self.network = network
+        self.resources = reactor.resources
+        self.ended: deque[AnyProbe] = deque()  # to be delivered
         self._reactor = reactor
         self._protocols = protocols
         self._on_outcome = on_outcome
         self._on_slow = on_slow
         self._probes: set[AnyProbe] = set()
-        self.ended: deque[AnyProbe] = deque()  # to be delivered
-        self.resources = reactor.resources
+        self._inbox: deque[tuple[K, CheckSpec]] = deque()
+        self._closing = False
         self._transfers: dict[pycurl.Curl, tuple[AnyProbe, Callable[[int, str], None]]] = {}
         self._sockets: dict[int, tuple[AnyProbe, Callable[[], None]]] = {}
         self._timers: list[tuple[float, int, AnyProbe, Callable[[], None]]] = []
@@ -134,39 +136,36 @@ class Loop(Generic[K]):
         self._event_at = 0.0  # when the event that is handled now began, by time.perf_counter
         self._cpu_marked_at, self._cpu = 0.0, 0.0  # by time.perf_counter, and this thread's CPU time then
 
-    # For the engine
+    # For the caller
 
-    def run(self, specs: Iterable[tuple[K, CheckSpec]], *, max_in_flight: int) -> None:
-        """Run every check to its outcome. Raises what `specs` or `on_outcome` raise, and nothing else."""
-        waiting = iter(specs)
-        more = True
-        try:
-            while more or self._probes:
-                for _ in range(_STARTS_PER_TURN):
-                    if not more or len(self._probes) >= max_in_flight:
-                        break
-                    item = next(waiting, None)
-                    if item is None:
-                        more = False
-                        break
-                    self._start(*item)
-                if self._probes:
-                    self._turn(may_start=more and len(self._probes) < max_in_flight)
-        finally:
-            self._abandon()
+    def submit(self, key: K, spec: CheckSpec) -> None:
+        """Start the check after those submitted before it. May be called from any thread."""
+        self._inbox.append((key, spec))
+        self._reactor.wake()
 
-    def serve(self, inbox: deque[tuple[K, CheckSpec]], closing: Callable[[], bool]) -> None:
-        """Run the checks that are put into `inbox`, until it is `closing` and none is left.
+    def close(self) -> None:
+        """Make `run` return once no check is in progress. May be called from any thread."""
+        self._closing = True
+        self._reactor.wake()
 
-        Wake the reactor after putting something in, and after closing. Raises what `on_outcome` raises.
+    def run(self, specs: Iterable[tuple[K, CheckSpec] | None] | None = None) -> None:
+        """Run these checks, or by default those that are submitted until `close`.
+
+        Raises what `specs` or `on_outcome` raise, and nothing else; the checks in progress are dropped then.
         """
+        source = iter(self._submitted() if specs is None else specs)
         try:
-            while inbox or self._probes or not closing():
-                for _ in range(min(len(inbox), _STARTS_PER_TURN)):
-                    self._start(*inbox.popleft())
-                self._turn(may_start=bool(inbox))
+            while (items := list(islice(source, _STARTS_PER_TURN))) or self._probes:
+                for item in items:
+                    if item is not None:
+                        self._start(*item)
+                self._turn(may_start=bool(items) and items[-1] is not None)
         finally:
             self._abandon()
+
+    def _submitted(self) -> Iterator[tuple[K, CheckSpec] | None]:
+        while self._inbox or self._probes or not self._closing:
+            yield self._inbox.popleft() if self._inbox else None
 
     # For probes
 
@@ -292,14 +291,15 @@ class Loop(Generic[K]):
 
     def _judge(self, probe: AnyProbe) -> CheckOutcome:
         now = utc_now()
+        outcome = probe.outcome
         try:
-            outcome = probe.judge(now)
+            judge(probe.spec, outcome, probe.failure or probe.find_failure(), now=now)
         except Exception:
             logger.exception("A response could not be judged.", extra={"check": str(probe.key)})
             outcome = failed(own_fault("an internal error"), now=now)
         if outcome.verdict is Verdict.DOWN:
             try:
-                outcome = replace(outcome, evidence=probe.evidence())
+                outcome.evidence = probe.evidence()
             except Exception:
                 # The verdict stands without its evidence.
                 logger.exception("The evidence of a failure could not be taken.", extra={"check": str(probe.key)})

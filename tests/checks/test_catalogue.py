@@ -170,11 +170,7 @@ def _by_the_engine(stage: Stage, cases: Sequence[Case]) -> tuple[dict[str, list[
 
     metronome = Metronome()
     with metronome.beating():
-        engine.run(
-            specs(),
-            lambda case, outcome: outcomes.setdefault(case.id, outcome),
-            max_in_flight=len(CASES),
-        )
+        engine.run(specs(), lambda case, outcome: outcomes.setdefault(case.id, outcome))
 
     def faults_of(case: Case) -> Iterator[str]:
         outcome = outcomes.get(case.id)

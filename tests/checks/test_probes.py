@@ -40,17 +40,6 @@ def test_outcomes_come_as_checks_end(engine: ProbeEngine, targets: TargetServer)
     assert len(order) == 21
 
 
-def test_no_more_than_so_many_at_once(engine: ProbeEngine, targets: TargetServer) -> None:
-    stalling = targets.serve([Hang()])
-    order: list[int] = []
-    engine.run(
-        ((number, short(url=stalling.url(), timeout_ms=100)) for number in range(3)),
-        lambda *_: order.append(stalling.connections),
-        max_in_flight=1,
-    )
-    assert order == [1, 2, 3]
-
-
 def test_threads_run_at_once(engine: ProbeEngine, targets: TargetServer) -> None:
     site = targets.serve([answer()])
     verdicts: list[Verdict] = []
@@ -267,7 +256,7 @@ def test_names_that_hang_end_at_the_deadline_and_delay_nobody(targets: TargetSer
     specs = [(name, short(url=f"http://{name}/", timeout_ms=5_000)) for name in silent]
     good = ("good", get(url=site.url(host="good.test")))
     ended: dict[str, CheckOutcome] = {}
-    engine.run([*specs, good], lambda key, outcome: ended.setdefault(key, outcome), max_in_flight=len(specs) + 1)
+    engine.run([*specs, good], lambda key, outcome: ended.setdefault(key, outcome))
     assert next(iter(ended)) == "good"
     assert ended.pop("good").verdict is UP
     assert {outcome.reason_code for outcome in ended.values()} == {ReasonCode.TIMEOUT}

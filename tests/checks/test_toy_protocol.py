@@ -90,7 +90,7 @@ class EchoProbe(Probe[EchoSpec]):
             return
         self._received += part
         if self._received.endswith(b"\n") or not part:
-            self.finding.latency_ms = 1_000 if self.spec.line == "slow" else 1
+            self.outcome.latency_ms = 1_000 if self.spec.line == "slow" else 1
             echo = self._received.decode().removesuffix("\n")
             if echo == self.spec.line:
                 self.finish()

@@ -143,7 +143,7 @@ def _run_batch(engine: ProbeEngine, specs: list[HttpSpec], ears: _Ears) -> Repor
 
     ears.heard.clear()
     cpu = time.process_time()
-    engine.run(started(), ended, max_in_flight=len(specs))
+    engine.run(started(), ended)
     report.cpu_seconds = time.process_time() - cpu
     report.logged = list(ears.heard)
     gc.collect()

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from datetime import datetime
 from typing import Any
 
 import pycurl
+from msgspec.structs import replace
 
 from checks.evidence import Mask, shown_body, shown_line, shown_url
 from checks.probes.http.evidence import HttpEvidence, Redirect, shown_headers
-from checks.probes.http.failures import explain, explain_body
-from checks.probes.http.request import Request, as_get, first_request, redirected
+from checks.probes.http.failures import explain
+from checks.probes.http.request import Request, first_request, redirected
 from checks.probes.http.rules import decode_body
 from checks.probes.http.spec import HttpSpec
 from checks.probes.http.target import BadRequestError
-from checks.probes.http.transfer import HEAD_CAP, Hop, Transfer
-from checks.probes.http.verdict import Exchange, judge
+from checks.probes.http.transfer import HEAD_CAP, Response, Transfer
+from checks.probes.http.verdict import find_failure
 from checks.probes.loop import Loop, Probe
 from checks.probes.resolver import Answer
-from checks.spec import CheckOutcome, ReasonCode
+from checks.spec import ReasonCode
 from checks.verdict import Failure, own_fault, timed_out
 
 MAX_REDIRECTS = 10
@@ -33,29 +33,21 @@ class IdleTransfers(deque[Transfer]):
     """Transfers to be reused by the probes of one thread."""
 
 
+class BadRedirectError(ValueError):
+    """The redirect cannot be followed. The text is part of a sentence."""
+
+
 class HttpProbe(Probe[HttpSpec]):
-    """One http check. It has a transfer while a request is out, none while it waits for a name."""
+    """One http check. It has a transfer from each request on, and none while it waits for a name."""
 
-    __slots__ = (
-        "_asked_at",
-        "_connect_us",
-        "_elapsed_us",
-        "_idle",
-        "_request",
-        "_seen",
-        "_sending",
-        "_trail",
-        "_transfer",
-    )
+    __slots__ = ("_asked_at", "_connect_us", "_elapsed_us", "_idle", "_request", "_seen", "_trail", "_transfer")
 
-    finding: Exchange
+    _request: Request
 
     def __init__(self, spec: HttpSpec, loop: Loop[Any]) -> None:
-        super().__init__(spec, loop, Exchange())
+        super().__init__(spec, loop)
         self._idle: IdleTransfers = loop.resources[IdleTransfers]
         self._transfer: Transfer | None = None
-        self._sending = False
-        self._request: Request | None = None
         self._asked_at = 0.0
         self._elapsed_us = 0  # spent on earlier requests and on names, which libcurl does not see
         self._connect_us = 0
@@ -64,161 +56,134 @@ class HttpProbe(Probe[HttpSpec]):
 
     def start(self) -> None:
         try:
-            request = first_request(self.spec)
+            self._send(first_request(self.spec))
         except BadRequestError as error:
             self.fail(Failure(ReasonCode.CONNECTION_FAILURE, str(error)))
-            return
-        self._send(request)
 
     def expire(self) -> None:
-        if not self._sending or self._transfer is None:
+        if self._transfer is None:
             self.fail(timed_out(self.spec, "the name servers gave no answer; check the domain's name servers"))
             return
         # libcurl forgot the transfer: its own timeout is earlier.
         self.loop.cancel_transfer(self._transfer.easy)
         self._take_response(pycurl.E_OPERATION_TIMEDOUT, "overdue")
 
-    def judge(self, now: datetime) -> CheckOutcome:
-        return judge(self.spec, self.finding, now=now)
+    def find_failure(self) -> Failure | None:
+        return None if self._transfer is None else find_failure(self.spec, self._transfer.response)
 
     def close(self) -> None:
         if self._transfer is not None:
+            self._transfer.forget()  # its body, too
             self._idle.append(self._transfer)
             self._transfer = None
 
     def _send(self, request: Request) -> None:
         """Send a request once its host's addresses are known."""
-        self._request = request
-        host = request.target.host
-        if host is None:
-            self._transmit(request, None)
-            return
-        if (answer := self.loop.network.resolver.recall(host)) is not None:
-            self._transmit(request, answer.addresses)
-            return
         self.close()
-        self._asked_at = time.monotonic()
-        self.loop.resolve(self, host, self._take_answer)
+        self._request = request
+        if request.target.host is None:
+            self._transmit(None)
+        else:
+            self._asked_at = time.monotonic()
+            self.loop.resolve(self, request.target.host, self._take_answer)
 
     def _take_answer(self, answer: Answer) -> None:
         self._elapsed_us += int((time.monotonic() - self._asked_at) * 1_000_000)
-        if self._request is None or answer.error is not None:
-            error = answer.error or ""
-            self.fail(own_fault(error) if answer.ours else Failure(ReasonCode.DNS_FAILURE, error))
+        if answer.error is not None:
+            self.fail(own_fault(answer.error) if answer.ours else Failure(ReasonCode.DNS_FAILURE, answer.error))
         else:
-            self._transmit(self._request, answer.addresses)
+            self._transmit(answer.addresses)
 
-    def _transmit(self, request: Request, addresses: str | None) -> None:
+    def _transmit(self, addresses: str | None) -> None:
         remaining_ms = round((self.deadline - time.monotonic()) * 1000)
         if remaining_ms <= 0:
             self.fail(timed_out(self.spec, "the time was used up before the request could be sent; raise the timeout"))
             return
-        transfer, self._transfer = self._transfer, None  # lost, not reused, if libcurl refuses it
-        if transfer is None:
-            transfer = self._idle.pop() if self._idle else Transfer(self.loop.network)
+        transfer = self._idle.pop() if self._idle else Transfer(self.loop.network)
         transfer.start(
-            request,
+            self._request,
             timeout_ms=remaining_ms,
             addresses=addresses,
             keep_body=bool(self.spec.rules),
             follow=self.spec.follow_redirects,
         )
         self.loop.transfer(self, transfer.easy, self._take_response)
-        self._transfer = transfer
-        if not self._sending:
-            self._sending = True
-            self.deadline += _GRACE_SECONDS
+        self._transfer = transfer  # lost, not reused, if libcurl refuses it
+        self.deadline += _GRACE_SECONDS
 
     def _take_response(self, code: int, message: str) -> None:
-        """Read how the request ended: another one follows, or the exchange is complete."""
-        self._sending = False
+        """Read how the request ended: another one follows, or the check is complete."""
         self.deadline -= _GRACE_SECONDS
-        request, transfer = self._request, self._transfer
-        assert request is not None
+        transfer = self._transfer
         assert transfer is not None
-        hop = transfer.finish(code, message)
-        if hop.connect_us and not self._connect_us:
-            self._connect_us = self._elapsed_us + hop.connect_us
-        failure = explain(self.spec, hop, transfer)
-        status = hop.status
-        following: Request | Failure | None = failure
-        if failure is None:
-            if request.method == "HEAD" and status in _HEAD_REFUSED and self.spec.expect_status != status:
-                following = as_get(request)
-            elif self.spec.follow_redirects and status in _REDIRECTS:
-                following = self._redirected(request, hop)
-        if isinstance(following, Request):
-            self._elapsed_us += hop.total_us
-            self._send(following)
-        else:
-            self._complete(hop, transfer, following)
+        response = transfer.finish(code, message)
+        if response.connect_us and not self._connect_us:
+            self._connect_us = self._elapsed_us + response.connect_us
+        self.failure = explain(self.spec, transfer)
+        if self.failure is None:
+            try:
+                following = self._following(response)
+            except BadRedirectError as error:
+                self.failure = Failure(
+                    ReasonCode.REDIRECT_FAILURE,
+                    f"The redirect cannot be followed: {error}; check the redirects, or watch their end.",
+                )
+            else:
+                if following is not None:
+                    self._elapsed_us += response.total_us
+                    self._send(following)
+                    return
+        outcome = self.outcome
+        outcome.http_status = response.status or None
+        if not self.spec.follow_redirects:  # they would be those of one of several requests
+            if self._connect_us:
+                outcome.connect_ms = self._connect_us // 1000
+            if response.ttfb_us:
+                outcome.ttfb_ms = (self._elapsed_us + response.ttfb_us) // 1000
+        if self.failure is None or self.failure.reason_code is ReasonCode.REDIRECT_FAILURE:
+            outcome.latency_ms = (self._elapsed_us + response.total_us) // 1000
+        if transfer.tls:
+            outcome.cert_expires_at = transfer.certificate_end()
+        self.finish()
 
-    def _redirected(self, request: Request, hop: Hop) -> Request | Failure:
-        """Return the request that a redirect asks for, or why there is none."""
+    def _following(self, response: Response) -> Request | None:
+        """Return the request that a response asks for, None if it is the last one. Raises BadRedirectError."""
+        request, status = self._request, response.status
+        if request.method == "HEAD" and status in _HEAD_REFUSED and self.spec.expect_status != status:
+            return replace(request, method="GET")
+        if not self.spec.follow_redirects or status not in _REDIRECTS:
+            return None
         if len(self._trail) == MAX_REDIRECTS:
-            return _redirect_failure(f"there are more than {MAX_REDIRECTS} in a row")
-        if not hop.location:
-            return _redirect_failure(f"status {hop.status} came without a Location")
+            raise BadRedirectError(f"there are more than {MAX_REDIRECTS} in a row")
+        if not response.location:
+            raise BadRedirectError(f"status {status} came without a Location")
+        location = response.location.decode("utf-8", "surrogateescape")
         try:
-            following = redirected(
-                request,
-                self.spec,
-                status=hop.status,
-                location=hop.location.decode("utf-8", "surrogateescape"),
-            )
+            following = redirected(request, self.spec, status=status, location=location)
         except BadRequestError as error:
-            return _redirect_failure(f"status {hop.status} leads nowhere ({error})")
+            raise BadRedirectError(f"status {status} leads nowhere ({error})") from error
         if self._seen is None:
             self._seen = {(request.method, request.target.url)}
         if (following.method, following.target.url) in self._seen:
-            return _redirect_failure("it leads back to where it came from, in a circle")
+            raise BadRedirectError("it leads back to where it came from, in a circle")
         self._seen.add((following.method, following.target.url))
-        self._trail.append((hop.status, following.target.url))
+        self._trail.append((status, following.target.url))
         return following
-
-    def _complete(self, hop: Hop, transfer: Transfer, failure: Failure | None) -> None:
-        exchange = self.finding
-        exchange.failure = failure
-        exchange.http_status = hop.status or None
-        if self._connect_us:
-            exchange.connect_ms = self._connect_us // 1000
-        if hop.ttfb_us:
-            exchange.ttfb_ms = (self._elapsed_us + hop.ttfb_us) // 1000
-        if failure is None or failure.reason_code is ReasonCode.REDIRECT_FAILURE:
-            exchange.latency_ms = (self._elapsed_us + hop.total_us) // 1000
-        if failure is None:
-            exchange.body_fault = explain_body(transfer)
-            if self.spec.rules:
-                exchange.content_type = transfer.content_type()
-                exchange.body = transfer.take_body()
-                exchange.over_cap = transfer.over_cap
-                exchange.unknown_coding = transfer.unknown_coding
-        if transfer.tls:
-            exchange.cert_expires_at = transfer.certificate_end()
-        self.finish()
 
     def evidence(self) -> HttpEvidence:
         mask, transfer = Mask(self.spec.headers), self._transfer
         redirects = tuple(Redirect(status, shown_url(url, mask)) for status, url in self._trail)
         if transfer is None:  # none was sent, or not to the last redirect
             return HttpEvidence(redirects=redirects)
+        response = transfer.response
         return HttpEvidence(
             address=transfer.peer(),
             tls_version=transfer.tls_version,
             tls_issuer=shown_line((transfer.certificate(b"Issuer") or "").encode(), mask),
-            status_line=shown_line(transfer.status_line, mask),
-            headers=shown_headers(transfer.lines, mask),
+            status_line=shown_line(response.status_line, mask),
+            headers=shown_headers(response.lines, mask),
             body=shown_body(
-                decode_body(transfer.head, transfer.content_type()),
-                mask,
-                whole=len(transfer.head) < HEAD_CAP,
+                decode_body(response.head, response.content_type), mask, whole=len(response.head) < HEAD_CAP
             ),
             redirects=redirects,
         )
-
-
-def _redirect_failure(what: str) -> Failure:
-    return Failure(
-        ReasonCode.REDIRECT_FAILURE,
-        f"The redirect cannot be followed: {what}; check the redirects, or watch their end.",
-    )

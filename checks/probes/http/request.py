@@ -6,7 +6,6 @@ import re
 from urllib.parse import urljoin
 
 import msgspec
-from msgspec.structs import replace
 
 from checks.probes.http.spec import HttpSpec
 from checks.probes.http.target import BadRequestError, Target, parse_target, refuse_long_authority
@@ -66,11 +65,6 @@ def first_request(spec: HttpSpec) -> Request:
     if not spec.headers and body is None and method not in _TAKES_CONTENT:
         return Request(parse_target(spec.url), method)
     return Request(parse_target(spec.url), method, _header_lines(spec.headers, method, body), body)
-
-
-def as_get(request: Request) -> Request:
-    """Return the GET that repeats a HEAD which the server refused."""
-    return replace(request, method="GET")
 
 
 def redirected(request: Request, spec: HttpSpec, *, status: int, location: str) -> Request:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from enum import Enum
-
 import msgspec
 import pycurl
 
@@ -11,6 +9,8 @@ from checks.probes.curl import Handle
 from checks.probes.http.decoding import ACCEPTED, Decoder, NotInCodingError, TooMuchError, decoder_for
 from checks.probes.http.request import Request
 from checks.probes.loop import Network
+from checks.spec import ReasonCode
+from checks.verdict import Failure
 from core.version import product_version
 
 BODY_CAP = 1024 * 1024
@@ -25,29 +25,42 @@ _BUFFER_BYTES = 4096
 
 _NO_BYTES_TAKEN = 0  # what a write callback returns to end the transfer
 
+_NOT_IN_CODING = Failure(
+    ReasonCode.CONTENT_FAILURE,
+    "The body cannot be decoded, because it is not in the Content-Encoding that the response declares; "
+    "check the server's compression.",
+)
+_ENDS_TOO_EARLY = Failure(
+    ReasonCode.PARTIAL_RESPONSE,
+    "The response was cut short: its compressed body ends too early; check the application and the proxies before it.",
+)
 
-class BodyFault(Enum):
-    """What is wrong with a body that is complete as far as HTTP can tell."""
 
-    LIE = "not in the declared coding"
-    CUT = "ends within the declared coding"
-
-
-class Hop(msgspec.Struct):
+class Response(msgspec.Struct):
     """The result of one request. Times are microseconds since its start; 0 where that point was not reached.
 
-    `code` is libcurl's result, 0 also if we ended the transfer because we had seen enough.
-    `headers_ended` is False if the connection closed before, which libcurl accepts.
+    `code` is libcurl's result, 0 also if we ended the transfer because we had seen enough. `headers_ended` is False if
+    the connection closed before, which libcurl accepts. `head` is the beginning of the decoded body. `body` is kept on
+    request; it is only the first MiB if `over_cap`. `fault` is what is wrong with a body that is complete as far as
+    HTTP can tell.
     """
 
-    code: int
-    message: str
-    status: int
-    total_us: int
-    connect_us: int
-    ttfb_us: int
-    headers_ended: bool = True
+    code: int = pycurl.E_OK
+    message: str = ""
+    status: int = 0
+    total_us: int = 0
+    connect_us: int = 0
+    ttfb_us: int = 0
+    status_line: bytes = b""
+    lines: list[bytes] = []
+    headers_ended: bool = False
     location: bytes | None = None
+    content_type: str | None = None
+    head: bytes = b""
+    body: bytearray | None = None
+    over_cap: bool = False
+    unknown_coding: str | None = None
+    fault: Failure | None = None
 
 
 class Transfer(Handle):
@@ -55,30 +68,17 @@ class Transfer(Handle):
 
     def __init__(self, network: Network) -> None:
         self._altered = False
-        self._keep_body = False
         self._follow = False
         super().__init__(network)
 
     def forget(self) -> None:
         super().forget()
-        self._body: bytearray | None = None
-        self.over_cap = False
-        self.head = b""
-        self.unknown_coding: str | None = None
-        self.body_fault: BodyFault | None = None
+        self.response = Response()
         self._received = 0
         self._on_wire = 0
         self._seen_enough = False
-        self._decoder: Decoder | None = None
-        self._begin_headers(b"")
-        self._answered = False
-
-    def _begin_headers(self, status_line: bytes) -> None:
-        self.status_line = status_line[:_LINE_CAP]
-        self.lines: list[bytes] = []
         self._content_encoding = b""
-        self._location: bytes | None = None
-        self._headers_ended = False
+        self._decoder: Decoder | None = None
 
     def prepare(self) -> None:
         super().prepare()
@@ -96,15 +96,16 @@ class Transfer(Handle):
         self._altered = False
 
     def start(self, request: Request, *, timeout_ms: int, addresses: str | None, keep_body: bool, follow: bool) -> None:
-        """Prepare the handle for a request. Raises pycurl.error if libcurl refuses it.
+        """Prepare a handle that knows of no request. Raises pycurl.error if libcurl refuses it.
 
         `addresses` are those of the target's host, None if the host is an address itself.
         """
         if self._altered:
             self.easy.reset()
             self.prepare()
-        self.forget()
-        self._keep_body, self._follow = keep_body, follow
+        self._follow = follow
+        if keep_body:
+            self.response.body = bytearray()
         self.tls = request.target.scheme == "https"
         setopt = self.easy.setopt
         # What goes beyond a plain GET or HEAD leaves options behind, so the handle is reset afterwards.
@@ -128,41 +129,33 @@ class Transfer(Handle):
             # The plus lets the entry age out of libcurl's own cache; ours replaces it with every request.
             setopt(pycurl.RESOLVE, [f"+{request.target.host}:{request.target.port}:{addresses}"])
 
-    def finish(self, code: int, message: str) -> Hop:
+    def finish(self, code: int, message: str) -> Response:
         """Return the result of a request that libcurl ended with `code`."""
         getinfo = self.easy.getinfo
+        response = self.response
         if code == pycurl.E_WRITE_ERROR and self._seen_enough:
             code = pycurl.E_OK  # we hung up
         elif code == pycurl.E_OK and self._decoder is not None and not self._decoder.whole:
-            self.body_fault = BodyFault.CUT
-        return Hop(
-            code=code,
-            message=message,
-            status=getinfo(pycurl.RESPONSE_CODE),
-            total_us=getinfo(pycurl.TOTAL_TIME_T),
-            connect_us=getinfo(pycurl.CONNECT_TIME_T),
-            # libcurl sets this time also if a transfer ended without an answer.
-            ttfb_us=getinfo(pycurl.STARTTRANSFER_TIME_T) if self._answered else 0,
-            headers_ended=self._headers_ended,
-            location=self._location,
-        )
-
-    def take_body(self) -> bytes | bytearray:
-        """Return the body and drop it here."""
-        body, self._body = self._body, None
-        return body or b""
-
-    def content_type(self) -> str | None:
-        raw: bytes | None = self.easy.getinfo_raw(pycurl.CONTENT_TYPE)
-        return None if raw is None else raw[:_VALUE_CAP].decode("latin-1")
+            response.fault = _ENDS_TOO_EARLY
+        response.code = code
+        response.message = message
+        response.status = getinfo(pycurl.RESPONSE_CODE)
+        response.total_us = getinfo(pycurl.TOTAL_TIME_T)
+        response.connect_us = getinfo(pycurl.CONNECT_TIME_T)
+        if response.status_line:  # libcurl sets this time also if a transfer ended without an answer
+            response.ttfb_us = getinfo(pycurl.STARTTRANSFER_TIME_T)
+        content_type: bytes | None = self.easy.getinfo_raw(pycurl.CONTENT_TYPE)
+        if content_type is not None:
+            response.content_type = content_type[:_VALUE_CAP].decode("latin-1")
+        return response
 
     def _take_body(self, chunk: bytes) -> int | None:
-        if self._location is not None:
+        if self.response.location is not None:
             return self._hang_up()  # of a redirect only its Location matters
         if not self._content_encoding:
             return self._keep(chunk)
         if self._on_wire == 0:
-            self._decoder, self.unknown_coding = decoder_for(self._content_encoding)
+            self._decoder, self.response.unknown_coding = decoder_for(self._content_encoding)
         self._on_wire += len(chunk)
         if self._decoder is None:
             return self._keep(chunk)
@@ -171,54 +164,53 @@ class Transfer(Handle):
                 if self._keep(piece) is not None:
                     return _NO_BYTES_TAKEN
         except NotInCodingError:
-            self.body_fault = BodyFault.LIE
+            self.response.fault = _NOT_IN_CODING
             return self._hang_up()
         except TooMuchError:
-            self.over_cap = True
-            return self._hang_up()
-        if self._on_wire > _WIRE_CAP:
-            self.over_cap = True
-            return self._hang_up()
-        return None
+            return self._hang_up(over_cap=True)
+        return self._hang_up(over_cap=True) if self._on_wire > _WIRE_CAP else None
 
     def _keep(self, piece: bytes) -> int | None:
         """Take decoded bytes up to the cap. Return what the callback has to return."""
+        response = self.response
         room = BODY_CAP - self._received
         size = len(piece)
-        if len(self.head) < HEAD_CAP:
-            self.head += piece[: HEAD_CAP - len(self.head)]
-        if self._keep_body:
-            if self._body is None:
-                self._body = bytearray()
-            self._body += piece if size <= room else piece[:room]
+        if len(response.head) < HEAD_CAP:
+            response.head += piece[: HEAD_CAP - len(response.head)]
+        if response.body is not None:
+            response.body += piece if size <= room else piece[:room]
         if size > room:
-            self.over_cap = True
-            return self._hang_up()
+            return self._hang_up(over_cap=True)
         self._received += size
         return None
 
-    def _hang_up(self) -> int:
+    def _hang_up(self, *, over_cap: bool = False) -> int:
+        self.response.over_cap = over_cap
         self._seen_enough = True
         return _NO_BYTES_TAKEN
 
     def _take_header(self, line: bytes) -> None:
+        response = self.response
         if len(line) < 3:  # the blank line
-            self._headers_ended = True
+            response.headers_ended = True
             return
         if line[:5] == b"HTTP/":  # again after an interim answer
-            self._answered = True
-            self._begin_headers(line)
+            response.status_line = line[:_LINE_CAP]
+            response.lines = []
+            response.location = None
+            response.headers_ended = False
+            self._content_encoding = b""
             return
-        if self._headers_ended:
+        if response.headers_ended:
             return  # a trailer after a chunked body
-        if len(self.lines) < _MOST_LINES:
-            self.lines.append(line[:_LINE_CAP])
+        if len(response.lines) < _MOST_LINES:
+            response.lines.append(line[:_LINE_CAP])
         if line[:17].lower() == b"content-encoding:" and len(self._content_encoding) < _VALUE_CAP:
             value = line[17:].strip()[:_VALUE_CAP]
             self._content_encoding += b"," + value if self._content_encoding else value
-        elif self._follow and self._location is None and line[:9].lower() == b"location:" and self._redirects():
-            self._location = line[9:].strip()
+        elif self._follow and response.location is None and line[:9].lower() == b"location:" and self._redirects():
+            response.location = line[9:].strip()
 
     def _redirects(self) -> bool:
-        fields = self.status_line.split(maxsplit=2)
+        fields = self.response.status_line.split(maxsplit=2)
         return len(fields) > 1 and fields[1] in {b"301", b"302", b"303", b"307", b"308"}

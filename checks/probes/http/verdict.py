@@ -1,17 +1,13 @@
-"""Judge an http exchange: the expected status, the content coding, and the content rules. Pure."""
+"""Judge an http response: the expected status, the content coding, and the content rules. Pure."""
 
 from __future__ import annotations
 
-from datetime import datetime
-
-from msgspec.structs import replace
-
-from checks import verdict
 from checks.evidence import Mask
 from checks.probes.http.rules import find_broken_rule
 from checks.probes.http.spec import HttpSpec
-from checks.spec import CheckOutcome, ReasonCode
-from checks.verdict import Failure, Finding
+from checks.probes.http.transfer import Response
+from checks.spec import ReasonCode
+from checks.verdict import Failure
 from core.text import quote
 
 # What a status means, and where to look.
@@ -45,20 +41,6 @@ def _advice(status: int) -> str:
     return "check the server's error log" if status >= 500 else "check the monitor's URL, method and headers"
 
 
-class Exchange(Finding):
-    """What one check found, all its requests together.
-
-    `body_fault` is what is wrong with the body, `unknown_coding` a Content-Encoding that could not be decoded.
-    `over_cap`: `body` is only the first MiB.
-    """
-
-    content_type: str | None = None
-    body: bytes | bytearray = b""
-    over_cap: bool = False
-    unknown_coding: str | None = None
-    body_fault: Failure | None = None
-
-
 def expects(spec: HttpSpec, status: int) -> bool:
     """Return whether a final status passes. Without an expected one, 200 to 399 do."""
     if spec.expect_status is not None:
@@ -76,34 +58,24 @@ def _wrong_status(spec: HttpSpec, status: int) -> str:
     return f"{answered} instead of {wanted}; {hint[1] if hint else _advice(status)}."
 
 
-def _find_failure(spec: HttpSpec, exchange: Exchange) -> Failure | None:
-    status = exchange.http_status or 0
-    if not expects(spec, status):
-        return Failure(ReasonCode.HTTP_FAILURE, _wrong_status(spec, status))
-    if exchange.body_fault is not None:
-        return exchange.body_fault
-    if not spec.rules:
-        return None
+def find_failure(spec: HttpSpec, response: Response) -> Failure | None:
+    """Return what is wrong with a response that came whole: the status comes first, then the coding and the rules."""
+    if not expects(spec, response.status):
+        return Failure(ReasonCode.HTTP_FAILURE, _wrong_status(spec, response.status))
+    if response.fault is not None or not spec.rules:
+        return response.fault
     broken = find_broken_rule(
         spec.rules,
-        exchange.body,
-        content_type=exchange.content_type,
-        over_cap=exchange.over_cap,
+        response.body or b"",
+        content_type=response.content_type,
+        over_cap=response.over_cap,
         mask=lambda text: Mask(spec.headers).own(text),
     )
     if broken is None:
         return None
-    if exchange.unknown_coding is not None:
+    if response.unknown_coding is not None:
         broken = (
-            f"The body is in the content coding {quote(exchange.unknown_coding, limit=40)}, which nobody "
+            f"The body is in the content coding {quote(response.unknown_coding, limit=40)}, which nobody "
             f"asked for and Pulsekeeper cannot undo. {broken}"
         )
     return Failure(ReasonCode.CONTENT_FAILURE, broken)
-
-
-def judge(spec: HttpSpec, exchange: Exchange, *, now: datetime) -> CheckOutcome:
-    """Return the outcome of a check that ended at `now`: transport first, then status, coding, rules, and speed."""
-    failure = exchange.failure or _find_failure(spec, exchange)
-    if spec.follow_redirects:  # they would be those of one of several requests
-        exchange = replace(exchange, connect_ms=None, ttfb_ms=None)
-    return verdict.judge(spec, exchange, now=now, failure=failure)
