@@ -7,7 +7,6 @@ here, because whoisit's parser guesses dates: "unknown 12" becomes the 12th of t
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import Any, ClassVar
@@ -58,13 +57,14 @@ class _Directory(Bootstrap):  # type: ignore[misc]  # whoisit is untyped
         self.bootstrap_parsers = {"dns": self.parse_dns_data}
 
 
-@dataclass(frozen=True, slots=True)
-class _Listing:
-    """The list of registries, or the error that prevented it, and when to load it again."""
-
-    queries: QueryBuilder | None
-    error: str
-    stale_at: datetime
+# The reason of each error of a session, the first that matches.
+_FAULTS = {
+    requests.Timeout: "did not answer in time",
+    ForbiddenTarget: "has a private or reserved address",
+    BodyTooLarge: "sent too much",
+    requests.exceptions.SSLError: "has no certificate that can be trusted",
+    requests.RequestException: "cannot be reached",
+}
 
 
 class RdapClient:
@@ -76,7 +76,9 @@ class RdapClient:
         self._session = session
         self._list_url = f"{bootstrap_url.rstrip('/')}/dns.json"
         self._lock = threading.Lock()
-        self._listing = _Listing(None, "", datetime.min.replace(tzinfo=UTC))
+        self._registries: QueryBuilder | None = None
+        self._error = ""  # why there is no list of registries
+        self._stale_at = datetime.min.replace(tzinfo=UTC)
 
     def look_up(self, domain: str, *, now: datetime) -> datetime:
         """Return when the registration of a registrable domain (ASCII, lower case) expires. Raises RdapError."""
@@ -94,21 +96,18 @@ class RdapClient:
         return expiration(_json(response, "The registry"))
 
     def _queries(self, now: datetime) -> QueryBuilder:
+        """Return the list of registries, loaded again if it is stale. After a failure the known one serves on."""
         with self._lock:
-            if now >= self._listing.stale_at:
-                self._listing = self._renew(self._listing, now)
-            if self._listing.queries is None:
-                raise LookupFailed(self._listing.error)
-            return self._listing.queries
-
-    def _renew(self, known: _Listing, now: datetime) -> _Listing:
-        """Return a new list; after a failure the known one, for some time."""
-        try:
-            queries, error, lifetime = self._fetch(now), "", _LIST_LIFETIME
-        except LookupFailed as failure:
-            queries, error = known.queries, str(failure)
-            lifetime = _FIRST_LIST_RETRY if queries is None else _LIST_RETRY
-        return _Listing(queries, error, now + lifetime)
+            if now >= self._stale_at:
+                try:
+                    self._registries, lifetime = self._fetch(now), _LIST_LIFETIME
+                except LookupFailed as error:
+                    self._error = str(error)
+                    lifetime = _FIRST_LIST_RETRY if self._registries is None else _LIST_RETRY
+                self._stale_at = now + lifetime
+            if self._registries is None:
+                raise LookupFailed(self._error)
+            return self._registries
 
     def _fetch(self, now: datetime) -> QueryBuilder:
         what = "The list of registries"
@@ -131,16 +130,9 @@ class RdapClient:
         accept = {"Accept": "application/rdap+json, application/json;q=0.9"}
         try:
             return self._session.get(url, headers=accept)
-        except requests.Timeout as error:
-            raise LookupFailed(f"{what} did not answer in time.") from error
-        except ForbiddenTarget as error:
-            raise LookupFailed(f"{what} has a private or reserved address.") from error
-        except BodyTooLarge as error:
-            raise LookupFailed(f"{what} sent too much.") from error
-        except requests.exceptions.SSLError as error:
-            raise LookupFailed(f"{what} has no certificate that can be trusted.") from error
         except requests.RequestException as error:
-            raise LookupFailed(f"{what} cannot be reached.") from error
+            fault = next(text for kind, text in _FAULTS.items() if isinstance(error, kind))
+            raise LookupFailed(f"{what} {fault}.") from error
 
 
 def _json(response: requests.Response, what: str) -> Any:

@@ -13,7 +13,7 @@ from django.db.models.fields.json import KT
 from django.db.models.functions import Cast, Greatest
 from django.db.models.lookups import LessThan
 
-from checks.results.selectors import average_latency
+from checks.results.series import average_latency
 from checks.spec import Verdict
 from core.db import get_or_not_found
 from monitors import types

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from django.db import transaction
 
-from checks.results.selectors import average_latency
+from checks.results.series import average_latency
 from core.db import get_or_not_found
 from core.errors import NotFound
 from core.ids import badge_key

@@ -7,7 +7,7 @@ locks the monitor's state and finds none.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from itertools import pairwise
 
 from django.db import connection, transaction
 
@@ -27,33 +27,22 @@ def erase_deleted() -> int:
     ):
         # Results first: as long as one exists, its hour may be rolled up.
         for series in (RESULTS, ROLLUPS):
-            for start, end in _stretches(series):
-                _erase(series, monitor_ids, start=start, end=end)
+            edges: list[datetime | str] = ["-infinity", *(start for start, _ in parts(series)), "infinity"]
+            for start, end in pairwise(edges):  # each step is one transaction
+                _erase(series, monitor_ids, start, end)
         with transaction.atomic():
             advisory_lock(LOCK)  # no roll-up from results read before their deletion is written after this
-            _erase(ROLLUPS, monitor_ids)
+            _erase(ROLLUPS, monitor_ids, "-infinity", "infinity")
             LateHour.objects.filter(monitor_id__in=monitor_ids).delete()
             DeletedMonitor.objects.filter(monitor_id__in=monitor_ids).delete()
         erased += len(monitor_ids)
     return erased
 
 
-def _stretches(series: Series) -> list[tuple[datetime | None, datetime | None]]:
-    """Return all of time in steps of a partition, None for an open end. Each step is one transaction."""
-    edges = [start for start, _ in parts(series)]
-    return list(zip([None, *edges], [*edges, None], strict=True))
-
-
-def _erase(
-    series: Series, monitor_ids: list[int], *, start: datetime | None = None, end: datetime | None = None
-) -> None:
-    conditions = ["monitor_id = ANY (%s)"]
-    parameters: list[Any] = [monitor_ids]
-    if start is not None:
-        conditions.append(f"{series.column} >= %s")
-        parameters.append(start)
-    if end is not None:
-        conditions.append(f"{series.column} < %s")
-        parameters.append(end)
+def _erase(series: Series, monitor_ids: list[int], start: datetime | str, end: datetime | str) -> None:
     with connection.cursor() as cursor:
-        cursor.execute(f"DELETE FROM {series.table} WHERE {' AND '.join(conditions)}", parameters)
+        cursor.execute(
+            f"DELETE FROM {series.table}"
+            f" WHERE monitor_id = ANY (%s) AND {series.column} >= %s AND {series.column} < %s",
+            [monitor_ids, start, end],
+        )

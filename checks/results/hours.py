@@ -32,9 +32,3 @@ class MinuteOf(HourOf):
 
 def start_of_hour(moment: datetime) -> datetime:
     return moment.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
-
-
-def end_of_hour(moment: datetime) -> datetime:
-    """Return the first full hour at or after the moment."""
-    start = start_of_hour(moment)
-    return start if start == moment else start + HOUR

@@ -30,26 +30,27 @@ LATE_AT_ONCE = 2_000
 LATE_PER_RUN = 50 * LATE_AT_ONCE
 LOCK = "roll-ups"
 
-_COLUMNS = "latency_sum, up, slow, down, timed, latency_min, latency_max"
 _PASSED = "FILTER (WHERE verdict <> 'down')"
+# The columns of a roll-up, as aggregates over the results of its hour.
+AGGREGATES = {
+    "latency_sum": f"coalesce(sum(latency_ms) {_PASSED}, 0)",
+    "up": "count(*) FILTER (WHERE verdict = 'up')",
+    "slow": "count(*) FILTER (WHERE verdict = 'slow')",
+    "down": "count(*) FILTER (WHERE verdict = 'down')",
+    "timed": f"count(latency_ms) {_PASSED}",
+    "latency_min": f"min(latency_ms) {_PASSED}",
+    "latency_max": f"max(latency_ms) {_PASSED}",
+}
 _ROLL_UP = f"""
-    INSERT INTO checks_hourlyrollup (monitor_id, hour, {_COLUMNS})
-    SELECT result.monitor_id,
-           {HOUR_OF_CHECK} AS hour,
-           coalesce(sum(latency_ms) {_PASSED}, 0),
-           count(*) FILTER (WHERE verdict = 'up'),
-           count(*) FILTER (WHERE verdict = 'slow'),
-           count(*) FILTER (WHERE verdict = 'down'),
-           count(latency_ms) {_PASSED},
-           min(latency_ms) {_PASSED},
-           max(latency_ms) {_PASSED}
+    INSERT INTO checks_hourlyrollup (monitor_id, hour, {", ".join(AGGREGATES)})
+    SELECT result.monitor_id, {HOUR_OF_CHECK} AS hour, {", ".join(AGGREGATES.values())}
       FROM {{source}}
      WHERE checked_at >= %(start)s AND checked_at < %(end)s
        AND {MINUTE_OF_CHECK} >= %(start)s AND {MINUTE_OF_CHECK} < %(end)s
      GROUP BY 1, 2
      ORDER BY 2, 1  -- rows of one account, whose monitors have similar ids, are stored together
     ON CONFLICT (monitor_id, hour) DO UPDATE
-    SET ({_COLUMNS}) = ROW ({", ".join(f"excluded.{name}" for name in _COLUMNS.split(", "))})
+    SET ({", ".join(AGGREGATES)}) = ROW ({", ".join(f"excluded.{name}" for name in AGGREGATES)})
 """
 # KEY SHARE: many transactions hold it at once, and an update of rolled_until does not wait for it.
 _CLOSED = "SELECT closed_until FROM checks_rollupprogress WHERE id = 1 FOR KEY SHARE"

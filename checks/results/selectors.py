@@ -1,97 +1,18 @@
-"""Read results and latencies."""
+"""Read results."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
-from django.db import connection
 from django.db.models import Q, QuerySet
 
-from checks.results.hours import HOUR_OF_CHECK, HourOf, end_of_hour, start_of_hour
+from checks.results.hours import HourOf, start_of_hour
 from checks.results.models import CheckResult
-from checks.results.rollups import rolled_until
 from checks.spec import Verdict
 
 _PAGE_SPANS = (timedelta(days=1), timedelta(days=7))
-
-
-_COLUMNS = (
-    "monitor_id",
-    "checked_at",
-    "claim",
-    "latency_ms",
-    "connect_ms",
-    "ttfb_ms",
-    "http_status",
-    "verdict",
-    "reason_code",
-    "detail",
-    "evidence",
-)
-_PASSED = "verdict <> 'down' AND latency_ms IS NOT NULL"
-
-
-@dataclass(frozen=True, slots=True)
-class _Span:
-    """A span of time whose latencies are read from roll-ups (`rolled`) or from results. `end` None is open."""
-
-    start: datetime
-    end: datetime | None
-    rolled: bool = False
-
-
-def _spans(since: datetime, rolled: datetime | None) -> list[_Span]:
-    """Return full hours from roll-ups where they exist, and the rest from results."""
-    first = end_of_hour(since)
-    if rolled is None or rolled <= first:
-        return [_Span(since, None)]
-    whole = [_Span(first, rolled, rolled=True), _Span(rolled, None)]
-    return whole if since == first else [_Span(since, first), *whole]
-
-
-def _mean_latencies(monitor_ids: Collection[int], *, since: datetime, key: str) -> dict[Any, float]:
-    """Return the mean latency in ms of passed checks by `key`, SQL in which `{at}` is the time."""
-    parts: list[str] = []
-    parameters: list[Any] = []
-    for span in _spans(since, rolled_until()):
-        if span.rolled:
-            parts.append(
-                f"SELECT {key.format(at='hour')} AS key, latency_sum AS total, timed"
-                " FROM checks_hourlyrollup WHERE monitor_id = ANY (%s) AND hour >= %s AND hour < %s"
-            )
-            parameters += [list(monitor_ids), span.start, span.end]
-            continue
-        parts.append(
-            f"SELECT {key.format(at='checked_at')} AS key, sum(latency_ms) AS total, count(*) AS timed"
-            f" FROM checks_checkresult WHERE monitor_id = ANY (%s) AND {_PASSED}"
-            f" AND {HOUR_OF_CHECK} {'>=' if span.end is None else '='} %s AND checked_at >= %s"
-        )
-        parameters += [list(monitor_ids), start_of_hour(span.start), span.start]
-        if span.end is not None:
-            parts[-1] += " AND checked_at < %s"
-            parameters.append(span.end)
-        parts[-1] += " GROUP BY 1"
-    with connection.cursor() as cursor:
-        cursor.execute(
-            f"SELECT key, sum(total) / sum(timed) FROM ({' UNION ALL '.join(parts)}) AS part"
-            " GROUP BY 1 HAVING sum(timed) > 0",
-            parameters,
-        )
-        return {key: round(float(mean), 2) for key, mean in cursor.fetchall()}
-
-
-def average_latency(monitor_ids: Collection[int], *, since: datetime) -> dict[int, float]:
-    """Return the mean latency in ms of passed checks, by monitor with any."""
-    return _mean_latencies(monitor_ids, since=since, key="monitor_id")
-
-
-def daily_latency(monitor_id: int, *, since: datetime) -> dict[date, float]:
-    """Return the mean latency in ms of passed checks, by UTC day with any."""
-    return _mean_latencies([monitor_id], since=since, key="({at} AT TIME ZONE 'UTC')::date")
 
 
 def results_of(
@@ -169,30 +90,25 @@ def result_of(monitor_id: int, claim: int, at: datetime) -> CheckResult | None:
 
 def results_since(claims: Mapping[int, int], *, since: datetime) -> dict[int, CheckResult]:
     """Return by monitor the result of that claim or the first after it, of checks that ended since then."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            f"SELECT DISTINCT ON (monitor_id) {', '.join(_COLUMNS)} FROM checks_checkresult"
-            f"  JOIN unnest(%s::bigint[], %s::int[]) AS wanted (monitor, number) ON monitor_id = monitor"
-            f" WHERE claim >= number AND {HOUR_OF_CHECK} >= %s AND checked_at >= %s"
-            f" ORDER BY monitor_id, claim",
-            [list(claims.keys()), list(claims.values()), start_of_hour(since), since],
-        )
-        rows = [dict(zip(_COLUMNS, row, strict=True)) for row in cursor.fetchall()]
-    for row in rows:
-        row["evidence"] = None if row["evidence"] is None else json.loads(row["evidence"])
-    return {row["monitor_id"]: CheckResult(**row) for row in rows}
+    results = CheckResult.objects.alias(hour=HourOf("checked_at")).filter(
+        monitor_id__in=claims, hour__gte=start_of_hour(since), checked_at__gte=since
+    )
+    found: dict[int, CheckResult] = {}
+    for result in results.order_by("monitor_id", "claim"):
+        if result.claim >= claims[result.monitor_id]:
+            found.setdefault(result.monitor_id, result)
+    return found
 
 
-def evidence_of(checks: Collection[tuple[int, int, datetime]]) -> dict[tuple[int, int], dict[str, Any]]:
+def evidence_of(checks: Collection[tuple[int, int, datetime]]) -> dict[tuple[int, int], Any]:
     """Return the evidence of these (monitor, claim, checked_at), if any, by (monitor, claim)."""
-    monitors, claims, times = zip(*checks, strict=True) if checks else ((), (), ())
-    with connection.cursor() as cursor:
-        cursor.execute(
-            f"SELECT monitor_id, claim, evidence FROM checks_checkresult"
-            f"  JOIN unnest(%s::bigint[], %s::int[], %s::timestamptz[]) AS wanted (monitor, number, at)"
-            f"    ON monitor_id = monitor AND {HOUR_OF_CHECK} = {HOUR_OF_CHECK.replace('checked_at', 'at')}"
-            f"   AND checked_at = at AND claim = number"
-            f" WHERE checked_at = ANY (%s) AND evidence IS NOT NULL",
-            [list(monitors), list(claims), list(times), list(times)],
-        )
-        return {(monitor_id, claim): json.loads(evidence) for monitor_id, claim, evidence in cursor.fetchall()}
+    wanted = {(monitor_id, claim) for monitor_id, claim, _ in checks}
+    times = {at for _, _, at in checks}
+    results = CheckResult.objects.alias(hour=HourOf("checked_at")).filter(
+        monitor_id__in={monitor_id for monitor_id, _ in wanted},
+        hour__in={start_of_hour(at) for at in times},
+        checked_at__in=times,
+        evidence__isnull=False,
+    )
+    found = results.values_list("monitor_id", "claim", "evidence")
+    return {(monitor_id, claim): evidence for monitor_id, claim, evidence in found if (monitor_id, claim) in wanted}

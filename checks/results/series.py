@@ -4,40 +4,59 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any
 
 from django.db import connection
 
 from checks.results.hours import HOUR, HOUR_OF_CHECK, start_of_hour
-from checks.results.rollups import rolled_until
+from checks.results.rollups import AGGREGATES, rolled_until
 
 _PASSED = "FILTER (WHERE verdict <> 'down')"
 _STEP = "date_bin(make_interval(secs => %(step)s), {at}, %(since)s)"
-# Hours from roll-ups before `rolled`, and from results after it. `since` and `rolled` are full hours.
-_HOURS = f"""
-    SELECT monitor_id, hour, latency_sum, slow, timed, latency_min, latency_max
+
+
+def _hours(*columns: str) -> str:
+    """Return SQL of hours: from roll-ups before `rolled`, and from results after it.
+
+    `since` and `rolled` are full hours. Only the named columns, because the index of roll-ups includes some of them.
+    """
+    return f"""
+    SELECT monitor_id, hour, {", ".join(columns)}
       FROM checks_hourlyrollup
      WHERE monitor_id = ANY (%(ids)s) AND hour >= %(since)s AND hour < %(rolled)s
      UNION ALL
-    SELECT monitor_id, {HOUR_OF_CHECK}, coalesce(sum(latency_ms) {_PASSED}, 0),
-           count(*) FILTER (WHERE verdict = 'slow'), count(latency_ms) {_PASSED},
-           min(latency_ms) {_PASSED}, max(latency_ms) {_PASSED}
+    SELECT monitor_id, {HOUR_OF_CHECK}, {", ".join(AGGREGATES[column] for column in columns)}
       FROM checks_checkresult
      WHERE monitor_id = ANY (%(ids)s) AND {HOUR_OF_CHECK} >= %(rolled)s AND checked_at >= %(rolled)s
      GROUP BY 1, 2
+"""
+
+
+# With the rest of the hour before `since`, from `start` on.
+_MEANS = f"""
+    SELECT {{key}}, sum(latency_sum) / sum(timed)
+      FROM ({_hours("latency_sum", "timed")}
+             UNION ALL
+            SELECT monitor_id, {HOUR_OF_CHECK}, {AGGREGATES["latency_sum"]}, {AGGREGATES["timed"]}
+              FROM checks_checkresult
+             WHERE monitor_id = ANY (%(ids)s) AND {HOUR_OF_CHECK} = %(hour)s
+               AND checked_at >= %(start)s AND checked_at < %(since)s
+             GROUP BY 1, 2) AS hours
+     GROUP BY 1
+    HAVING sum(timed) > 0
 """
 _BY_MONITOR = f"""
     SELECT monitor_id,
            array_agg((extract(epoch FROM hour - %(since)s) / 3600)::int),
            array_agg((latency_sum::float / nullif(timed, 0))::float),
            array_agg(slow > 0)
-      FROM ({_HOURS}) AS hours
+      FROM ({_hours("latency_sum", "slow", "timed")}) AS hours
      GROUP BY 1
 """
 _ROLLED = f"""
     SELECT {_STEP.format(at="hour")}, sum(latency_sum) / nullif(sum(timed), 0), min(latency_min), max(latency_max)
-      FROM ({_HOURS}) AS hours
+      FROM ({_hours("latency_sum", "timed", "latency_min", "latency_max")}) AS hours
      GROUP BY GROUPING SETS ((1), ())
      ORDER BY 1 NULLS LAST
 """
@@ -82,6 +101,24 @@ class Series:
 
     points: Sequence[Point]
     whole: Point
+
+
+def average_latency(monitor_ids: Collection[int], *, since: datetime) -> dict[int, float]:
+    """Return the mean latency in ms of passed checks, by monitor with any."""
+    return _means(monitor_ids, since=since, key="monitor_id")
+
+
+def daily_latency(monitor_id: int, *, since: datetime) -> dict[date, float]:
+    """Return the mean latency in ms of passed checks, by UTC day with any."""
+    return _means([monitor_id], since=since, key="(hour AT TIME ZONE 'UTC')::date")
+
+
+def _means(monitor_ids: Collection[int], *, since: datetime, key: str) -> dict[Any, float]:
+    hour = start_of_hour(since)
+    first = hour if hour == since else hour + HOUR
+    with connection.cursor() as cursor:
+        cursor.execute(_MEANS.format(key=key), {**_span(monitor_ids, first), "hour": hour, "start": since})
+        return {key: round(float(mean), 2) for key, mean in cursor.fetchall()}
 
 
 def hours_of(monitor_ids: Collection[int], *, since: datetime, now: datetime) -> dict[int, Hours]:

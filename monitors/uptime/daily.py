@@ -15,7 +15,7 @@ from typing import Any
 from django.conf import settings
 from django.db import connection, transaction
 
-from checks.results.selectors import daily_latency
+from checks.results.series import daily_latency
 from core.bulk import array
 from core.db import try_advisory_lock
 from monitors.models import DailyUptime, MaintenanceSpan, Monitor, UptimeProgress

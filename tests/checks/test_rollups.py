@@ -25,7 +25,7 @@ from checks.results.models import CheckResult, HourlyRollup, LateHour, RollupPro
 from checks.results.partitions import RESULTS, make
 from checks.results.retention import keep_partitions
 from checks.results.rollups import roll_up, rolled_until
-from checks.results.selectors import average_latency, daily_latency
+from checks.results.series import average_latency, daily_latency
 from checks.results.store import store_results
 from checks.spec import CheckOutcome, Verdict
 from tests.helpers import NOON, examples, run_concurrently
