@@ -107,64 +107,52 @@ def make(series: Series, wanted: list[Bounds]) -> list[str]:
     # has too many of its rows.
     for bounds in sorted(set(wanted) - set(parts(series)), reverse=True):
         name = series.name(bounds[0])
-        with _skip_if_locked(f"make {name}"):
-            if _make(series, bounds):
+        with _catalogue(f"make {name}") as cursor:
+            if bounds not in parts(series) and _make(cursor, series, bounds):
                 made.append(name)
     return made
 
 
-def _make(series: Series, bounds: Bounds) -> bool:
-    """Create one unless it exists, and move its rows out of the default partition."""
+def _make(cursor: CursorWrapper, series: Series, bounds: Bounds) -> bool:
+    """Create a partition and move its rows out of the default one. Return False if they are too many."""
     name, default = series.name(bounds[0]), series.default
     inside = f"{series.column} >= %s AND {series.column} < %s"
-    with _catalogue() as cursor:
-        if bounds in parts(series):
-            return False
-        # Recording has to wait at the parent: a row that waits at the default partition would be refused once it
-        # belongs into the new one. ATTACH takes a weaker lock on the parent and the same on the default partition, but
-        # after the rows have moved, and upgrading a lock can deadlock.
-        cursor.execute(f"LOCK TABLE ONLY {series.table} IN SHARE ROW EXCLUSIVE MODE")
-        cursor.execute(f"LOCK TABLE {default} IN ACCESS EXCLUSIVE MODE")
-        cursor.execute(
-            f"SELECT count(*) FROM (SELECT FROM {default} WHERE {inside} LIMIT %s) AS waiting",
-            [*bounds, MOST_MOVED + 1],
-        )
-        (waiting,) = cursor.fetchone()
-        if waiting > MOST_MOVED:
-            logger.error("%s is not created: too many of its rows are in %s", name, default)
-            return False
-        # Not PARTITION OF, which also blocks readers.
-        cursor.execute(f"CREATE TABLE {name} (LIKE {series.table} INCLUDING DEFAULTS INCLUDING STORAGE)")
-        if waiting:
-            cursor.execute(
-                f"WITH moved AS (DELETE FROM {default} WHERE {inside} RETURNING *)"
-                f" INSERT INTO {name} SELECT * FROM moved",
-                bounds,
-            )
-        # This creates its indexes, from those of the parent.
-        cursor.execute(f"ALTER TABLE {series.table} ATTACH PARTITION {name} FOR VALUES FROM (%s) TO (%s)", bounds)
+    # Recording has to wait at the parent: a row that waits at the default partition would be refused once it belongs
+    # into the new one. ATTACH takes a weaker lock on the parent and the same on the default partition, but after the
+    # rows have moved, and upgrading a lock can deadlock.
+    cursor.execute(f"LOCK TABLE ONLY {series.table} IN SHARE ROW EXCLUSIVE MODE")
+    cursor.execute(f"LOCK TABLE {default} IN ACCESS EXCLUSIVE MODE")
+    cursor.execute(
+        f"SELECT count(*) FROM (SELECT FROM {default} WHERE {inside} LIMIT %s) AS waiting", [*bounds, MOST_MOVED + 1]
+    )
+    (waiting,) = cursor.fetchone()
+    if waiting > MOST_MOVED:
+        logger.error("%s is not created: too many of its rows are in %s", name, default)
+        return False
+    # Not PARTITION OF, which also blocks readers.
+    cursor.execute(f"CREATE TABLE {name} (LIKE {series.table} INCLUDING DEFAULTS INCLUDING STORAGE)")
+    cursor.execute(
+        f"WITH moved AS (DELETE FROM {default} WHERE {inside} RETURNING *) INSERT INTO {name} SELECT * FROM moved",
+        bounds,
+    )
+    # This creates its indexes, from those of the parent.
+    cursor.execute(f"ALTER TABLE {series.table} ATTACH PARTITION {name} FOR VALUES FROM (%s) TO (%s)", bounds)
     return True
 
 
 def drop(series: Series, *, before: datetime) -> list[str]:
     """Drop the partitions that end by then, and return their names."""
     dropped = []
-    for start, end in parts(series):
-        name = series.name(start)
-        if end <= before:
-            with _skip_if_locked(f"drop {name}"):
-                if _drop(series, (start, end)):
+    for bounds in parts(series):
+        if bounds[1] <= before:
+            name = series.name(bounds[0])
+            with _catalogue(f"drop {name}") as cursor:
+                if bounds in parts(series):
+                    # Detaching first would take the same lock; DETACH CONCURRENTLY fails if there is a default
+                    # partition.
+                    cursor.execute(f"DROP TABLE {name}")
                     dropped.append(name)
     return dropped
-
-
-def _drop(series: Series, bounds: Bounds) -> bool:
-    with _catalogue() as cursor:
-        if bounds not in parts(series):
-            return False
-        # Detaching first would take the same lock; DETACH CONCURRENTLY fails if there is a default partition.
-        cursor.execute(f"DROP TABLE {series.name(bounds[0])}")
-    return True
 
 
 def delete_strays(series: Series, *, before: datetime) -> int:
@@ -186,18 +174,13 @@ def delete_strays(series: Series, *, before: datetime) -> int:
 
 
 @contextmanager
-def _catalogue() -> Iterator[CursorWrapper]:
+def _catalogue(what: str) -> Iterator[CursorWrapper]:
     """Run one transaction at a time, which gives up rather than keep recording waiting."""
-    with transaction.atomic(durable=True), connection.cursor() as cursor:
-        advisory_lock("partitions")
-        cursor.execute("SELECT set_config('lock_timeout', %s, true)", [LOCK_WAIT])
-        yield cursor
-
-
-@contextmanager
-def _skip_if_locked(what: str) -> Iterator[None]:
     try:
-        yield
+        with transaction.atomic(durable=True), connection.cursor() as cursor:
+            advisory_lock("partitions")
+            cursor.execute("SELECT set_config('lock_timeout', %s, true)", [LOCK_WAIT])
+            yield cursor
     except OperationalError as error:
         if not isinstance(error.__cause__, LockNotAvailable):
             raise

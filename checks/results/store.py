@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from operator import attrgetter
 
-from django.db import connection
-
-from checks.results.hours import HOUR, HOUR_OF_CHECK, start_of_hour
+from checks.results.hours import HOUR, HourOf, start_of_hour
+from checks.results.models import CheckResult
 from checks.results.rollups import note_late
 from checks.spec import CheckOutcome
-from core.bulk import array, insert_rows
+from core.bulk import insert_rows
 from core.clock import utc_now
 
 _TABLE = "checks_checkresult"
@@ -26,6 +26,8 @@ _COLUMNS = {
 }
 _REASONS = {"reason_code": "text", "detail": "text", "evidence": "jsonb"}  # of those that are down or slow
 
+_measured = attrgetter("latency_ms", "connect_ms", "ttfb_ms", "http_status", "verdict")
+
 NewResult = tuple[int, int, CheckOutcome]  # monitor and claim
 
 
@@ -33,16 +35,7 @@ def store_results(results: Sequence[NewResult]) -> None:
     """Store results that are not stored yet, in the caller's transaction. Their hours are rolled up later."""
     passed, explained = [], []
     for monitor_id, claim, found in results:
-        row = (
-            monitor_id,
-            found.checked_at,
-            claim,
-            found.latency_ms,
-            found.connect_ms,
-            found.ttfb_ms,
-            found.http_status,
-            found.verdict,
-        )
+        row = (monitor_id, found.checked_at, claim, *_measured(found))
         if found.detail is None:
             passed.append(row)
         else:
@@ -61,22 +54,13 @@ def stored_claims(results: Sequence[NewResult]) -> set[tuple[int, int]]:
     """
     if not results:
         return set()
-    hours = [start_of_hour(found.checked_at) for _, _, found in results]
-    with connection.cursor() as cursor:
-        cursor.execute(
-            f"""
-            SELECT result.monitor_id, result.claim
-              FROM unnest(%s::bigint[], %s::int[], %s::timestamptz[]) AS wanted (monitor_id, claim, hour)
-              JOIN checks_checkresult AS result USING (monitor_id, claim)
-             WHERE {HOUR_OF_CHECK} BETWEEN wanted.hour - interval '1 hour' AND wanted.hour + interval '1 hour'
-               AND result.checked_at >= %s AND result.checked_at < %s
-            """,
-            [
-                array(monitor_id for monitor_id, _, _ in results),
-                array(claim for _, claim, _ in results),
-                array(hours),
-                min(hours) - HOUR,  # these two select the partitions
-                max(hours) + 2 * HOUR,
-            ],
-        )
-        return set(cursor.fetchall())
+    wanted = {(monitor_id, claim) for monitor_id, claim, _ in results}
+    hours = {start_of_hour(found.checked_at) + near * HOUR for _, _, found in results for near in (-1, 0, 1)}
+    stored = CheckResult.objects.alias(hour=HourOf("checked_at")).filter(
+        monitor_id__in={monitor_id for monitor_id, _ in wanted},
+        claim__in={claim for _, claim in wanted},
+        hour__in=hours,
+        checked_at__gte=min(hours),  # these two select the partitions
+        checked_at__lt=max(hours) + HOUR,
+    )
+    return wanted.intersection(stored.values_list("monitor_id", "claim"))

@@ -140,18 +140,15 @@ class TestPartitions:
     def test_what_somebody_else_made_and_dropped_while_we_waited_is_seen(self) -> None:
         """Also by a session that looked for the name before, and remembers that it was not there, or was."""
         bounds, name = day(NOON), RESULTS.name(day(NOON)[0])
-        for theirs, ours in (
-            (partitions._make, partial(make, RESULTS, [bounds])),
-            (partitions._drop, partial(drop, RESULTS, before=bounds[1])),
-        ):
+        for change in (partial(make, RESULTS, [bounds]), partial(drop, RESULTS, before=bounds[1])):
             with connection.cursor() as cursor:
                 cursor.execute("SELECT to_regclass(%s)", [name])
             with ThreadPoolExecutor() as pool:
                 held = threading.Event()
-                other = pool.submit(amid_the_lock, held, partial(theirs, RESULTS, bounds))
+                other = pool.submit(amid_the_lock, held, change)
                 assert held.wait(10)
-                assert ours() == []
-                assert other.result(10) is True
+                assert change() == []
+                assert other.result(10) == [name]
 
     def test_old_days_are_dropped_whole(self) -> None:
         make(RESULTS, RESULTS.wanted(now=NOON))
