@@ -6,7 +6,7 @@ import base64
 import binascii
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from core.text import printable
@@ -42,10 +42,6 @@ class Evidence:
     tls_version: str | None = None
     tls_issuer: str | None = None
 
-    def fields(self) -> dict[str, Any]:
-        """Return the fields as JSON. Protocols extend it."""
-        return {"address": self.address, "tls_version": self.tls_version, "tls_issuer": self.tls_issuer}
-
     def lines(self) -> list[tuple[str, str | None]]:
         """Return label and text of each fact, for a terminal."""
         tls = " by ".join(filter(None, [self.tls_version, self.tls_issuer]))
@@ -53,7 +49,7 @@ class Evidence:
 
     def stored(self) -> dict[str, Any]:
         """Return the JSON to store, without empty fields."""
-        return {name: value for name, value in self.fields().items() if value}
+        return {name: value for name, value in asdict(self).items() if value}
 
 
 class Mask:

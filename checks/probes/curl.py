@@ -54,6 +54,21 @@ TOO_LARGE = 100  # pycurl has no name for it
 # During a handshake, libcurl met a field of the certificate that is longer than it takes.
 _TOO_LONG_CODES = frozenset({TOO_LARGE, pycurl.E_OUT_OF_MEMORY})
 _CERTIFICATE_WANTED = "alert certificate required"
+# By words of libcurl's message.
+_HANDSHAKE_FAULTS = {
+    ("wrong version number", "packet length"): (
+        "the server does not speak TLS on this port; check the scheme and the port of the URL"
+    ),
+    ("protocol version", "unsupported protocol"): "the server offers no TLS version from 1.2 on; update it",
+    ("handshake failure", "no shared cipher"): (
+        "the server and Pulsekeeper share no way of encryption; check the server's TLS settings"
+    ),
+    ("unrecognized name",): "the server has no certificate for this host name; check its virtual hosts",
+    (_CERTIFICATE_WANTED, "bad certificate"): (
+        "the server asks for a client certificate, which Pulsekeeper has none of; exempt the URL from it"
+    ),
+    ("eof", "reset"): "the server ended the connection during the TLS handshake; check its TLS settings",
+}
 # These say something about this worker and nothing about the target.
 _OWN_CODES = frozenset(
     {pycurl.E_OUT_OF_MEMORY, pycurl.E_FAILED_INIT, pycurl.E_SSL_CACERT_BADFILE, pycurl.E_WRITE_ERROR}
@@ -83,21 +98,8 @@ class Handle:
     def __init__(self, network: Network) -> None:
         self.easy = pycurl.Curl()
         self._permits = network.permits
-        self._ca_file = network.ca_file
         self.tls = False  # whether the transfer uses TLS
         self.forget()
-        self.prepare()
-
-    def forget(self) -> None:
-        """Drop what is known of the last transfer."""
-        self.refused_address = False  # the guard refused at least one
-        self.opened_socket = False
-        self.socket_error: OSError | None = None
-        self.address: tuple[str, int] | None = None  # the last one that a socket was opened to
-        self.tls_version: str | None = None
-
-    def prepare(self) -> None:
-        """Set the options of all transfers."""
         setopt = self.easy.setopt
         setopt(pycurl.NOSIGNAL, 1)  # we are one thread of many
         setopt(pycurl.FRESH_CONNECT, 1)
@@ -108,12 +110,20 @@ class Handle:
         setopt(pycurl.SSLVERSION, pycurl.SSLVERSION_TLSv1_2)
         setopt(pycurl.SSL_SESSIONID_CACHE, 0)
         setopt(pycurl.OPT_CERTINFO, 1)
-        if self._ca_file is not None:
-            setopt(pycurl.CAINFO, self._ca_file)
+        if network.ca_file is not None:
+            setopt(pycurl.CAINFO, network.ca_file)
             # Without a folder beside it, the multi handle parses the file once and keeps it.
             setopt(pycurl.CAPATH, None)
         setopt(pycurl.OPENSOCKETFUNCTION, self._open_socket)
         setopt(pycurl.DEBUGFUNCTION, self._take_note)
+
+    def forget(self) -> None:
+        """Drop what is known of the last transfer."""
+        self.refused_address = False  # the guard refused at least one
+        self.opened_socket = False
+        self.socket_error: OSError | None = None
+        self.address: tuple[str, int] | None = None  # the last one that a socket was opened to
+        self.tls_version: str | None = None
 
     def tls_established(self) -> bool:
         return bool(self.easy.getinfo(pycurl.APPCONNECT_TIME_T))
@@ -218,16 +228,9 @@ def _explain_tls(handle: Handle, code: int, message: str) -> str:
     if code in _TOO_LONG_CODES:
         return "the server's certificate is too large to be read; install a smaller one"
     message = message.lower()
-    if "wrong version number" in message or "packet length" in message:
-        return "the server does not speak TLS on this port; check the scheme and the port of the URL"
-    if "protocol version" in message or "unsupported protocol" in message:
-        return "the server offers no TLS version from 1.2 on; update it"
-    if "handshake failure" in message or "no shared cipher" in message:
-        return "the server and Pulsekeeper share no way of encryption; check the server's TLS settings"
-    if "unrecognized name" in message:
-        return "the server has no certificate for this host name; check its virtual hosts"
-    if code == _NO_CLIENT_CERTIFICATE or _CERTIFICATE_WANTED in message or "bad certificate" in message:
-        return "the server asks for a client certificate, which Pulsekeeper has none of; exempt the URL from it"
-    if "eof" in message or "reset" in message:
-        return "the server ended the connection during the TLS handshake; check its TLS settings"
+    if code == _NO_CLIENT_CERTIFICATE:
+        message = _CERTIFICATE_WANTED
+    for words, fault in _HANDSHAKE_FAULTS.items():
+        if any(word in message for word in words):
+            return fault
     return "the TLS handshake failed; check the server's TLS settings"

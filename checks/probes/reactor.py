@@ -120,17 +120,13 @@ class Reactor:
             if what == pycurl.POLL_REMOVE:
                 self._watched.discard(fd)
                 self._poll.unregister(fd)
-            elif fd in self._watched:
-                try:
-                    self._poll.modify(fd, _EVENTS[what])
-                except FileNotFoundError:
-                    self._poll.register(fd, _EVENTS[what])
-            else:
-                self._watched.add(fd)
-                try:
-                    self._poll.register(fd, _EVENTS[what])
-                except FileExistsError:
-                    self._poll.modify(fd, _EVENTS[what])
+                return
+            known = fd in self._watched
+            self._watched.add(fd)
+            try:
+                (self._poll.modify if known else self._poll.register)(fd, _EVENTS[what])
+            except (FileNotFoundError, FileExistsError):
+                (self._poll.register if known else self._poll.modify)(fd, _EVENTS[what])
         except OSError:
             logger.debug("a socket could not be watched", exc_info=True)
 

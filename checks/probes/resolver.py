@@ -11,7 +11,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from queue import SimpleQueue
 
@@ -51,20 +51,18 @@ class Answer:
         return [address.strip("[]") for address in self.addresses.split(",") if address]
 
 
+@dataclass(slots=True, eq=False)
 class _Lookup:
     """A lookup in progress and the callbacks that wait for it. `started` is in monotonic seconds.
 
     `channel` is the shared one, or a separate one after a doubtful answer.
     """
 
-    __slots__ = ("answered", "channel", "host", "started", "waiting")
-
-    def __init__(self, host: str, channel: pycares.Channel, on_answer: Callable[[Answer], None]) -> None:
-        self.host = host
-        self.channel = channel
-        self.started = time.monotonic()
-        self.waiting = [on_answer]
-        self.answered = False
+    host: str
+    channel: pycares.Channel
+    waiting: list[Callable[[Answer], None]]
+    started: float = field(default_factory=time.monotonic)
+    answered: bool = False
 
 
 _ERRORS = {
@@ -164,7 +162,7 @@ class Resolver:
             if lookup is not None and time.monotonic() - lookup.started < _JOIN_SECONDS:
                 lookup.waiting.append(on_answer)
                 return
-            lookup = self._under_way[host] = _Lookup(host, self._channel, on_answer)
+            lookup = self._under_way[host] = _Lookup(host, self._channel, [on_answer])
         _ask(self._channel, host, partial(self._take, lookup))
         if not lookup.answered:  # the hosts file and c-ares' cache answer at once
             self._asked.put(lookup)
@@ -231,15 +229,12 @@ class Resolver:
         with self._lock:
             # Failures are not cached: an outage of the name servers must not be prolonged.
             if answer.error is None and whole:
-                self._remember(lookup.host, answer)
+                if len(self._known) >= _MAX_REMEMBERED:
+                    self._known.clear()
+                self._known[lookup.host] = (time.monotonic() + _REMEMBER_SECONDS, answer)
             if self._under_way.get(lookup.host) is lookup:
                 del self._under_way[lookup.host]
             waiting, lookup.waiting = lookup.waiting, []
             lookup.answered = True
         for on_answer in waiting:
             on_answer(answer)
-
-    def _remember(self, host: str, answer: Answer) -> None:
-        if len(self._known) >= _MAX_REMEMBERED:
-            self._known.clear()
-        self._known[host] = (time.monotonic() + _REMEMBER_SECONDS, answer)

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from accounts.models import User
-from checks.probes.http.evidence import HttpEvidence, Redirect
+from checks.probes.http.evidence import HttpEvidence
 from checks.results.models import CheckResult
 from checks.spec import CheckOutcome, Verdict
 from core.clock import to_ms
@@ -26,7 +26,7 @@ EVIDENCE = HttpEvidence(
     status_line="HTTP/1.1 503 Busy",
     headers=(("server", "nginx"),),
     body="Sorry",
-    redirects=(Redirect(301, "https://shop.example/"),),
+    redirects=((301, "https://shop.example/"),),
 )
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from checks.evidence import BODY_CHARS, Mask, shown_body, shown_url
 from checks.probes.engine import ProbeEngine
-from checks.probes.http.evidence import HttpEvidence, Redirect, shown_headers
+from checks.probes.http.evidence import HttpEvidence, shown_headers
 from checks.probes.http.spec import ContentRule, HttpSpec, RuleType
 from checks.spec import ReasonCode, Verdict
 from tests.targets.certificates import Certificates
@@ -56,7 +56,7 @@ def test_redirects_are_kept_without_their_queries(engine: ProbeEngine, targets: 
     site = targets.serve({"/": redirect("/a?token=abcdef"), "/a?token=abcdef": redirect("/b", 307)})
     evidence = engine.check(spec(site.url(), follow_redirects=True)).evidence
     assert isinstance(evidence, HttpEvidence)
-    assert evidence.redirects == (Redirect(302, site.url("/a?token=***")), Redirect(307, site.url("/b")))
+    assert evidence.redirects == ((302, site.url("/a?token=***")), (307, site.url("/b")))
     assert evidence.status_line == "HTTP/1.1 404 Whatever"
 
 

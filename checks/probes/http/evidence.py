@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from checks.evidence import LINE_BYTES, MASKED, Evidence, Mask, shown_text
 
@@ -22,35 +21,21 @@ _COOKIE_VALUE = re.compile(r"=[^;]*")
 
 
 @dataclass(frozen=True, slots=True)
-class Redirect:
-    """A redirect that was followed: the answer's status, and where it led."""
-
-    status: int
-    url: str
-
-
-@dataclass(frozen=True, slots=True)
 class HttpEvidence(Evidence):
-    """Of the last response. `body` is its first 2,048 characters after decoding."""
+    """Of the last response, and the redirects that led to it: the status of each, and where it led.
+
+    `body` is its first 2,048 characters after decoding.
+    """
 
     status_line: str | None = None
     headers: tuple[tuple[str, str], ...] = ()
     body: str | None = None
-    redirects: tuple[Redirect, ...] = ()
-
-    def fields(self) -> dict[str, Any]:
-        return {
-            **Evidence.fields(self),
-            "status_line": self.status_line,
-            "body": self.body,
-            "headers": [list(header) for header in self.headers],
-            "redirects": [[redirect.status, redirect.url] for redirect in self.redirects],
-        }
+    redirects: tuple[tuple[int, str], ...] = ()
 
     def lines(self) -> list[tuple[str, str | None]]:
         return [
             *Evidence.lines(self),
-            *((str(redirect.status), f"to {redirect.url}") for redirect in self.redirects),
+            *((str(status), f"to {url}") for status, url in self.redirects),
             ("answer", self.status_line),
             *self.headers,
             ("body", self.body),

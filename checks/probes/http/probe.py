@@ -10,7 +10,7 @@ import pycurl
 from msgspec.structs import replace
 
 from checks.evidence import Mask, shown_body, shown_line, shown_url
-from checks.probes.http.evidence import HttpEvidence, Redirect, shown_headers
+from checks.probes.http.evidence import HttpEvidence, shown_headers
 from checks.probes.http.failures import explain
 from checks.probes.http.request import Request, first_request, redirected
 from checks.probes.http.rules import decode_body
@@ -172,7 +172,7 @@ class HttpProbe(Probe[HttpSpec]):
 
     def evidence(self) -> HttpEvidence:
         mask, transfer = Mask(self.spec.headers), self._transfer
-        redirects = tuple(Redirect(status, shown_url(url, mask)) for status, url in self._trail)
+        redirects = tuple((status, shown_url(url, mask)) for status, url in self._trail)
         if transfer is None:  # none was sent, or not to the last redirect
             return HttpEvidence(redirects=redirects)
         response = transfer.response

@@ -133,6 +133,20 @@ def _check_json(rule: ContentRule, body: _Body, mask: Callable[[str], str]) -> s
     )
 
 
+def _check(rule: ContentRule, body: _Body, mask: Callable[[str], str], *, over_cap: bool) -> str | None:
+    if rule.type is RuleType.JSON_FIELD:
+        if not over_cap:
+            return _check_json(rule, body, mask)
+        return f"The body is too large (over 1 MiB) to read its JSON field {quote(rule.path)}; check a smaller answer."
+    contained = rule.value in body.text
+    if contained == (rule.type is RuleType.TEXT_CONTAINS):
+        return None
+    if contained:
+        return f"The body contains {quote(rule.value)}, which must be absent; open the page and see what it shows."
+    where = "The first MiB of the body" if over_cap else "The body"
+    return f"{where} does not contain {quote(rule.value)}; open the page and see what it shows."
+
+
 def find_broken_rule(
     rules: tuple[ContentRule, ...],
     raw: bytes | bytearray,
@@ -147,23 +161,4 @@ def find_broken_rule(
     from quoted text.
     """
     body = _Body(raw, content_type)
-    for rule in rules:
-        broken: str | None = None
-        if rule.type is RuleType.TEXT_CONTAINS:
-            if rule.value not in body.text:
-                where = "The first MiB of the body" if over_cap else "The body"
-                broken = f"{where} does not contain {quote(rule.value)}; open the page and see what it shows."
-        elif rule.type is RuleType.TEXT_ABSENT:
-            if rule.value in body.text:
-                broken = (
-                    f"The body contains {quote(rule.value)}, which must be absent; open the page and see what it shows."
-                )
-        elif over_cap:
-            broken = (
-                f"The body is too large (over 1 MiB) to read its JSON field {quote(rule.path)}; check a smaller answer."
-            )
-        else:
-            broken = _check_json(rule, body, mask)
-        if broken is not None:
-            return broken
-    return None
+    return next(filter(None, (_check(rule, body, mask, over_cap=over_cap) for rule in rules)), None)

@@ -81,12 +81,10 @@ def _ascii_netloc(parts: SplitResult) -> str:
 def parse_target(url: str) -> Target:
     """Return the target of an http or https URL. Raises BadRequestError."""
     plain = _PLAIN.fullmatch(url)
-    if plain is None:
+    if plain is None or int(plain[4] or 0) > _LAST_PORT:
         return _parse_cached(url) if len(url) <= MAX_URL else _parse(url)
     scheme, host, name, port_text, path, query = plain.groups()
     port = int(port_text) if port_text else _DEFAULT_PORTS[scheme]
-    if port > _LAST_PORT:
-        return _parse_cached(url) if len(url) <= MAX_URL else _parse(url)
     return Target(
         url=url if path else f"{scheme}://{host}{':' + port_text if port_text else ''}/{query or ''}",
         scheme=scheme,

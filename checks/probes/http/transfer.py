@@ -67,21 +67,8 @@ class Transfer(Handle):
     """A handle for http requests: reads headers and bodies up to their caps."""
 
     def __init__(self, network: Network) -> None:
-        self._altered = False
-        self._follow = False
         super().__init__(network)
-
-    def forget(self) -> None:
-        super().forget()
-        self.response = Response()
-        self._received = 0
-        self._on_wire = 0
-        self._seen_enough = False
-        self._content_encoding = b""
-        self._decoder: Decoder | None = None
-
-    def prepare(self) -> None:
-        super().prepare()
+        self._follow = False
         setopt = self.easy.setopt
         setopt(pycurl.PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS)
         # HTTP/1.1: a connection serves one request, so HTTP/2 would add a negotiation and share nothing.
@@ -93,41 +80,44 @@ class Transfer(Handle):
         setopt(pycurl.HTTP_CONTENT_DECODING, 0)  # done by our decoder
         setopt(pycurl.HEADERFUNCTION, self._take_header)
         setopt(pycurl.WRITEFUNCTION, self._take_body)
-        self._altered = False
+
+    def forget(self) -> None:
+        super().forget()
+        self.response = Response()
+        self._received = 0
+        self._on_wire = 0
+        self._seen_enough = False
+        self._content_encoding = b""
+        self._decoder: Decoder | None = None
 
     def start(self, request: Request, *, timeout_ms: int, addresses: str | None, keep_body: bool, follow: bool) -> None:
         """Prepare a handle that knows of no request. Raises pycurl.error if libcurl refuses it.
 
         `addresses` are those of the target's host, None if the host is an address itself.
         """
-        if self._altered:
-            self.easy.reset()
-            self.prepare()
         self._follow = follow
         if keep_body:
             self.response.body = bytearray()
+        method = request.method
+        body = b"" if request.body is None and method in {"POST", "PUT", "PATCH"} else request.body
         self.tls = request.target.scheme == "https"
         setopt = self.easy.setopt
-        # What goes beyond a plain GET or HEAD leaves options behind, so the handle is reset afterwards.
-        self._altered = bool(request.lines) or addresses is not None
+        # Each of these replaces what the last request set; None unsets an option.
         setopt(pycurl.URL, request.target.url)
         setopt(pycurl.TIMEOUT_MS, timeout_ms)
         setopt(pycurl.VERBOSE, int(self.tls))  # the only way to learn the TLS version
-        if request.method == "HEAD":
+        if method == "HEAD":
             setopt(pycurl.NOBODY, 1)
-        elif request.method == "GET" and request.body is None:
-            setopt(pycurl.HTTPGET, 1)  # also takes NOBODY back
         else:
-            self._altered = True
-            setopt(pycurl.CUSTOMREQUEST, request.method)
-            if request.body is not None or request.method in {"POST", "PUT", "PATCH"}:
+            setopt(pycurl.HTTPGET, 1)
+            if body is not None:
                 setopt(pycurl.POST, 1)
-                setopt(pycurl.POSTFIELDS, request.body or b"")
-        if request.lines:
-            setopt(pycurl.HTTPHEADER, request.lines)
-        if addresses is not None:
-            # The plus lets the entry age out of libcurl's own cache; ours replaces it with every request.
-            setopt(pycurl.RESOLVE, [f"+{request.target.host}:{request.target.port}:{addresses}"])
+                setopt(pycurl.POSTFIELDS, body)
+        setopt(pycurl.CUSTOMREQUEST, None if method == "HEAD" or (method == "GET" and body is None) else method)
+        setopt(pycurl.HTTPHEADER, request.lines or None)
+        # The plus lets the entry age out of libcurl's own cache; ours replaces it with every request.
+        entry = None if addresses is None else [f"+{request.target.host}:{request.target.port}:{addresses}"]
+        setopt(pycurl.RESOLVE, entry)
 
     def finish(self, code: int, message: str) -> Response:
         """Return the result of a request that libcurl ended with `code`."""
