@@ -16,7 +16,6 @@ from alerts.selectors import Routes, routes_of
 from core.clock import to_ms
 from incidents import flapping, windows
 from incidents.models import Incident, IncidentEvent
-from incidents.timeline import bulk_note, event
 from monitors.models import Monitor
 
 LOOK_AGAIN = timedelta(seconds=15)
@@ -137,7 +136,9 @@ class NotificationBatch:
         if incident.quiet != reason:
             incident.quiet = reason
             text, data = f"No alert is sent: the monitor is {_SUPPRESSED[reason]}.", {"reason": reason.value}
-            self._events.append(event(incident, IncidentEvent.Type.SUPPRESSED, text, at=self.now, data=data))
+            self._events.append(
+                IncidentEvent(incident=incident, type=IncidentEvent.Type.SUPPRESSED, text=text, at=self.now, data=data)
+            )
 
     def write(self) -> None:
         """Write the timelines and the messages."""
@@ -149,17 +150,17 @@ class NotificationBatch:
             alerts = "No channel gets an alert"
             if channel_ids:
                 alerts = f"Alert to {len(channel_ids)} channel{'' if len(channel_ids) == 1 else 's'}"
-            announced = event(
-                one.incident,
-                IncidentEvent.Type.ANNOUNCED,
-                f"{alerts}: {WORDS[one.event_type].sent}.",
+            announced = IncidentEvent(
+                incident=one.incident,
+                type=IncidentEvent.Type.ANNOUNCED,
+                text=f"{alerts}: {WORDS[one.event_type].sent}.",
                 at=self.now,
                 data={"news": one.event_type.value, "channels": len(channel_ids)},
             )
             self._events.append(announced)
             payload = incident_payload(one.incident, one.event_type, self.now, by=one.by)
             items.append(OutboxItem(f"event:{announced.public_id}", payload, channel_ids, one.incident))
-        bulk_note(self._events)
+        IncidentEvent.objects.bulk_create(self._events)
         put(items, now=self.now)
 
 

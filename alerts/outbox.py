@@ -27,7 +27,6 @@ from core.clock import utc_now
 from core.db import release_connection
 from core.metrics import Counter
 from incidents.models import Incident, IncidentEvent
-from incidents.timeline import bulk_note, event
 from monitors.models import Monitor
 from notifications.outbox import DUE, RETRY_FOR, Outbox, SendResult
 from notifications.workers import Senders
@@ -248,11 +247,11 @@ class DeliveryOutbox(Outbox[Delivery]):
             State.DEAD: f"An alert to {channel} was given up after {message.attempts} tries: {result.detail}",
         }
         incidents = Incident.objects.filter(delivery_items__delivery=message).distinct().order_by("pk")
-        bulk_note(
-            event(
-                incident,
-                Type.ALERT_SENT if state is State.SENT else Type.ALERT_FAILED,
-                texts[state],
+        IncidentEvent.objects.bulk_create(
+            IncidentEvent(
+                incident=incident,
+                type=Type.ALERT_SENT if state is State.SENT else Type.ALERT_FAILED,
+                text=texts[state],
                 at=now,
                 data={"delivery_id": message.public_id, "channel_id": channel.public_id},
             )

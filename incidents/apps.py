@@ -6,6 +6,6 @@ class IncidentsConfig(AppConfig):
 
     def ready(self) -> None:
         from accounts.services import before_account_deleted
-        from incidents.privacy import forget_person
+        from incidents.services import forget_person
 
         before_account_deleted.append(forget_person)

@@ -14,7 +14,6 @@ from checks.spec import Verdict
 from core.clock import to_ms
 from core.db import advisory_lock, try_advisory_lock
 from incidents.models import FlappingSpell, Incident, IncidentEvent
-from incidents.timeline import bulk_note, event
 from monitors.models import StatusChange
 
 BATCH = 1_000
@@ -58,7 +57,7 @@ def close_deleted(now: datetime) -> None:
         incidents = list(gone.select_for_update().order_by("pk"))
         events = [_resolve(incident, Resolution.DELETED, now) for incident in incidents]
         Incident.objects.bulk_update(incidents, ["resolved_at", "resolution", "look_again_at"])
-        bulk_note(events)
+        IncidentEvent.objects.bulk_create(events)
 
 
 def follow_monitors() -> None:
@@ -90,16 +89,16 @@ def note_reasons(now: datetime) -> None:
         for incident in incidents:
             at, incident.reason_code, incident.detail = found[incident.pk]
             events.append(
-                event(
-                    incident,
-                    Type.REASON_CHANGED,
-                    f"It fails for another reason now: {incident.detail}",
+                IncidentEvent(
+                    incident=incident,
+                    type=Type.REASON_CHANGED,
+                    text=f"It fails for another reason now: {incident.detail}",
                     at=at,
                     data={"reason_code": incident.reason_code},
                 )
             )
         Incident.objects.bulk_update(incidents, ["reason_code", "detail"])
-        bulk_note(events)
+        IncidentEvent.objects.bulk_create(events)
 
 
 _LATEST_REASONS = """
@@ -173,11 +172,13 @@ class _Book:
             self.confirmed[change.monitor_id, change.claim, change.at] = incident
         self.turned[change.monitor_id] = change.at
         self.events += [
-            event(incident, Type.FIRST_FAILURE, "The first check failed.", at=incident.started_at),
-            event(
-                incident,
-                Type.CONFIRMED,
-                f"It is down: {change.detail or change.reason_code}",
+            IncidentEvent(
+                incident=incident, type=Type.FIRST_FAILURE, text="The first check failed.", at=incident.started_at
+            ),
+            IncidentEvent(
+                incident=incident,
+                type=Type.CONFIRMED,
+                text=f"It is down: {change.detail or change.reason_code}",
                 at=change.at,
                 data={"reason_code": change.reason_code},
             ),
@@ -199,7 +200,7 @@ class _Book:
         Incident.objects.bulk_update(self.resolved, ["resolved_at", "resolution", "look_again_at"])
         # Closed incidents are written before new ones: at most one per monitor is open.
         Incident.objects.bulk_create(self.made)
-        bulk_note(self.events)
+        IncidentEvent.objects.bulk_create(self.events)
         # A paused monitor has settled: it does not change until it is resumed.
         FlappingSpell.objects.filter(monitor__in=self.paused, ended_at=None).update(ended_at=Now())
         spells = list(FlappingSpell.objects.filter(monitor__in=self.turned, ended_at=None))
@@ -226,10 +227,10 @@ def _resolve(incident: Incident, resolution: Resolution, at: datetime) -> Incide
     incident.resolved_at = max(at, incident.confirmed_at or incident.started_at)
     incident.resolution = resolution
     incident.look_again_at = None
-    return event(
-        incident,
-        Type.RESOLVED,
-        _ENDINGS[resolution],
+    return IncidentEvent(
+        incident=incident,
+        type=Type.RESOLVED,
+        text=_ENDINGS[resolution],
         at=incident.resolved_at,
         data={
             "resolution": resolution.value,

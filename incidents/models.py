@@ -37,26 +37,26 @@ class Incident(models.Model):
     project = models.ForeignKey(Project, null=True, on_delete=models.SET_NULL, related_name="incidents")
     monitor = models.ForeignKey(Monitor, null=True, on_delete=models.SET_NULL, related_name="incidents")
     monitor_public_id = models.CharField(max_length=40, default="", help_text="Kept when the monitor is deleted.")
-    name = models.CharField(max_length=200, help_text="The monitor's as it was then, or the title.")
+    name = models.CharField(max_length=200, help_text="The monitor's name at that time, or the title.")
 
     reason_code = models.CharField(max_length=20, null=True, choices=REASON_CHOICES)
     detail = models.TextField(null=True)
     claim = models.BigIntegerField(null=True, help_text="The check that confirmed it.")
-    evidence = models.JSONField(null=True, help_text="What that check saw; its result is dropped before this.")
+    evidence = models.JSONField(null=True, help_text="What that check saw. Kept longer than its result.")
 
-    started_at = models.DateTimeField(help_text="The first failure of the run.")
+    started_at = models.DateTimeField(help_text="The first of the consecutive failures.")
     confirmed_at = models.DateTimeField(null=True)
     acknowledged_at = models.DateTimeField(null=True)
     resolved_at = models.DateTimeField(null=True)
     resolution = models.CharField(max_length=9, null=True, choices=Resolution.choices)
 
-    announced_at = models.DateTimeField(null=True, help_text="When it was said to be down.")
+    announced_at = models.DateTimeField(null=True, help_text="When the outage was announced.")
     acknowledgement_announced_at = models.DateTimeField(null=True)
-    closing_announced_at = models.DateTimeField(null=True, help_text="When it was said to be over.")
+    closing_announced_at = models.DateTimeField(null=True, help_text="When the recovery was announced.")
     quiet = models.CharField(
-        max_length=11, null=True, choices=Quiet.choices, help_text="Why nothing was said at the last look."
+        max_length=11, null=True, choices=Quiet.choices, help_text="Why the last notification was suppressed."
     )
-    look_again_at = models.DateTimeField(null=True, help_text="When to see whether it may be said by then.")
+    look_again_at = models.DateTimeField(null=True, help_text="When to check again whether to notify.")
 
     class Meta:
         constraints: ClassVar = [
@@ -153,7 +153,7 @@ class MaintenanceWindow(models.Model):
     ends_at = models.DateTimeField()
     time_zone = models.CharField(max_length=64, default="UTC")
     rrule = models.CharField(max_length=500, default="", help_text="RFC 5545, without DTSTART; empty: once.")
-    all_monitors = models.BooleanField(help_text="All of the project, or of the owner; else the chosen ones.")
+    all_monitors = models.BooleanField(help_text="All monitors of the project or owner, otherwise the chosen ones.")
     monitors = models.ManyToManyField(Monitor, related_name="maintenance_windows")
     current_starts_at = models.DateTimeField(null=True)
     current_ends_at = models.DateTimeField(null=True)

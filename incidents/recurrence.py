@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from itertools import pairwise
+from typing import NamedTuple
 from zoneinfo import ZoneInfo, available_timezones
 
 from dateutil.rrule import rrulestr
@@ -47,7 +48,10 @@ _LISTS = ("BYMONTH", "BYMONTHDAY", "BYDAY", "BYSETPOS")
 _TOO_OFTEN = ("SECONDLY", "MINUTELY", "HOURLY")
 _OF_THE_START = ("BYHOUR", "BYMINUTE", "BYSECOND")
 
-Occurrence = tuple[datetime, datetime]
+
+class Occurrence(NamedTuple):
+    starts_at: datetime
+    ends_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +67,11 @@ class Schedule:
         """Return all occurrences, in order. Raises ValidationFailed if the rule is invalid."""
         length = self.ends_at - self.starts_at
         for start in self._starts():
-            yield start, start + length
+            yield Occurrence(start, start + length)
 
     def occurrence_at_or_after(self, now: datetime) -> Occurrence | None:
         """Return the active or next occurrence at `now`, or None if there are no more."""
-        return next((found for found in self.occurrences() if found[1] > now), None)
+        return next((found for found in self.occurrences() if found.ends_at > now), None)
 
     def _starts(self) -> Iterator[datetime]:
         yield self.starts_at
@@ -106,7 +110,11 @@ class Schedule:
             next_day = datetime.strptime(text, "%Y%m%d") + timedelta(days=1)  # noqa: DTZ007  (a local date)
             return _instant(next_day, ZoneInfo(self.time_zone)) - timedelta(microseconds=1)
         except (ValueError, OverflowError):
-            raise ValidationFailed(f"UNTIL={text} is no date.", field="rrule") from None
+            raise _invalid(f"UNTIL={text} is no date.") from None
+
+
+def _invalid(reason: str) -> ValidationFailed:
+    return ValidationFailed(reason, field="rrule")
 
 
 def check(schedule: Schedule, *, now: datetime) -> None:
@@ -134,35 +142,29 @@ def check(schedule: Schedule, *, now: datetime) -> None:
 def _check_rule(schedule: Schedule) -> None:
     parts = _parts_of(schedule.rrule)
     if not parts.keys() & {"COUNT", "UNTIL"}:
-        raise ValidationFailed(
-            f"never ends; give UNTIL, at most {MAX_YEARS} years after starts_at, or COUNT.", field="rrule"
-        )
+        raise _invalid(f"never ends; give UNTIL, at most {MAX_YEARS} years after starts_at, or COUNT.")
     last = schedule.starts_at + HORIZON
     if schedule._until(parts) > last:
-        raise ValidationFailed(f"UNTIL is more than {MAX_YEARS} years after starts_at.", field="rrule")
+        raise _invalid(f"UNTIL is more than {MAX_YEARS} years after starts_at.")
     if schedule._until(parts) < schedule.starts_at:
-        raise ValidationFailed("UNTIL is before starts_at.", field="rrule")
+        raise _invalid("UNTIL is before starts_at.")
     first = next(schedule._local_starts(), None)
     if first is None:
-        raise ValidationFailed("has no occurrence.", field="rrule")
+        raise _invalid("has no occurrence.")
     if first != schedule._local_start():
         raise ValidationFailed(
             f"is none of the times of rrule, the first of which is {first:%Y-%m-%d %H:%M} in {schedule.time_zone}.",
             field="starts_at",
         )
     if "COUNT" in parts:
-        _check_count(schedule, last=last)
-    for (_, end), (start, _) in pairwise(schedule.occurrences()):
-        if start < end:
-            raise ValidationFailed(
-                f"the occurrence of {_shown(start)} begins before the one before it ends.", field="rrule"
+        zone = ZoneInfo(schedule.time_zone)
+        if any(_instant(local, zone) > last for local in schedule._local_starts()):
+            raise _invalid(f"goes on for more than {MAX_YEARS} years; give a smaller COUNT.")
+    for before, after in pairwise(schedule.occurrences()):
+        if after.starts_at < before.ends_at:
+            raise _invalid(
+                f"the occurrence of {after.starts_at:%Y-%m-%d %H:%M} UTC begins before the one before it ends."
             )
-
-
-def _check_count(schedule: Schedule, *, last: datetime) -> None:
-    zone = ZoneInfo(schedule.time_zone)
-    if any(_instant(local, zone) > last for local in schedule._local_starts()):
-        raise ValidationFailed(f"goes on for more than {MAX_YEARS} years; give a smaller COUNT.", field="rrule")
 
 
 def _parts_of(rrule: str) -> dict[str, str]:
@@ -171,18 +173,18 @@ def _parts_of(rrule: str) -> dict[str, str]:
     for part in rrule.upper().split(";"):
         name, equals, value = part.partition("=")
         if name in parts:
-            raise ValidationFailed(f"{name} is given twice.", field="rrule")
+            raise _invalid(f"{name} is given twice.")
         _check_part(name, value if equals else "")
         parts[name] = value
     frequency = parts.get("FREQ")
     if frequency is None:
-        raise ValidationFailed("FREQ is missing.", field="rrule")
+        raise _invalid("FREQ is missing.")
     if {"COUNT", "UNTIL"} <= parts.keys():
-        raise ValidationFailed("COUNT and UNTIL do not go together.", field="rrule")
+        raise _invalid("COUNT and UNTIL do not go together.")
     if frequency == "WEEKLY" and "BYMONTHDAY" in parts:
-        raise ValidationFailed("BYMONTHDAY does not go with FREQ=WEEKLY.", field="rrule")
+        raise _invalid("BYMONTHDAY does not go with FREQ=WEEKLY.")
     if "BYSETPOS" in parts and not parts.keys() & {"BYMONTH", "BYMONTHDAY", "BYDAY"}:
-        raise ValidationFailed("BYSETPOS needs BYMONTH, BYMONTHDAY or BYDAY beside it.", field="rrule")
+        raise _invalid("BYSETPOS needs BYMONTH, BYMONTHDAY or BYDAY beside it.")
     _check_days(frequency, parts)
     return parts
 
@@ -193,32 +195,29 @@ def _check_days(frequency: str, parts: dict[str, str]) -> None:
     if not any(numbers):
         return
     if frequency in ("DAILY", "WEEKLY"):
-        raise ValidationFailed(f"a number in BYDAY does not go with FREQ={frequency}.", field="rrule")
+        raise _invalid(f"a number in BYDAY does not go with FREQ={frequency}.")
     if not all(numbers):
-        raise ValidationFailed("give every day of BYDAY a number, or none.", field="rrule")
+        raise _invalid("give every day of BYDAY a number, or none.")
     if (frequency == "MONTHLY" or "BYMONTH" in parts) and max(abs(int(number)) for number in numbers) > 5:
-        raise ValidationFailed("no month has more than 5 of a day that BYDAY numbers.", field="rrule")
+        raise _invalid("no month has more than 5 of a day that BYDAY numbers.")
 
 
 def _check_part(name: str, value: str) -> None:
     pattern = _VALUES.get(name)
     if name == "FREQ" and value in _TOO_OFTEN:
-        raise ValidationFailed(
-            f"FREQ={value} is too often; a window recurs DAILY, WEEKLY, MONTHLY or YEARLY.", field="rrule"
-        )
+        raise _invalid(f"FREQ={value} is too often; a window recurs DAILY, WEEKLY, MONTHLY or YEARLY.")
     if name in _OF_THE_START:
-        raise ValidationFailed(f"{name} is not taken: the time of day is that of starts_at.", field="rrule")
+        raise _invalid(f"{name} is not taken: the time of day is that of starts_at.")
     if pattern is None:
         shown = re.match(r"[A-Z-]{0,20}", name)
-        raise ValidationFailed(
+        raise _invalid(
             f"{shown[0] if shown and shown[0] else 'something'} is not taken; write parts such as"
-            " FREQ=WEEKLY;BYDAY=MO;UNTIL=20271231T235959Z.",
-            field="rrule",
+            " FREQ=WEEKLY;BYDAY=MO;UNTIL=20271231T235959Z."
         )
     values = value.split(",") if name in _LISTS else [value]
     if not all(re.fullmatch(pattern, one, re.ASCII) for one in values):
         hint = "; write 20271231T235959Z or 20271231" if name == "UNTIL" else ""
-        raise ValidationFailed(f"the value of {name} cannot be read{hint}.", field="rrule")
+        raise _invalid(f"the value of {name} cannot be read{hint}.")
 
 
 def _instant(local: datetime, zone: ZoneInfo) -> datetime:
@@ -226,10 +225,6 @@ def _instant(local: datetime, zone: ZoneInfo) -> datetime:
     the first of two equal times, and moves a skipped time by the length of the gap (dateutil's
     `resolve_imaginary`)."""
     return local.replace(tzinfo=zone, fold=0).astimezone(UTC)
-
-
-def _shown(moment: datetime) -> str:
-    return f"{moment:%Y-%m-%d %H:%M} UTC"
 
 
 @cache

@@ -9,10 +9,9 @@ from rest_framework import serializers
 
 from checks.spec import ReasonCode
 from core.api.fields import ChoiceField, EpochMsField, MomentField, StrictSerializer, TextField
-from core.clock import to_ms
 from incidents import windows
 from incidents.models import Incident, IncidentEvent, MaintenanceWindow
-from incidents.recurrence import MAX_LENGTH, MAX_YEARS, Occurrence
+from incidents.recurrence import MAX_LENGTH, MAX_YEARS
 from incidents.windows import MAX_CHOSEN, SCOPES
 from monitors.history_views import EvidenceSerializer
 
@@ -143,14 +142,16 @@ class WindowSerializer(serializers.Serializer[Any]):
     monitors = serializers.SerializerMethodField()
     monitor_ids = serializers.SerializerMethodField(help_text="The chosen ones; empty with all.")
     active = serializers.SerializerMethodField(help_text="Whether alerts are held back now.")
-    next_starts_at = serializers.SerializerMethodField(
-        help_text="Of the occurrence that is on, or else of the next; null when there is no more."
+    next_starts_at = EpochMsField(
+        source="occurrence.starts_at",
+        allow_null=True,
+        help_text="Of the occurrence that is on, or else of the next; null when there is no more.",
     )
-    next_ends_at = serializers.SerializerMethodField(help_text="Of the same occurrence.")
+    next_ends_at = EpochMsField(source="occurrence.ends_at", allow_null=True, help_text="Of the same occurrence.")
     created_at = EpochMsField()
 
-    def to_representation(self, instance: MaintenanceWindow) -> Any:
-        self._occurrence: Occurrence | None = windows.occurrence_of(instance, now=self.context["now"])
+    def to_representation(self, instance: Any) -> Any:
+        instance.occurrence = windows.occurrence_of(instance, now=self.context["now"])
         return super().to_representation(instance)
 
     @extend_schema_field({"type": ["string", "null"]})
@@ -165,16 +166,8 @@ class WindowSerializer(serializers.Serializer[Any]):
     def get_monitor_ids(self, window: MaintenanceWindow) -> list[str]:
         return [monitor.public_id for monitor in windows.chosen_of(window)]
 
-    def get_active(self, window: MaintenanceWindow) -> bool:
-        return self._occurrence is not None and self._occurrence[0] <= self.context["now"]
-
-    @extend_schema_field({"type": ["integer", "null"], "format": "int64"})
-    def get_next_starts_at(self, window: MaintenanceWindow) -> int | None:
-        return None if self._occurrence is None else to_ms(self._occurrence[0])
-
-    @extend_schema_field({"type": ["integer", "null"], "format": "int64"})
-    def get_next_ends_at(self, window: MaintenanceWindow) -> int | None:
-        return None if self._occurrence is None else to_ms(self._occurrence[1])
+    def get_active(self, window: Any) -> bool:
+        return window.occurrence is not None and window.occurrence.starts_at <= self.context["now"]
 
 
 class WindowPatchSerializer(WindowInputSerializer):

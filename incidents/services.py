@@ -1,4 +1,4 @@
-"""Acknowledge, comment, declare and resolve incidents. Each function is one transaction."""
+"""Acknowledge, comment, declare and resolve incidents."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ from typing import Any
 
 from django.db import transaction
 
+from accounts.models import User
+from accounts.services import GONE, addresses_of
 from core.db import get_or_not_found
 from core.errors import IncidentResolved, ResolvesByItself
 from incidents.models import Incident, IncidentEvent
 from incidents.selectors import get_incident
-from incidents.timeline import note
 from projects.access import Caller
 from projects.placement import place
+
+Type = IncidentEvent.Type
 
 
 def acknowledge(caller: Caller, public_id: str, *, now: datetime) -> Incident:
@@ -26,14 +29,7 @@ def acknowledge(caller: Caller, public_id: str, *, now: datetime) -> Incident:
         if incident.acknowledged_at is None:
             incident.acknowledged_at = now
             incident.save(update_fields=["acknowledged_at"])
-            who = caller.user.email
-            note(
-                incident,
-                IncidentEvent.Type.ACKNOWLEDGED,
-                f"Acknowledged by {who}.",
-                at=now,
-                data={"by": who},
-            )
+            _note(incident, Type.ACKNOWLEDGED, f"Acknowledged by {caller.user.email}.", caller, now)
         return get_incident(caller, public_id)
 
 
@@ -41,7 +37,7 @@ def comment(caller: Caller, public_id: str, *, text: str, now: datetime) -> Inci
     """Add a comment, also to a resolved incident: lessons are often written down afterwards."""
     with transaction.atomic():
         incident = _lock(caller, public_id)
-        note(incident, IncidentEvent.Type.COMMENTED, text, at=now, data={"by": caller.user.email})
+        _note(incident, Type.COMMENTED, text, caller, now)
         return get_incident(caller, public_id)
 
 
@@ -52,7 +48,7 @@ def declare(caller: Caller, given: Mapping[str, Any], *, now: datetime) -> Incid
         incident = Incident.objects.create(
             owner=owner, project=project, name=given["title"], detail=given["text"], started_at=now
         )
-        note(incident, IncidentEvent.Type.DECLARED, given["text"], at=now, data={"by": caller.user.email})
+        _note(incident, Type.DECLARED, given["text"], caller, now)
         return get_incident(caller, incident.public_id)
 
 
@@ -65,12 +61,25 @@ def resolve(caller: Caller, public_id: str, *, now: datetime) -> Incident:
         if incident.is_open:
             incident.resolved_at, incident.resolution = now, Incident.Resolution.CLOSED
             incident.save(update_fields=["resolved_at", "resolution"])
-            who = caller.user.email
-            note(incident, IncidentEvent.Type.RESOLVED, f"Resolved by {who}.", at=now, data={"by": who})
+            _note(incident, Type.RESOLVED, f"Resolved by {caller.user.email}.", caller, now)
         return get_incident(caller, public_id)
+
+
+def forget_person(user: User) -> None:
+    """Remove a deleted account's name from the acknowledgements and resolutions of others. Comments stay."""
+    events = list(IncidentEvent.objects.filter(data__by__in=addresses_of(user)).exclude(incident__owner=user))
+    for event in events:
+        if event.type in (Type.ACKNOWLEDGED, Type.RESOLVED):
+            event.text = event.text.replace(event.data["by"], GONE)
+        event.data["by"] = GONE
+    IncidentEvent.objects.bulk_update(events, ["text", "data"], batch_size=500)
 
 
 def _lock(caller: Caller, public_id: str) -> Incident:
     """Return the incident, locked and read after locking, to see a concurrent recovery of the monitor."""
     found = get_incident(caller, public_id)
     return get_or_not_found(Incident.objects.select_for_update(no_key=True), pk=found.pk)
+
+
+def _note(incident: Incident, kind: Type, text: str, caller: Caller, now: datetime) -> None:
+    incident.events.create(type=kind, text=text, at=now, data={"by": caller.user.email})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfoNotFoundError
@@ -47,20 +47,20 @@ def occurrence_of(window: MaintenanceWindow, *, now: datetime) -> Occurrence | N
     if window.current_starts_at is None or window.current_ends_at is None:
         return None
     if window.current_ends_at > now:
-        return window.current_starts_at, window.current_ends_at
+        return Occurrence(window.current_starts_at, window.current_ends_at)
     return _occurrence_after(window, now=now)
 
 
 def upcoming(window: MaintenanceWindow, *, now: datetime, until: datetime) -> Iterator[Occurrence]:
     """Return the active occurrence at `now` and those that begin before `until`; none if the rule is invalid."""
     first = occurrence_of(window, now=now)
-    if first is None or first[0] >= until:
+    if first is None or first.starts_at >= until:
         return
     try:
         for found in schedule_of(window).occurrences():
-            if found[0] >= until:
+            if found.starts_at >= until:
                 return
-            if found[1] > now:
+            if found.ends_at > now:
                 yield found
     except (ValidationFailed, ZoneInfoNotFoundError):
         logger.exception("maintenance window %s can no longer be read", window.public_id)
@@ -100,29 +100,14 @@ def update_window(caller: Caller, public_id: str, given: Mapping[str, Any], *, n
         window = access.lock(get_window, caller, public_id)
         require_same_project(window, given, reason="a window stays where it was made; make another.")
         before = schedule_of(window)
-        after = Schedule(
-            given.get("starts_at", before.starts_at),
-            given.get("ends_at", before.ends_at),
-            given.get("time_zone", before.time_zone),
-            given.get("rrule", before.rrule) or "",
-        )
+        changes: dict[str, Any] = {name: given[name] or "" for name in asdict(before) if name in given}
+        after = replace(before, **changes)
         if after != before:
             recurrence.check(after, now=now)
             _reschedule(window, after, now=now)
         window.name = given.get("name", window.name)
         _rechoose(caller, window, given)
-        window.save(
-            update_fields=[
-                "name",
-                "all_monitors",
-                "starts_at",
-                "ends_at",
-                "time_zone",
-                "rrule",
-                "current_starts_at",
-                "current_ends_at",
-            ]
-        )
+        window.save(update_fields=[*asdict(after), "name", "all_monitors", "current_starts_at", "current_ends_at"])
         return get_window(caller, public_id)
 
 
@@ -140,9 +125,18 @@ def roll_forward(now: datetime) -> int:
     """
     rolled = 0
     while True:
-        some = _roll_some(now)
-        rolled += some
-        if some < ROLLED_AT_ONCE:
+        with transaction.atomic():
+            over = list(
+                MaintenanceWindow.objects.select_for_update(no_key=True)
+                .filter(current_ends_at__lte=now)
+                .order_by("pk")[:ROLLED_AT_ONCE]
+            )
+            for window in over:
+                occurrence = _occurrence_after(window, now=now)
+                window.current_starts_at, window.current_ends_at = occurrence or (None, None)
+            MaintenanceWindow.objects.bulk_update(over, ["current_starts_at", "current_ends_at"])
+        rolled += len(over)
+        if len(over) < ROLLED_AT_ONCE:
             return rolled
 
 
@@ -187,7 +181,7 @@ def coming(monitors: Sequence[Monitor], *, now: datetime, until: datetime) -> li
     by_id = {monitor.pk: monitor for monitor in monitors}
     projects = {monitor.project_id for monitor in monitors if monitor.project_id is not None}
     chosen = MaintenanceWindow.monitors.through.objects.filter(monitor__in=by_id)
-    found = (
+    found = list(
         MaintenanceWindow.objects.filter(current_ends_at__isnull=False, current_starts_at__lt=until)
         .filter(
             Q(all_monitors=True, project__in=projects)
@@ -196,40 +190,33 @@ def coming(monitors: Sequence[Monitor], *, now: datetime, until: datetime) -> li
         )
         .prefetch_related(Prefetch("monitors", Monitor.objects.filter(pk__in=by_id).only("pk")))
     )
-    windows = list(found)
     # A person's window covers only monitors that the person can access.
-    owners = {window.owner_id for window in windows if window.project_id is None and not window.all_monitors}
-    places = set(
-        Membership.objects.filter(user__in=owners, project__in=projects).values_list("user", "project")
-        if owners and projects
-        else ()
-    )
+    owners = {window.owner_id for window in found if window.project_id is None and not window.all_monitors}
+    places = set(Membership.objects.filter(user__in=owners, project__in=projects).values_list("user", "project"))
 
-    def covers(window: MaintenanceWindow, monitor: Monitor) -> bool:
+    def covers_chosen(window: MaintenanceWindow, monitor: Monitor) -> bool:
         if window.project_id is not None:
             return monitor.project_id == window.project_id
-        if monitor.owner_id == window.owner_id:
-            return True
-        return not window.all_monitors and (window.owner_id, monitor.project_id) in places
+        return monitor.owner_id == window.owner_id or (window.owner_id, monitor.project_id) in places
 
-    members: dict[tuple[str, int | None], list[Monitor]] = defaultdict(list)
+    of_project: dict[int | None, set[int]] = defaultdict(set)
+    of_owner: dict[int, set[int]] = defaultdict(set)
     for monitor in monitors:
-        members["project", monitor.project_id].append(monitor)
-        members["owner", monitor.owner_id].append(monitor)
+        of_project[monitor.project_id].add(monitor.pk)
+        of_owner[monitor.owner_id].add(monitor.pk)
     result = []
-    for window in windows:
+    for window in found:
         occurrence = occurrence_of(window, now=now)
-        if occurrence is None or occurrence[0] >= until:
+        if occurrence is None or occurrence.starts_at >= until:
             continue
         if not window.all_monitors:
-            candidates = [by_id[one.pk] for one in window.monitors.all()]
+            ids = {one.pk for one in window.monitors.all() if covers_chosen(window, by_id[one.pk])}
         elif window.project_id is not None:
-            candidates = members["project", window.project_id]
+            ids = of_project[window.project_id]
         else:
-            candidates = members["owner", window.owner_id]
-        ids = frozenset(monitor.pk for monitor in candidates if covers(window, monitor))
+            ids = of_owner[window.owner_id]
         if ids:
-            result.append(Coming(window.name, *occurrence, ids))
+            result.append(Coming(window.name, *occurrence, frozenset(ids)))
     return sorted(result, key=lambda one: (one.starts_at, one.ends_at, one.name))
 
 
@@ -247,20 +234,6 @@ def note_maintenance(now: datetime) -> None:
     leave_out(spans, now=now)
 
 
-def _roll_some(now: datetime) -> int:
-    with transaction.atomic():
-        over = list(
-            MaintenanceWindow.objects.select_for_update(no_key=True)
-            .filter(current_ends_at__lte=now)
-            .order_by("pk")[:ROLLED_AT_ONCE]
-        )
-        for window in over:
-            occurrence = _occurrence_after(window, now=now)
-            window.current_starts_at, window.current_ends_at = occurrence or (None, None)
-        MaintenanceWindow.objects.bulk_update(over, ["current_starts_at", "current_ends_at"])
-    return len(over)
-
-
 def _occurrence_after(window: MaintenanceWindow, *, now: datetime) -> Occurrence | None:
     """Return the next occurrence of a stored rule, or None. An invalid rule, stored with other code or time zone
     data, must not stop the others."""
@@ -272,8 +245,8 @@ def _occurrence_after(window: MaintenanceWindow, *, now: datetime) -> Occurrence
 
 
 def _reschedule(window: MaintenanceWindow, schedule: Schedule, *, now: datetime) -> None:
-    window.starts_at, window.ends_at = schedule.starts_at, schedule.ends_at
-    window.time_zone, window.rrule = schedule.time_zone, schedule.rrule
+    for name, value in asdict(schedule).items():
+        setattr(window, name, value)
     occurrence = schedule.occurrence_at_or_after(now)
     window.current_starts_at, window.current_ends_at = occurrence or (None, None)
 

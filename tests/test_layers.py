@@ -31,7 +31,7 @@ def lint(folder: Path) -> subprocess.CompletedProcess[str]:
         pytest.param("checks/results/selectors.py", "from monitors.models import Monitor", id="a higher layer"),
         pytest.param("monitors/services.py", "from monitors import views", id="upwards within an app"),
         pytest.param("connectors/services.py", "from connectors import importing", id="upwards within connectors"),
-        pytest.param("incidents/timeline.py", "from incidents import services", id="upwards within another"),
+        pytest.param("incidents/selectors.py", "from incidents import services", id="upwards within another"),
         pytest.param("alerts/messages.py", "from alerts.transports import base", id="upwards within alerts"),
         pytest.param("checks/verdict.py", "from django.conf import settings", id="a framework in a pure module"),
     ],

@@ -11,7 +11,6 @@ from accounts.models import User
 from core.clock import to_ms
 from incidents.models import Incident, IncidentEvent
 from incidents.services import acknowledge, comment, resolve
-from incidents.timeline import bulk_note, event, note
 from monitors.models import Monitor
 from projects.access import Caller
 from projects.models import Project
@@ -58,19 +57,13 @@ def test_the_object_of_decision_45(api: Api, user: User) -> None:
     project = ProjectFactory(owner=user)
     monitor = MonitorFactory(owner=user, name="Shop", project=project)
     incident = make_incident(monitor, evidence={"address": "192.0.2.7:443", "headers": [["server", "x"]]})
-    note(incident, IncidentEvent.Type.FIRST_FAILURE, "The first check failed.", at=NOON)
-    bulk_note(
-        [
-            event(
-                incident,
-                IncidentEvent.Type.CONFIRMED,
-                "Down.",
-                at=NOON + timedelta(minutes=2),
-                data={"failures": 3},
-            ),
-            event(incident, IncidentEvent.Type.SUPPRESSED, "Muted.", at=NOON, data={"reason": "muted"}),
-        ]
-    )
+    kinds = IncidentEvent.Type
+    for kind, text, at, data in (
+        (kinds.FIRST_FAILURE, "The first check failed.", NOON, {}),
+        (kinds.CONFIRMED, "Down.", NOON + timedelta(minutes=2), {"failures": 3}),
+        (kinds.SUPPRESSED, "Muted.", NOON, {"reason": "muted"}),
+    ):
+        incident.events.create(type=kind, text=text, at=at, data=data)
     (listed,) = api.get(PATH).json
     assert listed == {
         "id": incident.public_id,

@@ -17,7 +17,6 @@ from core.clock import utc_now
 from dashboard.incidents import PAGE
 from incidents import services
 from incidents.models import Incident, IncidentEvent
-from incidents.timeline import note
 from projects.access import Caller
 from tests.factories import IncidentFactory, MonitorFactory, ProjectFactory, UserFactory
 from tests.helpers import NOON
@@ -37,7 +36,7 @@ def outage(user: User, *, minutes: int = 0, resolved: bool = False, **columns: A
         resolution="recovered" if resolved else None,
         **{"reason_code": "http_failure", "detail": "Answered 503.", **columns},
     )
-    note(incident, IncidentEvent.Type.CONFIRMED, "It is down: Answered 503.", at=at)
+    incident.events.create(type=IncidentEvent.Type.CONFIRMED, text="It is down: Answered 503.", at=at)
     return incident
 
 
@@ -147,7 +146,7 @@ def test_an_incident_says_what_since_when_and_why(web: Client, user: User) -> No
 def test_every_line_of_a_timeline_has_plain_words(web: Client, user: User, kind: str) -> None:
     incident = outage(user)
     IncidentEvent.objects.all().delete()
-    note(incident, IncidentEvent.Type(kind), "What it was.", at=NOON)
+    incident.events.create(type=kind, text="What it was.", at=NOON)
     text = web.get(f"/incidents/{incident.public_id}").content.decode()
     timeline = text[text.index('id="incident-timeline"') : text.index("</ol>")]
     assert "What it was." in timeline
