@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any, NamedTuple
 
 import msgspec
 import psycopg
@@ -18,6 +19,7 @@ from django.contrib import admin
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from kombu.exceptions import KombuError
+from psycopg.rows import dict_row, namedtuple_row
 
 from alerts.outbox import oldest_alert
 from checks.results.partitions import SERIES, Series
@@ -48,23 +50,29 @@ MOST_ROLLUP_AGE = timedelta(hours=3)
 FEWEST_FAILING = 2
 NOTHING_SENT_FOR = timedelta(minutes=10)
 
-# Each count reads only the start of a partial index.
-_COUNTS = """
-    SELECT (SELECT count(*) FROM (SELECT FROM alerts_delivery WHERE state = 'dead' LIMIT %(most)s) AS found),
-           (SELECT count(*) FROM (SELECT FROM statuspages_pagemail WHERE state = 'dead' LIMIT %(most)s) AS found),
-           (SELECT count(*) FROM (SELECT FROM statuspages_pagemail WHERE state = 'waiting' LIMIT %(most)s) AS found),
-           (SELECT count(*) FROM (
-               SELECT FROM alerts_delivery WHERE state IN ('gathering', 'waiting') LIMIT %(most)s) AS found),
-           (SELECT count(*) FROM (SELECT FROM checks_deletedmonitor LIMIT %(most)s) AS found),
-           (SELECT rolled_until FROM checks_rollupprogress),
-           (SELECT count(*) FROM (
-               SELECT FROM alerts_alertchannel AS channel
-                WHERE channel.failures > 0
-                  AND EXISTS (SELECT FROM alerts_delivery AS delivery
-                               WHERE delivery.channel_id = channel.id AND delivery.state = 'waiting')
-                LIMIT %(most)s) AS found),
-           (SELECT max(last_sent_at) FROM alerts_alertchannel)
+
+def _count(rows: str) -> str:
+    return f"(SELECT count(*) FROM (SELECT FROM {rows} LIMIT {MOST_COUNTED}) AS found)"  # noqa: S608
+
+
+_FAILING_CHANNELS = """
+    alerts_alertchannel AS channel
+     WHERE channel.failures > 0
+       AND EXISTS (SELECT FROM alerts_delivery AS delivery
+                    WHERE delivery.channel_id = channel.id AND delivery.state = 'waiting')
 """
+# Each count reads only the start of a partial index.
+_NUMBERS = f"""
+    SELECT {_count("alerts_delivery WHERE state = 'dead'")} AS dead_deliveries,
+           {_count("alerts_delivery WHERE state IN ('gathering', 'waiting')")} AS waiting_deliveries,
+           {_count("statuspages_pagemail WHERE state = 'dead'")} AS dead_mails,
+           {_count("statuspages_pagemail WHERE state = 'waiting'")} AS waiting_mails,
+           {_count("checks_deletedmonitor")} AS deleted_monitors,
+           {_count(_FAILING_CHANNELS)} AS failing_channels,
+           (SELECT max(last_sent_at) FROM alerts_alertchannel) AS last_sent_at,
+           (SELECT rolled_until FROM checks_rollupprogress) AS rolled_until,
+           pg_database_size(current_database()) AS bytes
+"""  # noqa: S608 - our own conditions
 # Partitions count toward their table. Row counts are estimates of the planner.
 _TABLES = """
     SELECT coalesce(pg_partition_root(oid), oid)::regclass::text AS name,
@@ -80,13 +88,6 @@ _LAST_PART = """
     SELECT max(part.relname) FROM pg_inherits JOIN pg_class AS part ON part.oid = inhrelid
      WHERE inhparent = to_regclass(%(table)s) AND part.relname <> %(default)s
 """
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    name: str
-    bytes: int
-    rows: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +109,7 @@ class DatabaseStatus:
     failing_channels: int
     last_sent_at: datetime | None
     bytes: int
-    tables: Sequence[Table]
+    tables: Sequence[NamedTuple]
     ahead: Mapping[str, timedelta | None]
 
 
@@ -215,31 +216,15 @@ def _database_status(now: datetime) -> DatabaseStatus | None:
         with separate_connection(patience_sec=PATIENCE_SEC) as database:
             waiting = backlog(database, now=now, most=MOST_DUE)
             alert = oldest_alert(database, now=now)
-            counts = database.execute(_COUNTS, {"most": MOST_COUNTED}).fetchone()
-            size = database.execute("SELECT pg_database_size(current_database())").fetchone()
-            tables = database.execute(_TABLES, {"tables": TABLES}).fetchall()
+            with database.cursor(row_factory=dict_row) as cursor:
+                numbers: dict[str, Any] = cursor.execute(_NUMBERS).fetchall()[0]
+            with database.cursor(row_factory=namedtuple_row) as named:
+                tables = named.execute(_TABLES, {"tables": TABLES}).fetchall()
             ahead = {series.table: _ahead(database, series, now) for series in SERIES}
     except psycopg.Error as error:
         logger.warning("health page: cannot query the database: %s", error)
         return None
-    assert counts is not None
-    assert size is not None
-    dead_deliveries, dead_mails, waiting_mails, waiting_deliveries, deleted, rolled_until, failing, sent = counts
-    return DatabaseStatus(
-        backlog=waiting,
-        alert_since=alert,
-        dead_deliveries=dead_deliveries,
-        dead_mails=dead_mails,
-        waiting_mails=waiting_mails,
-        waiting_deliveries=waiting_deliveries,
-        deleted_monitors=deleted,
-        rolled_until=rolled_until,
-        failing_channels=failing,
-        last_sent_at=sent,
-        bytes=size[0],
-        tables=[Table(*row) for row in tables],
-        ahead=ahead,
-    )
+    return DatabaseStatus(backlog=waiting, alert_since=alert, tables=tables, ahead=ahead, **numbers)
 
 
 def _ahead(database: psycopg.Connection, series: Series, now: datetime) -> timedelta | None:
@@ -255,12 +240,7 @@ def _broker_status() -> BrokerStatus | None:
         queues = {queue: queued(queue) for queue in QUEUES}
         in_flight = read_levels().get(metrics.IN_FLIGHT.name, 0)
         return BrokerStatus(queues, int(in_flight), _workers())
-    except (
-        redis.RedisError,
-        KombuError,
-        OSError,
-        ValueError,
-    ) as error:  # ValueError: a reply that is not JSON
+    except (redis.RedisError, KombuError, OSError, ValueError) as error:  # ValueError: a reply that is not JSON
         logger.warning("health page: cannot query the broker: %s", error)
         return None
 

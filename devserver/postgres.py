@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import pwd
 import shutil
 import stat
 import subprocess
@@ -15,7 +16,7 @@ from pathlib import Path
 
 from devserver.data_folder import ROLE, SUPERUSER, DataFolder
 from devserver.locks import EmbeddedError
-from devserver.server_process import POSTGRES_STOP, last_error, rotate, stop, stop_orphan
+from devserver.server_process import Server, stop_orphan
 from devserver.server_user import ServerUser, server_uids
 
 
@@ -33,52 +34,47 @@ PROGRAMS = (INITDB, POSTGRES)
 # random_page_cost: SSDs read random pages fast. With the default, claiming 2,000 due monitors would read all 200,000
 # states.
 SETTINGS = {"max_connections": "200", "shared_buffers": "128MB", "random_page_cost": "1.1"}
-START_SECONDS = 60  # recovery after a crash can take a while
 LONGEST_SOCKET_PATH = 107
 
 
-class Postgres:
+class Postgres(Server):
     name = "postgres"
+    title = "PostgreSQL"
+    start_seconds = 60  # recovery after a crash can take a while
 
-    def __init__(self, folder: DataFolder, user: ServerUser, socket_dir: Path, settings: Mapping[str, str]) -> None:
-        self._folder = folder
-        self._user = user
+    def __init__(self, folder: DataFolder, user: ServerUser, settings: Mapping[str, str], socket_dir: Path) -> None:
+        super().__init__(folder, user, {**SETTINGS, **settings})
         self._socket_dir = socket_dir
-        self._settings = {**SETTINGS, **settings}
-        self._log = folder.log("postgres")
-        self._process: subprocess.Popen[bytes] | None = None
 
     def state(self) -> dict[str, object]:
-        pid = self._process.pid if self._process else None
-        return {"pid": pid, "socket_dir": str(self._socket_dir)}
-
-    def is_running(self) -> bool:
-        return self._process is not None and self._process.poll() is None
+        return super().state() | {"socket_dir": str(self._socket_dir)}
 
     def start(self) -> None:
-        self.stop_orphan()
-        if not (self._folder.postgres / "PG_VERSION").exists():
+        if pid := self._pid_in_file():
+            stop_orphan(pid, self._data)
+        if not (self._data / "PG_VERSION").exists():
             self._create_cluster()
         self._check_version()
         self._write_access_rules()
         self._fix_stale_pid_files()
-        deadline = time.monotonic() + START_SECONDS
-        while not self._try_start(deadline):
-            # The backends of a killed postmaster take a moment to end; until then their shared memory prevents
-            # a new start.
+        fixed = {
+            "listen_addresses": "",
+            "unix_socket_directories": str(self._socket_dir),
+            "unix_socket_permissions": "0700",
+            "port": "5432",
+        }
+        options = [f"--{name}={value}" for name, value in {**self._settings, **fixed}.items()]
+        deadline = time.monotonic() + self.start_seconds
+        while (reason := self._run([str(POSTGRES), "-D", str(self._data), *options])) is not None:
+            # The backends of a killed postmaster take a moment to end; until then their shared memory prevents a new
+            # start.
+            if "shared memory block" not in reason or time.monotonic() > deadline:
+                raise self._exited(reason)
             time.sleep(0.2)
-
-    def stop(self) -> None:
-        if self._process is not None:
-            stop(self._process, POSTGRES_STOP)
-
-    def stop_orphan(self) -> None:
-        if pid := self._pid_in_file():
-            stop_orphan(pid, self._folder.postgres, POSTGRES_STOP)
 
     def _create_cluster(self) -> None:
         # Renamed when it is complete, so that a killed initdb leaves nothing that looks finished.
-        new = self._folder.root / "postgres.init"
+        new = self._data.with_name("postgres.init")
         shutil.rmtree(new, ignore_errors=True)
         new.mkdir(mode=0o700)
         self._user.own(new)
@@ -92,32 +88,30 @@ class Postgres:
         offset = self._log.stat().st_size if self._log.exists() else 0
         with self._log.open("ab") as log:
             if self._user.start(command, output=log).wait() != 0:
-                raise EmbeddedError(f"PostgreSQL's initdb failed: {last_error(self._log, offset)}")
+                raise EmbeddedError(f"PostgreSQL's initdb failed: {self._last_error(offset)}")
         # The empty folder was created to test whether the user can enter it.
-        self._folder.postgres.rmdir()
-        new.rename(self._folder.postgres)
+        self._data.rmdir()
+        new.rename(self._data)
 
     def _check_version(self) -> None:
-        found = (self._folder.postgres / "PG_VERSION").read_text().strip()
+        found = (self._data / "PG_VERSION").read_text().strip()
         text = subprocess.check_output([POSTGRES, "--version"], text=True)  # noqa: S603
         ours = text.split()[2].split(".")[0]
         if found != ours:
             raise EmbeddedError(
-                f"{self._folder.postgres} was created by PostgreSQL {found}, but this is {ours}: "
+                f"{self._data} was created by PostgreSQL {found}, but this is {ours}: "
                 f"dump it with {found} and restore it, or use another DATA_DIR"
             )
 
     def _write_access_rules(self) -> None:
         """Allow the user who started the servers and the user that runs them, over the socket only."""
-        import pwd
-
         names = {pwd.getpwuid(os.geteuid()).pw_name, self._user.name}
         idents = [f'owners "{name}" {role}\n' for name in sorted(names) for role in (ROLE, SUPERUSER)]
         for file, text in {
             "pg_hba.conf": "local all all peer map=owners\n",
             "pg_ident.conf": "".join(idents),
         }.items():
-            path = self._folder.postgres / file
+            path = self._data / file
             path.write_text(text)
             self._user.own(path)
 
@@ -127,42 +121,16 @@ class Postgres:
         PostgreSQL would take that process for a running server. It ignores a file with the pid of its parent, and it
         needs the rest of the file: the shared memory key finds orphaned backends.
         """
-        for path in (self._folder.postgres / "postmaster.pid", self._socket_dir / ".s.PGSQL.5432.lock"):
+        for path in (self._data / "postmaster.pid", self._socket_dir / ".s.PGSQL.5432.lock"):
             try:
                 lines = path.read_text().splitlines(keepends=True)
             except FileNotFoundError:
                 continue
             path.write_text("".join([f"{os.getpid()}\n", *lines[1:]]))
 
-    def _try_start(self, deadline: float) -> bool:
-        command = [str(POSTGRES), "-D", str(self._folder.postgres)]
-        fixed = {
-            "listen_addresses": "",
-            "unix_socket_directories": str(self._socket_dir),
-            "unix_socket_permissions": "0700",
-            "port": "5432",
-        }
-        for name, value in {**self._settings, **fixed}.items():
-            command += ["-c", f"{name}={value}"]
-        rotate(self._log)
-        with self._log.open("ab") as log:
-            offset = log.tell()
-            self._process = self._user.start(command, output=log)
-        while not self._is_ready():
-            if self._process.poll() is not None:
-                reason = last_error(self._log, offset)
-                if "shared memory block" in reason and time.monotonic() < deadline:
-                    return False
-                raise EmbeddedError(f"PostgreSQL exited at its start: {reason} ({self._log})")
-            if time.monotonic() > deadline:
-                self.stop()
-                raise EmbeddedError(f"PostgreSQL was not ready within {START_SECONDS} s: see {self._log}")
-            time.sleep(0.02)
-        return True
-
     def _is_ready(self) -> bool:
         try:
-            lines = (self._folder.postgres / "postmaster.pid").read_text().splitlines()
+            lines = (self._data / "postmaster.pid").read_text().splitlines()
         except FileNotFoundError:
             return False
         assert self._process is not None
@@ -170,7 +138,7 @@ class Postgres:
 
     def _pid_in_file(self) -> int | None:
         try:
-            first = (self._folder.postgres / "postmaster.pid").read_text().partition("\n")[0]
+            first = (self._data / "postmaster.pid").read_text().partition("\n")[0]
         except OSError:
             return None
         return int(first) if first.isdigit() else None

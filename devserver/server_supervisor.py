@@ -3,8 +3,8 @@
 It outlives the command that started it and ends when no process uses the folder. As the kernel releases the locks of
 killed processes, the servers shut down cleanly even after `kill -9` of all users.
 
-Run by devserver.session as `python -m devserver.server_supervisor`, with a JSON request on stdin. It prints one line of
-JSON when the servers are ready, or with the error.
+Run by devserver.session as `python -m devserver.server_supervisor REQUEST`, where REQUEST is the JSON array of the
+arguments of ServerSupervisor. It prints a JSON string: the error, empty once the servers are ready.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from pathlib import Path
 from devserver.data_folder import DataFolder
 from devserver.locks import EmbeddedError, FileLock
 from devserver.postgres import PROGRAMS, Postgres, socket_folder
+from devserver.server_process import Server
 from devserver.server_user import server_user
 from devserver.valkey import PROGRAM, Valkey
 
@@ -39,10 +40,10 @@ class ServerSupervisor:
         for path in folders:
             path.mkdir(mode=0o700, exist_ok=True)
         user = server_user(folder, [*PROGRAMS, PROGRAM], folders)
-        self._servers: tuple[Postgres, Valkey] = (
-            Postgres(folder, user, socket_dir, postgres_settings),
+        self._servers: list[Server] = [
+            Postgres(folder, user, postgres_settings, socket_dir),
             Valkey(folder, user, valkey_settings, folder.read_state().get("valkey")),
-        )
+        ]
 
     def start(self) -> None:
         for server in self._servers:
@@ -50,9 +51,8 @@ class ServerSupervisor:
             self._write_state()
 
     def stop(self) -> None:
-        postgres, valkey = self._servers
-        valkey.stop()
-        postgres.stop()
+        for server in reversed(self._servers):
+            server.stop()
 
     def watch(self) -> None:
         """Restart servers that end. Return when the servers must be stopped."""
@@ -67,7 +67,7 @@ class ServerSupervisor:
                 return
             gate.close()
 
-    def _restart(self, server: Postgres | Valkey) -> None:
+    def _restart(self, server: Server) -> None:
         now = time.monotonic()
         self._deaths = [death for death in self._deaths if now - death < DEATHS_WINDOW_SECONDS] + [now]
         if len(self._deaths) > DEATHS_ALLOWED:
@@ -84,17 +84,16 @@ def log(text: str) -> None:
     print(time.strftime("%Y-%m-%d %H:%M:%S"), text, file=sys.stderr, flush=True)  # noqa: T201 - its log
 
 
-def report(error: str | None) -> None:
+def report(error: str) -> None:
     """Report to the process that started this one, if it still runs, and close the pipe."""
     with contextlib.suppress(BrokenPipeError):
-        os.write(1, (json.dumps({"error": error}) + "\n").encode())
-    nothing = os.open(os.devnull, os.O_RDWR)
-    os.dup2(nothing, 1)
+        os.write(1, (json.dumps(error) + "\n").encode())
+    os.dup2(os.open(os.devnull, os.O_RDWR), 1)
 
 
 def main() -> int:
-    request = json.load(sys.stdin)
-    folder = DataFolder(Path(request["data_dir"]))
+    data_dir, *server_settings = json.loads(sys.argv[1])
+    folder = DataFolder(Path(data_dir))
     life = FileLock(folder.supervisor)
     if not life.exclude(wait=5):
         report("another supervisor already runs for this folder")
@@ -103,11 +102,11 @@ def main() -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     supervisor = None
     try:
-        supervisor = ServerSupervisor(folder, request["postgres_settings"], request["valkey_settings"])
+        supervisor = ServerSupervisor(folder, *server_settings)
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, lambda *_: supervisor.stop_requested.set())
         supervisor.start()
-        report(None)
+        report("")
         supervisor.watch()
     except (EmbeddedError, OSError) as error:
         log(str(error))

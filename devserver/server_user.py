@@ -16,6 +16,7 @@ import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import IO
 
 from devserver.data_folder import DataFolder
@@ -37,7 +38,7 @@ class ServerUser:
             os.chown(path, self.uid, self.gid)
 
     def start(
-        self, command: Sequence[str], *, output: IO[bytes], stdin: int = subprocess.DEVNULL
+        self, command: Sequence[str], *, output: IO[bytes] | int, stdin: int = subprocess.DEVNULL
     ) -> subprocess.Popen[bytes]:
         """Start a server in its own session, so that Ctrl-C in a terminal does not reach it."""
         other = os.geteuid() != self.uid
@@ -68,18 +69,12 @@ class ServerUser:
         ]  # fmt: skip
 
     def can_run(self, programs: Sequence[Path], folders: Sequence[Path]) -> bool:
-        """Return whether the user can run the programs.
-
-        It tries, which also covers containers without these capabilities.
-        """
-        enter = " && ".join(f'cd "${index + 1}"' for index in range(len(folders)))
-        run = " && ".join(f'"${len(folders) + index + 1}" --version' for index in range(len(programs)))
-        command = ["/bin/sh", "-c", f"{enter} && {run}", "sh", *map(str, [*folders, *programs])]
-        with Path(os.devnull).open("wb") as nothing:
-            try:
-                return self.start(command, output=nothing).wait() == 0
-            except OSError:
-                return False
+        """Try whether the user can run the programs. A container may lack the capabilities."""
+        steps = [f"cd {quote(str(path))}" for path in folders] + [f"{quote(str(path))} --version" for path in programs]
+        try:
+            return self.start(["/bin/sh", "-c", " && ".join(steps)], output=subprocess.DEVNULL).wait() == 0
+        except OSError:
+            return False
 
 
 def server_user(folder: DataFolder, programs: Sequence[Path], folders: Sequence[Path]) -> ServerUser:
@@ -88,7 +83,7 @@ def server_user(folder: DataFolder, programs: Sequence[Path], folders: Sequence[
     Raises EmbeddedError with the name of an inaccessible folder.
     """
     if os.geteuid() != 0:
-        return _account(_name(os.geteuid()))
+        return _account(os.geteuid())
     account = _user_under_root(folder)
     for path in folders:
         account.own(path)
@@ -118,42 +113,25 @@ def server_uids(folder: DataFolder) -> set[int]:
 def _user_under_root(folder: DataFolder) -> ServerUser:
     # Data that a normal user created stays theirs, also under root.
     if (folder.postgres / "PG_VERSION").exists() and (owner := folder.postgres.stat().st_uid) != 0:
-        return _account(_name(owner))
+        return _account(owner)
+    with contextlib.suppress(KeyError):
+        return _account(pwd.getpwnam(SERVER_USER).pw_uid)
     try:
-        pwd.getpwnam(SERVER_USER)
-    except KeyError:
-        _add_user()
-    return _account(SERVER_USER)
-
-
-def _add_user() -> None:
-    command = [
-        "useradd",
-        "--system",
-        "--user-group",
-        "--no-create-home",
-        "--shell",
-        "/bin/false",
-        SERVER_USER,
-    ]
-    try:
+        command = ["useradd", "--system", "--user-group", "--no-create-home", "--shell", "/bin/false", SERVER_USER]
         subprocess.run(command, check=True, capture_output=True)  # noqa: S603
     except (OSError, subprocess.CalledProcessError) as error:
         raise EmbeddedError(
             f"PostgreSQL does not run as root, and the user {SERVER_USER} cannot be added: run as a normal user"
         ) from error
+    return _account(pwd.getpwnam(SERVER_USER).pw_uid)
 
 
-def _account(name: str) -> ServerUser:
-    entry = pwd.getpwnam(name)
-    return ServerUser(entry.pw_name, entry.pw_uid, entry.pw_gid)
-
-
-def _name(uid: int) -> str:
+def _account(uid: int) -> ServerUser:
     try:
-        return pwd.getpwuid(uid).pw_name
+        entry = pwd.getpwuid(uid)
     except KeyError:
         raise EmbeddedError(f"PostgreSQL needs a user with a name, and uid {uid} has none") from None
+    return ServerUser(entry.pw_name, uid, entry.pw_gid)
 
 
 def _closed_parents(path: Path, account: ServerUser) -> list[Path]:

@@ -66,49 +66,31 @@ def server_pids(data_dir: Path) -> dict[str, object] | None:
 def _start_supervisor(
     folder: DataFolder, postgres_settings: Mapping[str, str], valkey_settings: Mapping[str, str]
 ) -> None:
-    request = {
-        "data_dir": str(folder.root),
-        "postgres_settings": dict(postgres_settings),
-        "valkey_settings": dict(valkey_settings),
-    }
+    request = json.dumps([str(folder.root), dict(postgres_settings), dict(valkey_settings)])
     with folder.supervisor_log.open("ab") as log:
-        supervisor = subprocess.Popen(
-            [sys.executable, "-m", "devserver.server_supervisor"],
-            stdin=subprocess.PIPE,
+        supervisor = subprocess.Popen(  # noqa: S603 - our own module
+            [sys.executable, "-m", "devserver.server_supervisor", request],
+            stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=log,
-            bufsize=0,
             cwd=BASE_DIR,
             start_new_session=True,
         )
-    # This cannot block for ever: a supervisor that ends closes its pipe, and its own timeouts end the rest.
+    _supervisors.append(supervisor)
+    assert supervisor.stdout is not None
     try:
-        answer = _talk(supervisor, json.dumps(request).encode())
+        # This cannot block for ever: a supervisor that ends closes its pipe, and its own timeouts end the rest.
+        with supervisor.stdout as answer:
+            error = json.loads(answer.readline() or "null")
     except BaseException:
         # Most likely a signal arrived. The supervisor ends by itself; wait for it.
         supervisor.terminate()
         with suppress(subprocess.TimeoutExpired):
             supervisor.wait(STOP_SECONDS)
         raise
-    try:
-        error = json.loads(answer)["error"]
-    except ValueError:
-        error = f"the supervisor of the private servers ended: see {folder.supervisor_log}"
-    if error:
+    if error != "":
         supervisor.wait()
-        raise EmbeddedError(error)
-
-
-def _talk(supervisor: subprocess.Popen[bytes], request: bytes) -> bytes:
-    assert supervisor.stdin is not None
-    assert supervisor.stdout is not None
-    _supervisors.append(supervisor)
-    with supervisor.stdin as stdin, supervisor.stdout as stdout:
-        with suppress(BrokenPipeError):  # it has ended, which is handled below
-            stdin.write(request)
-        stdin.close()
-        answer: bytes = stdout.readline()
-    return answer
+        raise EmbeddedError(error or f"the supervisor of the private servers ended: see {folder.supervisor_log}")
 
 
 def _leave(folder: DataFolder, holder: FileLock) -> None:
@@ -129,12 +111,11 @@ def _leave(folder: DataFolder, holder: FileLock) -> None:
 
 def _stop_orphans(folder: DataFolder) -> None:
     """Stop servers that a killed supervisor left behind."""
-    from devserver.server_process import POSTGRES_STOP, VALKEY_STOP, stop_orphan
+    from devserver.server_process import stop_orphan
 
-    stops = {"postgres": (folder.postgres, POSTGRES_STOP), "valkey": (folder.valkey, VALKEY_STOP)}
     for name, entry in folder.read_state().items():
         if isinstance(entry, dict) and isinstance(entry.get("pid"), int):
-            stop_orphan(entry["pid"], *stops[name])
+            stop_orphan(entry["pid"], folder.root / name)
 
 
 def _ensure_database(folder: DataFolder, database: str) -> Servers:

@@ -246,9 +246,9 @@ def test_rights_are_given_by_superusers_alone(with_rights: Callable[..., Client]
 
 
 def test_too_many_at_once_are_refused(staff: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    from core.staff import listing
+    from core import staff as core_staff
 
-    monkeypatch.setattr(listing, "MOST_LISTED", 2)
+    monkeypatch.setattr(core_staff, "MOST_LISTED", 2)
     owner = UserFactory()
     monitors = [MonitorFactory(owner=owner) for _ in range(3)]
     told = act(staff, Monitor, "pause", monitors[0], select_across=1)

@@ -23,8 +23,7 @@ from accounts.services import create_account
 from core.commands import OurCommand
 from core.errors import ValidationFailed
 from devserver import readiness
-from devserver.environment import uses_embedded_servers
-from devserver.instance import address
+from devserver.environment import address, uses_embedded_servers
 from devserver.process_manager import ProcessManager
 from devserver.session import server_pids
 
@@ -49,9 +48,6 @@ exit codes:
         call_command("migrate", interactive=False, verbosity=0)
         self._first_account()
         connections.close_all()
-        for connection in connections.all():
-            getattr(connection, "close_pool", lambda: None)()  # its threads must not be forked
-
         # The programs of the children, celery and granian, are in the folder of this Python.
         os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
         os.chdir(settings.BASE_DIR)
@@ -98,7 +94,6 @@ exit codes:
         embedded = uses_embedded_servers()
         before = server_pids(settings.DATA_DIR) if embedded else None
         while not manager.ending.wait(LOOK_SECONDS):
-            manager.check_watchers()
             if not embedded:
                 continue
             now = server_pids(settings.DATA_DIR)
