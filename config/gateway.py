@@ -10,11 +10,11 @@ import asyncio
 import sys
 from asyncio import get_running_loop
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from io import BytesIO
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from django.conf import settings
 
@@ -27,6 +27,10 @@ from statuspages.public import is_public
 
 if TYPE_CHECKING:
     from wsgiref.types import WSGIApplication, WSGIEnvironment
+
+    from granian._granian import RSGIHTTPProtocol as HTTPProtocol
+    from granian._granian import RSGIHTTPStreamTransport
+    from granian.rsgi import Scope
 
 REQUEST_THREADS = 96
 BODY_SEC = 20.0
@@ -45,35 +49,6 @@ _CLOSE = (("Connection", "close"),)
 
 Result = TypeVar("Result")
 Headers = list[tuple[str, str]]
-
-
-class RequestHeaders(Protocol):
-    def get(self, name: str) -> str | None: ...
-    def items(self) -> Iterable[tuple[str, str]]: ...
-
-
-class Scope(Protocol):
-    """A request in RSGI."""
-
-    http_version: str
-    server: str
-    client: str
-    scheme: str
-    method: str
-    path: str
-    query_string: str
-    authority: str | None
-    headers: RequestHeaders
-
-
-class Transport(Protocol):
-    async def send_bytes(self, data: bytes) -> None: ...
-
-
-class Exchange(Protocol):
-    def __aiter__(self) -> AsyncIterator[bytes]: ...
-    def response_bytes(self, status: int, headers: Headers, body: bytes) -> None: ...
-    def response_stream(self, status: int, headers: Headers) -> Transport: ...
 
 
 class ThreadLane:
@@ -125,7 +100,7 @@ class Gateway:
             lane.close()
         self._simple_pings.close()
 
-    async def __rsgi__(self, scope: Scope, exchange: Exchange) -> None:
+    async def __rsgi__(self, scope: Scope, exchange: HTTPProtocol) -> None:
         environ = environ_of(scope)
         try:
             monitor_id = pinged_heartbeat(scope.method, environ["PATH_INFO"])
@@ -142,7 +117,7 @@ class Gateway:
         if reply.body is not None:
             exchange.response_bytes(reply.status, reply.headers, reply.body)
 
-    async def _ping(self, environ: WSGIEnvironment, monitor_id: str, exchange: Exchange) -> Reply:
+    async def _ping(self, environ: WSGIEnvironment, monitor_id: str, exchange: HTTPProtocol) -> Reply:
         """Answer a ping. Its body is not read."""
         headers = self._simple_pings.headers(environ)
         if headers is not None:
@@ -163,7 +138,7 @@ class Gateway:
             return self._readiness
         return self._public if is_public(path, environ.get("HTTP_HOST", "")) else self._rest
 
-    async def _body(self, scope: Scope, environ: WSGIEnvironment, exchange: Exchange) -> bytes:
+    async def _body(self, scope: Scope, environ: WSGIEnvironment, exchange: HTTPProtocol) -> bytes:
         """Read the whole body. Raises BodyTooLarge, RequestTimeout, TooManyRequests, Overloaded or ConnectionError."""
         length = environ.get("CONTENT_LENGTH")
         chunked = environ.pop("HTTP_TRANSFER_ENCODING", None) is not None
@@ -189,7 +164,7 @@ class Gateway:
             raise ConnectionError
         return body
 
-    async def _read(self, exchange: Exchange, *, limit: int) -> bytes:
+    async def _read(self, exchange: HTTPProtocol, *, limit: int) -> bytes:
         body = bytearray()
         try:
             async for part in exchange:
@@ -203,7 +178,7 @@ class Gateway:
             self._buffered -= len(body)
         return bytes(body)
 
-    def _call(self, environ: WSGIEnvironment, exchange: Exchange, loop: asyncio.AbstractEventLoop) -> Reply:
+    def _call(self, environ: WSGIEnvironment, exchange: HTTPProtocol, loop: asyncio.AbstractEventLoop) -> Reply:
         """Run Django, in a thread."""
         status, headers = 500, Headers()
 
@@ -265,13 +240,13 @@ def _is_short(headers: Headers) -> bool:
     return length.isdecimal() and int(length) <= MAX_JOINED_BYTES
 
 
-def _stream(parts: Iterable[bytes], transport: Transport, loop: asyncio.AbstractEventLoop) -> None:
+def _stream(parts: Iterable[bytes], transport: RSGIHTTPStreamTransport, loop: asyncio.AbstractEventLoop) -> None:
     """Send the parts from a thread, each after the client has received the previous one. Raises TimeoutError."""
     for part in parts:
         asyncio.run_coroutine_threadsafe(_send(transport, part), loop).result(PART_SEC)
 
 
-async def _send(transport: Transport, part: bytes) -> None:
+async def _send(transport: RSGIHTTPStreamTransport, part: bytes) -> None:
     await transport.send_bytes(part)
 
 

@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import accumulate
 
 import psycopg
 import redis
@@ -90,89 +91,80 @@ class PulsekeeperCollector(Collector):
 
 
 def _collect() -> Iterator[Metric]:
-    unreachable = GaugeMetricFamily(UNREACHABLE.name, UNREACHABLE.help, labels=UNREACHABLE.labels)
+    unreachable: dict[Labels, float] = {}
     for source, query in {"broker": _broker_metrics, "database": _database_metrics}.items():
         try:
             yield from query()
         except (redis.RedisError, psycopg.Error) as error:
             logger.warning("/metrics: cannot query the %s: %s", source, error)
-            unreachable.add_metric((source,), 1)
+            unreachable[source,] = 1
         else:
-            unreachable.add_metric((source,), 0)
-    yield unreachable
+            unreachable[source,] = 0
+    yield _gauge(UNREACHABLE, unreachable)
+
+
+def _gauge(gauge: Gauge, values: Mapping[Labels, float]) -> Metric:
+    family = GaugeMetricFamily(gauge.name, gauge.help, labels=gauge.labels)
+    for labels, value in values.items():
+        family.add_metric(labels, value)
+    return family
 
 
 def _broker_metrics() -> list[Metric]:
     counted.report()
     sums = counted.read_sums()
     levels = counted.read_levels()
-    lengths = GaugeMetricFamily(QUEUE_LENGTH.name, QUEUE_LENGTH.help, labels=QUEUE_LENGTH.labels)
-    for queue in QUEUES:
-        lengths.add_metric((queue,), queued(queue))
     return [
-        lengths,
+        _gauge(QUEUE_LENGTH, {(queue,): queued(queue) for queue in QUEUES}),
         *(GaugeMetricFamily(each.name, each.help, value=levels.get(each.name, 0)) for each in LEVELS),
-        *counter_families(sums),
-        *histogram_families(sums),
+        *(_counter(each, sums) for each in COUNTERS),
+        *(_histogram(each, sums) for each in HISTOGRAMS),
     ]
 
 
-def _database_metrics() -> list[Metric]:
+def _database_metrics() -> Iterator[Metric]:
     now = utc_now()
     with separate_connection(patience_sec=PATIENCE_SEC) as database:
         waiting = backlog(database, now=now, most=MOST_DUE)
         alert = outbox.oldest_alert(database, now=now)
-    tick = waiting.last_tick_at
-    found = [
-        GaugeMetricFamily(LAG.name, LAG.help, value=_seconds(waiting.oldest_due_at, now)),
-        GaugeMetricFamily(DUE.name, DUE.help, value=waiting.due),
-        GaugeMetricFamily(ALERT_LAG.name, ALERT_LAG.help, value=_seconds(alert, now)),
-    ]
-    if tick is not None:
-        age = max(0.0, (now - tick).total_seconds())
-        found.append(GaugeMetricFamily(TICK_AGE.name, TICK_AGE.help, value=age))
-    return [*found]
+    yield _gauge(LAG, {(): _seconds(waiting.oldest_due_at, now)})
+    yield _gauge(DUE, {(): waiting.due})
+    yield _gauge(ALERT_LAG, {(): _seconds(alert, now)})
+    if waiting.last_tick_at is not None:
+        yield _gauge(TICK_AGE, {(): _seconds(waiting.last_tick_at, now)})
 
 
 def _seconds(since: datetime | None, now: datetime) -> float:
     return 0.0 if since is None else max(0.0, (now - since).total_seconds())
 
 
-def _by_labels(sums: Mapping[str, float], name: str) -> dict[Labels, dict[str, float]]:
-    """Return the sums of one instrument by label values and part."""
+def _parts(instrument: Counter | Histogram, sums: Mapping[str, float]) -> Iterator[tuple[Labels, dict[str, float]]]:
+    """Yield the label values of an instrument with the sums of its parts. Without labels there is always one."""
     found: dict[Labels, dict[str, float]] = defaultdict(dict)
+    if not instrument.labels:
+        found[()] = {}
     for field, value in sums.items():
-        owner, labels, part = field.split("|")
-        if owner == name:
-            found[tuple(labels.split(",")) if labels else ()][part] = value
-    return found
+        owner, text, part = field.split("|")
+        labels = tuple(text.split(",")) if text else ()
+        if owner == instrument.name and len(labels) == len(instrument.labels):  # they may have changed since
+            found[labels][part] = value
+    yield from sorted(found.items())
 
 
-def counter_families(sums: Mapping[str, float]) -> Iterator[Metric]:
-    for each in COUNTERS:
-        family = CounterMetricFamily(each.name, each.help, labels=each.labels)
-        found = _by_labels(sums, each.name)
-        if not each.labels:
-            found.setdefault((), {"": 0.0})
-        for labels, parts in sorted(found.items()):
-            if len(labels) == len(each.labels):  # labels may have changed since it was counted
-                family.add_metric(labels, parts.get("", 0.0))
-        yield family
+def _counter(counter: Counter, sums: Mapping[str, float]) -> Metric:
+    family = CounterMetricFamily(counter.name, counter.help, labels=counter.labels)
+    for labels, parts in _parts(counter, sums):
+        family.add_metric(labels, parts.get("", 0.0))
+    return family
 
 
-def histogram_families(sums: Mapping[str, float]) -> Iterator[Metric]:
-    for each in HISTOGRAMS:
-        family = HistogramMetricFamily(each.name, each.help, labels=each.labels)
-        found = _by_labels(sums, each.name)
-        if not each.labels:
-            found.setdefault((), {})
-        for labels, parts in sorted(found.items()):
-            below, buckets = 0.0, []
-            for number, bound in enumerate([*map(str, each.bounds), "+Inf"]):
-                below += parts.get(str(number), 0.0)
-                buckets.append((bound, below))
-            family.add_metric(labels, buckets, parts.get("sum", 0.0))
-        yield family
+def _histogram(histogram: Histogram, sums: Mapping[str, float]) -> Metric:
+    family = HistogramMetricFamily(histogram.name, histogram.help, labels=histogram.labels)
+    bounds = [*map(str, histogram.bounds), "+Inf"]
+    for labels, parts in _parts(histogram, sums):
+        counts = accumulate(parts.get(str(number), 0.0) for number in range(len(bounds)))
+        family.add_metric(labels, list(zip(bounds, counts, strict=True)), parts.get("sum", 0.0))
+    return family
 
 
 REGISTRY = CollectorRegistry(auto_describe=False)

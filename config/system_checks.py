@@ -48,13 +48,12 @@ def _decode_key(key: str) -> bytes | None:
 
 
 @register(TAG)
-def check_timezone_is_utc(**_: Any) -> list[CheckMessage]:
+def check_timezone_is_utc(**_: Any) -> Iterator[CheckMessage]:
     """Check that all times are in UTC: days of results and roll-ups begin at midnight UTC."""
     from config import celeryconfig
 
-    if settings.USE_TZ and settings.TIME_ZONE == celeryconfig.timezone == "UTC":
-        return []
-    return [Error("USE_TZ must be True, and TIME_ZONE and Celery's timezone must be UTC.", id="pulsekeeper.E002")]
+    if not (settings.USE_TZ and settings.TIME_ZONE == celeryconfig.timezone == "UTC"):
+        yield Error("USE_TZ must be True, and TIME_ZONE and Celery's timezone must be UTC.", id="pulsekeeper.E002")
 
 
 @register(TAG)
@@ -102,11 +101,10 @@ def check_keys_are_strong(**_: Any) -> Iterator[CheckMessage]:
 
 
 @register(TAG, deploy=True)
-def check_servers_are_set(**_: Any) -> list[CheckMessage]:
+def check_servers_are_set(**_: Any) -> Iterator[CheckMessage]:
     """Check that the servers are set. Otherwise `manage.py` starts private ones, and other processes fail."""
-    if not settings.SERVERLESS and settings.REDIS_URL:
-        return []
-    return [Error("DATABASE_URL and REDIS_URL must be set in production.", id="pulsekeeper.E012")]
+    if settings.SERVERLESS or not settings.REDIS_URL:
+        yield Error("DATABASE_URL and REDIS_URL must be set in production.", id="pulsekeeper.E012")
 
 
 @register(TAG, Tags.security, deploy=True)
@@ -145,7 +143,7 @@ def check_mail_is_configured(**_: Any) -> Iterator[CheckMessage]:
 
 
 @register(TAG, Tags.security, deploy=True)
-def check_probes_cannot_reach_this_host(**_: Any) -> list[CheckMessage]:
+def check_probes_cannot_reach_this_host(**_: Any) -> Iterator[CheckMessage]:
     """Check that probes cannot reach this host and the metadata service of its cloud.
 
     Whether they may reach other private networks is up to the operator.
@@ -155,14 +153,11 @@ def check_probes_cannot_reach_this_host(**_: Any) -> list[CheckMessage]:
         for network in settings.ALLOWED_PRIVATE_NETWORKS
         if any(network.version == local.version and network.overlaps(local) for local in _LOCAL_NETWORKS)
     ]
-    if not allowed:
-        return []
-    return [
-        checks.Warning(
+    if allowed:
+        yield checks.Warning(
             f"ALLOWED_PRIVATE_NETWORKS lets all users' checks reach this host: {', '.join(allowed)}.",
             id="pulsekeeper.W019",
         )
-    ]
 
 
 @register(TAG, Tags.database, deploy=True)

@@ -1,10 +1,12 @@
 import django_stubs_ext
 from allauth.account.decorators import secure_admin_login
+from csp.constants import NONE, SELF
+from csp.decorators import csp
 from django.contrib import admin
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import include, path
-from django.views.generic import RedirectView
+from django.views.generic import RedirectView, TemplateView
 from drf_spectacular.views import SpectacularJSONAPIView
 from rest_framework.permissions import AllowAny
 
@@ -14,7 +16,6 @@ import core.api.converters  # noqa: F401  (registers <id:…>)
 import projects.views
 import tokens.schema  # noqa: F401  (drf-spectacular finds extensions once they are imported; workers have no use for it)
 from accounts.web.export import ExportViewSet
-from config.docs import docs
 from config.health import healthz, readyz
 from config.metrics import metrics
 from config.system_status import health_page
@@ -24,6 +25,21 @@ django_stubs_ext.monkeypatch()
 admin.autodiscover()
 admin.site.site_header = admin.site.site_title = "Pulsekeeper"
 admin.site.index_title = "Administration"
+
+
+# A page that renders openapi.json. Swagger UI needs inline styles; requests to other hosts are refused.
+docs = csp(
+    {
+        "default-src": [NONE],
+        "script-src": [SELF],
+        "style-src": [SELF, "'unsafe-inline'"],
+        "img-src": [SELF, "data:"],
+        "connect-src": [SELF],
+        "base-uri": [NONE],
+        "form-action": [NONE],
+        "frame-ancestors": [NONE],
+    }
+)(TemplateView.as_view(template_name="config/docs.html"))
 
 
 # Staff use the regular pages for sign-in and passwords: Django's forms would bypass throttles, second factor and audit

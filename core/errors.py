@@ -15,109 +15,93 @@ class ApiError(Exception):
     sample_limit: int | None = None
     """`limit` of the example in openapi.json."""
 
+    def __init_subclass__(cls, *, status: int | None = None, code: str | None = None) -> None:
+        cls.status, cls.code = status or cls.status, code or cls.code
+
     def __init__(self, reason: str | None = None, *, limit: int | None = None) -> None:
         self.reason = reason or self.reason
         self.limit = limit
         super().__init__(self.reason)
 
 
-class ValidationFailed(ApiError):
+class ValidationFailed(ApiError, status=422, code="validation_error"):
     """The request is not valid. `field` is the top-level field of the body that is wrong, if it is one."""
-
-    status, code = 422, "validation_error"
 
     def __init__(self, reason: str, *, field: str | None = None) -> None:
         self.field = field
         super().__init__(f"{field}: {reason}" if field else reason)
 
 
-class BadRequest(ApiError):
-    status, code = 400, "bad_request"
+class BadRequest(ApiError, status=400, code="bad_request"):
     reason = "The request could not be understood."
 
 
-class MethodNotAllowed(ApiError):
-    status, code = 405, "method_not_allowed"
+class MethodNotAllowed(ApiError, status=405, code="method_not_allowed"):
+    pass
 
 
-class UnsupportedMediaType(ApiError):
-    status, code = 415, "unsupported_media_type"
+class UnsupportedMediaType(ApiError, status=415, code="unsupported_media_type"):
     reason = "Send application/json."
 
 
-class BodyTooLarge(ApiError):
-    status, code = 413, "body_too_large"
+class BodyTooLarge(ApiError, status=413, code="body_too_large"):
     reason = "The body is larger than any valid one."
     sample_limit = 262144
 
 
-class RequestTimeout(ApiError):
-    status, code = 408, "request_timeout"
+class RequestTimeout(ApiError, status=408, code="request_timeout"):
     reason = "The body did not arrive in time."
 
 
-class Overloaded(ApiError):
-    status, code = 503, "overloaded"
+class Overloaded(ApiError, status=503, code="overloaded"):
     reason = "The server has too many requests to answer; try again in a moment."
 
 
-class NotFound(ApiError):
-    status, code = 404, "not_found"
+class NotFound(ApiError, status=404, code="not_found"):
     reason = "There is no such thing, or it is not yours."
 
 
-class Unauthorized(ApiError):
-    status, code = 401, "unauthorized"
+class Unauthorized(ApiError, status=401, code="unauthorized"):
     reason = "A valid Bearer token is needed."
 
 
-class InvalidCredentials(ApiError):
-    status, code = 401, "invalid_credentials"
+class InvalidCredentials(ApiError, status=401, code="invalid_credentials"):
     reason = "The e-mail address and the password do not belong together."
 
 
-class EmailUnverified(ApiError):
-    status, code = 403, "email_unverified"
+class EmailUnverified(ApiError, status=403, code="email_unverified"):
     reason = "The e-mail address of this account is not confirmed yet; open the link that was sent to it."
 
 
-class MfaRequired(ApiError):
-    status, code = 401, "mfa_required"
+class MfaRequired(ApiError, status=401, code="mfa_required"):
     reason = "code: this account has a second factor; send a code of the authenticator app, or a recovery code."
 
 
-class Forbidden(ApiError):
-    status, code = 403, "forbidden"
+class Forbidden(ApiError, status=403, code="forbidden"):
     reason = "Your role does not allow this."
 
 
-class SessionRequired(ApiError):
-    status, code = 403, "session_required"
+class SessionRequired(ApiError, status=403, code="session_required"):
     reason = "A project token may not do this; sign in and use a session token."
 
 
-class ReauthenticationRequired(ApiError):
-    status, code = 403, "reauthentication_required"
+class ReauthenticationRequired(ApiError, status=403, code="reauthentication_required"):
     reason = "Sign in once more: this takes a session that was created within the last 5 minutes."
 
 
-class ProjectsShared(ApiError):
-    status, code = 409, "projects_shared"
+class ProjectsShared(ApiError, status=409, code="projects_shared"):
     reason = "Other people are members of projects of this account; remove them, or delete the projects, first."
 
 
-class ProjectRequired(ApiError):
-    status, code = 400, "project_required"
+class ProjectRequired(ApiError, status=400, code="project_required"):
     reason = "project_id: name the project that the token is for."
 
 
-class ProjectForbidden(ApiError):
-    status, code = 400, "project_forbidden"
+class ProjectForbidden(ApiError, status=400, code="project_forbidden"):
     reason = "project_id: you are not a member of such a project."
 
 
-class TooManyRequests(ApiError):
-    status, code = 429, "rate_limited"
+class TooManyRequests(ApiError, status=429, code="rate_limited"):
     reason = "Too many requests; wait before the next."
 
     def __init__(self, *, wait: float | None = None) -> None:
@@ -126,85 +110,69 @@ class TooManyRequests(ApiError):
         super().__init__()
 
 
-class MonitorLimit(ApiError):
-    status, code = 403, "monitor_limit"
+class MonitorLimit(ApiError, status=403, code="monitor_limit"):
     reason = "The plan's number of monitors is reached."
     sample_limit = 50
 
 
-class MonitorPaused(ApiError):
-    status, code = 409, "monitor_paused"
+class MonitorPaused(ApiError, status=409, code="monitor_paused"):
     reason = "The monitor is paused; resume it, and it is checked at once."
 
 
-class ChannelLimit(ApiError):
-    status, code = 403, "channel_limit"
+class ChannelLimit(ApiError, status=403, code="channel_limit"):
     reason = "The number of alert channels of an account is reached."
     sample_limit = 50
 
 
-class WindowLimit(ApiError):
-    status, code = 403, "window_limit"
+class WindowLimit(ApiError, status=403, code="window_limit"):
     reason = "The number of maintenance windows is reached; delete those that are over."
     sample_limit = 100
 
 
-class IncidentResolved(ApiError):
-    status, code = 409, "incident_resolved"
+class IncidentResolved(ApiError, status=409, code="incident_resolved"):
     reason = "The incident is resolved already."
 
 
-class ResolvesByItself(ApiError):
-    status, code = 409, "resolves_by_itself"
+class ResolvesByItself(ApiError, status=409, code="resolves_by_itself"):
     reason = "The incident of a monitor is resolved by its recovery, its pause or its deletion."
 
 
-class NoWorker(ApiError):
-    status, code = 503, "no_worker"
+class NoWorker(ApiError, status=503, code="no_worker"):
     reason = "No worker ran the check in time; try again in a moment."
 
 
-class IdempotencyKeyInUse(ApiError):
-    status, code = 409, "idempotency_key_in_use"
+class IdempotencyKeyInUse(ApiError, status=409, code="idempotency_key_in_use"):
     reason = "Idempotency-Key: the first request with this key is still being worked on; try again in a moment."
 
 
-class IdempotencyKeySpent(ApiError):
-    status, code = 409, "idempotency_key_spent"
+class IdempotencyKeySpent(ApiError, status=409, code="idempotency_key_spent"):
     reason = "Idempotency-Key: what was created with this key is gone, or no longer yours; use another key."
 
 
-class ReconnectRequired(ApiError):
-    status, code = 409, "reconnect_required"
+class ReconnectRequired(ApiError, status=409, code="reconnect_required"):
     reason = "The provider does not accept the grant any more; link it again by oauth/start."
 
 
-class ProviderError(ApiError):
-    status, code = 502, "provider_error"
+class ProviderError(ApiError, status=502, code="provider_error"):
     reason = "The provider did not answer as it should; try again in a moment."
 
 
-class ProviderNotConfigured(ApiError):
-    status, code = 503, "provider_not_configured"
+class ProviderNotConfigured(ApiError, status=503, code="provider_not_configured"):
     reason = "This deployment has no keys for the provider; its operator sets them."
 
 
-class NotConfirmed(ApiError):
-    status, code = 409, "not_confirmed"
+class NotConfirmed(ApiError, status=409, code="not_confirmed"):
     reason = "The owner of the e-mail address has not agreed yet; set the address again to send another request."
 
 
-class NotDead(ApiError):
-    status, code = 409, "not_dead"
+class NotDead(ApiError, status=409, code="not_dead"):
     reason = "Only a dead delivery can be replayed; this one was sent, or is still tried."
 
 
-class StatusPageLimit(ApiError):
-    status, code = 403, "status_page_limit"
+class StatusPageLimit(ApiError, status=403, code="status_page_limit"):
     reason = "The number of status pages of an account is reached."
     sample_limit = 50
 
 
-class NoteResolved(ApiError):
-    status, code = 409, "note_resolved"
+class NoteResolved(ApiError, status=409, code="note_resolved"):
     reason = "The note is resolved already; write another."

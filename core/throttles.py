@@ -172,44 +172,29 @@ class CallerThrottle(Throttle, scope="requests"):
         return client_network(request) if user is None else f"user:{user.pk}"
 
 
-class ProbeThrottle(CallerThrottle, scope="create-and-test"):
-    """Creating and testing monitors: a worker probes a foreign server at once."""
+def _of_callers(scope: str) -> type[CallerThrottle]:
+    class Limited(CallerThrottle, scope=scope):
+        pass
+
+    return Limited
 
 
-class CheckThrottle(CallerThrottle, scope="check-now"):
-    """Checking monitors at once: a pipeline does it with all of a project, and a thread waits for each."""
+ProbeThrottle = _of_callers("create-and-test")  # a worker probes a foreign server at once
+CheckThrottle = _of_callers("check-now")  # a pipeline checks all of a project, and a thread waits for each
+ProviderThrottle = _of_callers("ask-provider")  # a foreign API lists projects, and a thread waits for it
+InviteThrottle = _of_callers("invite")  # it sends e-mail to strangers, and shows who has an account
+ChannelTestThrottle = _of_callers("test-channel")  # each test sends a message at once
+LogoThrottle = _of_callers("logo")  # each picture takes a process of its own for up to some seconds
+PasswordThrottle = _of_callers("password")  # a stolen session must not try all passwords
+ExportThrottle = _of_callers("export")  # it reads everything in the account
 
 
-class ProviderThrottle(CallerThrottle, scope="ask-provider"):
-    """Listing the projects of a connector: it asks a foreign API, and a thread waits for that."""
-
-
-class InviteThrottle(CallerThrottle, scope="invite"):
-    """Adding members: it sends e-mail to strangers, and shows who has an account."""
-
-
-class ChannelAddressThrottle(InviteThrottle):
-    """Setting the e-mail address of a channel: a stranger's gets a request to agree, so it counts as an invitation."""
+class ChannelAddressThrottle(CallerThrottle, scope="invite"):
+    """Setting the e-mail address of a channel: a stranger gets a request to agree, so it counts as an invitation."""
 
     def identity(self, request: Request) -> str | None:
         given = isinstance(request.data, dict) and "address" in request.data
         return super().identity(request) if given else None
-
-
-class ChannelTestThrottle(CallerThrottle, scope="test-channel"):
-    """Testing channels: each test sends a message at once."""
-
-
-class LogoThrottle(CallerThrottle, scope="logo"):
-    """Setting a logo: each picture takes a process of its own for up to some seconds."""
-
-
-class PasswordThrottle(CallerThrottle, scope="password"):
-    """Changing the password or deleting the account: a stolen session must not try all passwords."""
-
-
-class ExportThrottle(CallerThrottle, scope="export"):
-    """Exporting the account: it reads everything in it."""
 
 
 class SignInThrottle(AddressThrottle, scope="sign-in"):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from dataclasses import dataclass
 from pathlib import Path
 
 from core.files import replaced
@@ -18,9 +17,19 @@ SUPERUSER = "postgres"
 SECRETS = ("SECRET_KEY", "ENCRYPTION_KEYS")
 
 
-@dataclass(frozen=True)
 class DataFolder:
-    root: Path
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.postgres = root / "postgres"
+        self.valkey = root / "valkey"
+        self.private = root / "servers"
+        # Locked exclusively while a process joins, leaves, starts or stops the servers.
+        self.gate = self.private / "gate.lock"
+        # Locked shared by every process that uses the servers.
+        self.holders = self.private / "holders.lock"
+        # Locked exclusively by the supervisor while it runs; contains its pid.
+        self.supervisor = self.private / "supervisor.lock"
+        self.supervisor_log = self.private / "supervisor.log"
 
     @classmethod
     def prepare(cls, path: Path) -> DataFolder:
@@ -35,37 +44,6 @@ class DataFolder:
         except OSError as error:
             raise EmbeddedError(f"cannot use the data folder {root}: {error.strerror}") from error
         return folder
-
-    @property
-    def private(self) -> Path:
-        return self.root / "servers"
-
-    @property
-    def gate(self) -> Path:
-        """Locked exclusively while a process joins, leaves, starts or stops the servers."""
-        return self.private / "gate.lock"
-
-    @property
-    def holders(self) -> Path:
-        """Locked shared by every process that uses the servers."""
-        return self.private / "holders.lock"
-
-    @property
-    def supervisor(self) -> Path:
-        """Locked exclusively by the supervisor while it runs; contains its pid."""
-        return self.private / "supervisor.lock"
-
-    @property
-    def supervisor_log(self) -> Path:
-        return self.private / "supervisor.log"
-
-    @property
-    def postgres(self) -> Path:
-        return self.root / "postgres"
-
-    @property
-    def valkey(self) -> Path:
-        return self.root / "valkey"
 
     def log(self, name: str) -> Path:
         return self.private / f"{name}.log"

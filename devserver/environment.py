@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
 
-from config.env import is_set
+from config.env import is_set, whole
 from devserver.data_folder import DataFolder, load_or_create_secrets
 from devserver.locks import EmbeddedError, FileLock
 from devserver.session import embedded_servers
@@ -115,10 +115,10 @@ def _sole_instance(data_dir: Path) -> Iterator[None]:
 
 
 def _port() -> int:
-    text = os.environ.get("PORT") or "8000"
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 65535:
-        raise EmbeddedError(f"PORT must be a number from 1 to 65535, not {text!r}")
-    return int(text)
+    try:
+        return whole(1, 65535)(os.environ.get("PORT") or "8000")
+    except ValueError as error:
+        raise EmbeddedError(f"PORT {error}") from None
 
 
 def _require_free(port: int) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import os
 import time
-import weakref
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -20,8 +19,8 @@ class EmbeddedError(Exception):
 class FileLock:
     """A shared or exclusive flock on `path`. Leaving the `with` block or closing releases it.
 
-    flock belongs to the open file, not to the process: two FileLocks of one process exclude each other, and a forked
-    child would keep its parent's lock. So descriptors are closed on exec (Python's default) and after a fork (below).
+    flock belongs to the open file, not to the process: two FileLocks of one process exclude each other. Programs that
+    this process starts do not inherit the lock, as Python's files are closed on exec.
     """
 
     def __init__(self, path: Path) -> None:
@@ -29,7 +28,6 @@ class FileLock:
             self._fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
             raise EmbeddedError(f"cannot write to {path.parent}: {error.strerror}") from error
-        _open_locks.add(self)
 
     def __enter__(self) -> Self:
         return self
@@ -70,14 +68,3 @@ class FileLock:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
-
-
-_open_locks: weakref.WeakSet[FileLock] = weakref.WeakSet()
-
-
-def _drop_in_child() -> None:
-    for lock in list(_open_locks):
-        lock.close()
-
-
-os.register_at_fork(after_in_child=_drop_in_child)

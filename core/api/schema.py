@@ -71,63 +71,51 @@ class PulsekeeperSchema(AutoSchema):
     view: Any
 
     @property
-    def _spec(self) -> Operation | None:
-        spec: Operation | None = getattr(self.view, "current_operation", None)
+    def _spec(self) -> Operation:
+        spec: Operation = self.view.current_operation
         return spec
 
     def get_operation_id(self) -> str:
-        if self._spec is None:
-            return str(super().get_operation_id())
         action = self.view.action
         plural = "s" if action == "list" else ""
         return self._spec.id or f"{_VERBS.get(action, action)}_{self.view.noun}{plural}"
 
-    def get_summary(self) -> str | None:
-        return super().get_summary() if self._spec is None else self._spec.summary
+    def get_summary(self) -> str:
+        return self._spec.summary
 
     def get_description(self) -> str:  # type: ignore[override]  # as AutoSchema of drf-spectacular has it
-        return str(super().get_description()) if self._spec is None else self._spec.description
+        return self._spec.description
 
     def get_override_parameters(self) -> list[Any]:
-        if self._spec is None:
-            return super().get_override_parameters()
         pages = [] if self._spec.pages is None else self._spec.pages.parameters()
         key = [IDEMPOTENCY_KEY] if self._spec.is_idempotent else []
         return [*pages, *key, *(param.describe() for param in self._spec.params)]
 
     def get_request_serializer(self) -> Any:
-        return super().get_request_serializer() if self._spec is None else self._spec.body
+        return self._spec.body
 
     def get_response_serializers(self) -> Any:
-        spec = self._spec
-        if spec is None:
-            return super().get_response_serializers()
-        answer = spec.answer or self.view.serializer_class
-        answers = {spec.status: answer(many=True) if spec.many else answer}
+        answer = self._spec.answer or self.view.serializer_class
+        answers = {self._spec.status: answer(many=True) if self._spec.many else answer}
         return answers | {error.status: ErrorSerializer for error in self._errors}
 
     @property
     def _errors(self) -> list[type[ApiError]]:
-        spec = self._spec
-        if spec is None:
-            return []
-        errors = list(spec.errors)
-        if self.view.session_only and not spec.is_public:
+        errors = list(self._spec.errors)
+        if self.view.session_only and not self._spec.is_public:
             errors.append(SessionRequired)
-        if spec.is_idempotent:
+        if self._spec.is_idempotent:
             errors.append(IdempotencyKeyInUse)
         return errors
 
     def _get_response_bodies(self, direction: Literal["request", "response"] = "response") -> Any:
         bodies = super()._get_response_bodies(direction)
-        if not self.path.startswith("/v1/") or direction != "response":
-            return bodies
         shared = {"422": "Validation error", "429": "Too many requests", "default": "Any other error"}
         if self.view.get_authenticators():
             shared["401"] = "Missing or invalid token"
         if "{" in self.path:
             shared["404"] = "Not found"
-        if self._takes_a_body():
+        if self._spec.body:
             shared |= {"413": "Body too large", "415": "Unsupported media type"}
         for code, description in shared.items():
             if code not in bodies:
@@ -141,14 +129,9 @@ class PulsekeeperSchema(AutoSchema):
                 body["content"]["application/json"]["example"] = examples[code]
         return bodies
 
-    def _takes_a_body(self) -> bool:
-        """drf-spectacular expects no body of a DELETE."""
-        deletion = self.method == "DELETE" and self._spec is not None and self._spec.body is not None
-        return (deletion or self.method in {"POST", "PUT", "PATCH"}) and self.get_request_serializer() is not None
-
     def _get_request_body(self, direction: Literal["request", "response"] = "request") -> Any:
         method = self.method
-        if method == "DELETE" and self._takes_a_body():
+        if method == "DELETE" and self._spec.body:  # drf-spectacular expects none
             self.method = "POST"
         try:
             return super()._get_request_body(direction)  # type: ignore[no-untyped-call]

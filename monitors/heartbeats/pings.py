@@ -8,14 +8,10 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from django.http import HttpRequest, HttpResponse
-from drf_spectacular.utils import extend_schema
-from rest_framework.permissions import AllowAny
-from rest_framework.request import Request
-from rest_framework.views import APIView
 
 from core.addresses import network_of
 from core.api.errors import json_error
-from core.api.viewsets import OkSerializer
+from core.api.viewsets import OkSerializer, ServiceViewSet, operation
 from core.clock import utc_now
 from core.errors import NotFound, TooManyRequests
 from core.throttles import PINGS, seconds_to_wait
@@ -73,23 +69,15 @@ def ping(request: HttpRequest, monitor_id: str) -> HttpResponse:
     return answer(monitor_id, tried)
 
 
-class HeartbeatPing(APIView):
-    """Record a ping of a heartbeat. The id is the secret; the body is not read."""
+class PingViewSet(ServiceViewSet):
+    """Only for the URL and openapi.json: `config.middleware` answers before DRF."""
 
-    # Only for the URL and openapi.json: `config.middleware` answers before DRF.
+    @operation(id="ping_heartbeat", answer=OkSerializer, is_public=True)
+    def ping(self, monitor_id: str) -> HttpResponse:
+        """Ping a heartbeat."""
+        return ping(self.request._request, monitor_id)
 
-    authentication_classes = ()
-    permission_classes = (AllowAny,)
-    throttle_classes = ()
-
-    @extend_schema(
-        operation_id="ping_heartbeat", summary="Ping a heartbeat", request=None, responses={200: OkSerializer}
-    )
-    def post(self, request: Request, monitor_id: str) -> HttpResponse:
-        return ping(request._request, monitor_id)
-
-    @extend_schema(operation_id="ping_heartbeat_by_get", summary="Ping a heartbeat", responses={200: OkSerializer})
-    def get(self, request: Request, monitor_id: str) -> HttpResponse:
-        return ping(request._request, monitor_id)
-
-    head = get
+    @operation(id="ping_heartbeat_by_get", answer=OkSerializer, is_public=True)
+    def ping_by_get(self, monitor_id: str) -> HttpResponse:
+        """Ping a heartbeat."""
+        return ping(self.request._request, monitor_id)

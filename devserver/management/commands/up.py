@@ -68,8 +68,7 @@ exit codes:
             # The field is email, password or plan, as in the names of the variables.
             raise CommandError(f"ADMIN_{(error.field or '').upper()}: {error}") from error
         shown = "with the password that you set" if given else f"password {password} (shown only now)"
-        self.stdout.write(f"First account: {email}, {shown}")
-        self.stdout.flush()
+        self._say(f"First account: {email}, {shown}")
 
     def _watch(self, manager: ProcessManager) -> None:
         home = address(int(os.environ["PORT"]))
@@ -86,20 +85,18 @@ exit codes:
         if silent:
             manager.fail(f"no answer within {readiness.WAIT_SECONDS} s from: {', '.join(silent)}")
         elif not manager.ending.is_set():
-            self.stdout.write(f"Pulsekeeper is up: {home}")
-            self.stdout.flush()
-        self._watch_servers(manager)
-
-    def _watch_servers(self, manager: ProcessManager) -> None:
-        embedded = uses_embedded_servers()
-        before = server_pids(settings.DATA_DIR) if embedded else None
+            self._say(f"Pulsekeeper is up: {home}")
+        if not uses_embedded_servers():
+            return
+        before = server_pids(settings.DATA_DIR)
         while not manager.ending.wait(LOOK_SECONDS):
-            if not embedded:
-                continue
             now = server_pids(settings.DATA_DIR)
             if now is None:
                 manager.fail(f"the private servers ended: see {settings.DATA_DIR / 'servers' / 'supervisor.log'}")
             elif now != before:
-                self.stdout.write("A private server ended and was restarted.")
-                self.stdout.flush()
+                self._say("A private server ended and was restarted.")
             before = now
+
+    def _say(self, text: str) -> None:
+        self.stdout.write(text)
+        self.stdout.flush()
