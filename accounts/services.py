@@ -17,7 +17,7 @@ from django.db.models import Q
 import audit.services
 from accounts.models import Plan, User
 from audit.actions import Action
-from core.bulk_actions import BulkResult
+from core.bulk import BulkResult
 from core.errors import ValidationFailed
 
 on_account_created: list[Callable[[User], None]] = []

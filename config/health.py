@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import cache
 from typing import Generic, TypeVar
 
@@ -81,39 +81,38 @@ _cached_checks = Cached(run_checks, lambda: FRESH_SEC)  # /readyz is public
 
 
 def _check_database() -> dict[str, str]:
-    # Not from the pool, which would wait longer than the caller.
-    unknown = {"scheduler": "not looked at", "alerts": "not looked at"}
+    new = {"database": OK, "migrations": "none is applied", "scheduler": "not looked at", "alerts": "not looked at"}
     try:
+        # Not from the pool, which would wait longer than the caller.
         with separate_connection(patience_sec=PATIENCE_SEC) as database:
             applied = set(database.execute("SELECT app, name FROM django_migrations").fetchall())
-            missing = len(known_migrations() - applied)
-            if missing:
-                return {"database": OK, "migrations": f"{missing} migrations are not applied", **unknown}
+            if missing := len(known_migrations() - applied):
+                return new | {"migrations": f"{missing} migrations are not applied"}
             tick = database.execute("SELECT at FROM monitors_schedulertick").fetchone()
             now = utc_now()
             alert = oldest_alert(database, now=now)
     except psycopg.errors.UndefinedTable:
-        return {"database": OK, "migrations": "none is applied", **unknown}
+        return new
     except psycopg.Error:
-        names = ("database", "migrations", "scheduler", "alerts")
-        return dict.fromkeys(names, "the database does not answer")
+        return dict.fromkeys(new, "the database does not answer")
     return {
         "database": OK,
         "migrations": OK,
-        "scheduler": _check_tick(None if tick is None else tick[0]),
-        "alerts": OK if alert is None or now - alert < MAX_LAG else _late(now - alert),
+        "scheduler": _check_tick(tick[0] if tick else None, now),
+        "alerts": _check_alert(alert, now),
     }
 
 
-def _late(lag: timedelta) -> str:
-    return f"the oldest that could be sent has waited for {lag.total_seconds():.0f} s"
-
-
-def _check_tick(at: datetime | None) -> str:
+def _check_tick(at: datetime | None, now: datetime) -> str:
     if at is None:
         return "has never run"
-    age = utc_now() - at
-    return OK if age < STOPPED_AFTER else f"last ran {age.total_seconds():.0f} s ago"
+    return OK if now - at < STOPPED_AFTER else f"last ran {(now - at).total_seconds():.0f} s ago"
+
+
+def _check_alert(since: datetime | None, now: datetime) -> str:
+    if since is None or now - since < MAX_LAG:
+        return OK
+    return f"the oldest that could be sent has waited for {(now - since).total_seconds():.0f} s"
 
 
 @cache

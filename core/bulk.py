@@ -1,15 +1,27 @@
-"""Insert and update many rows in one statement with arrays, in plain SQL.
+"""Change many rows: the result of an action, and inserts and updates with arrays in plain SQL.
 
-For the path of every check: the ORM's bulk methods need a multiple of the CPU, most of it for model objects.
+The SQL is for the path of every check: the ORM's bulk methods need a multiple of the CPU, most of it for model objects.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from django.db import connection
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class BulkResult(Generic[T]):
+    """`done`: the changed rows. `left`: why others were not changed, and how many of them."""
+
+    done: Sequence[T]
+    left: Mapping[str, int] = field(default_factory=dict)
+
 
 Columns = Mapping[str, str]  # column: its type in PostgreSQL, in the order of the rows' values
 

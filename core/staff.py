@@ -28,7 +28,7 @@ from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils.http import urlencode
 
-from core.bulk_actions import BulkResult
+from core.bulk import BulkResult
 from core.errors import ApiError
 
 F = TypeVar("F", bound=forms.Form)

@@ -15,7 +15,7 @@ from django.db import transaction
 from django.db.models import QuerySet
 
 from accounts.models import Plan, User
-from core.bulk_actions import BulkResult
+from core.bulk import BulkResult
 from core.errors import ValidationFailed
 from monitors import types
 from monitors.locking import lock_monitors, write_columns

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from django.db import models, transaction
 from django.db.models import Q
 
-from core.bulk_actions import BulkResult
+from core.bulk import BulkResult
 from core.clock import utc_now
 from core.db import release_connection
 from core.metrics import Counter

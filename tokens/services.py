@@ -17,7 +17,7 @@ from accounts import second_factor
 from accounts.models import User
 from accounts.services import is_verified
 from audit.actions import Action
-from core.bulk_actions import BulkResult
+from core.bulk import BulkResult
 from core.db import get_or_not_found
 from core.errors import (
     EmailUnverified,

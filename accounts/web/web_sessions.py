@@ -13,7 +13,7 @@ from django.db.models import Exists, OuterRef, QuerySet
 import audit.services
 from accounts.models import User
 from audit.actions import Action
-from core.bulk_actions import BulkResult
+from core.bulk import BulkResult
 from core.user_agents import name_of
 
 

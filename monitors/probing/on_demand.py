@@ -18,7 +18,7 @@ from redis.exceptions import RedisError
 
 from checks.results.models import CheckResult
 from checks.results.selectors import results_since
-from core.bulk_actions import BulkResult
+from core.bulk import BulkResult
 from core.errors import MonitorPaused, NotFound, NoWorker, ValidationFailed
 from monitors import scheduling
 from monitors.models import LEASE_MARGIN, Monitor, MonitorState

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from core.bulk_actions import BulkResult
+from core.bulk import BulkResult
 from core.clock import utc_now
 from monitors import operations
 from monitors.models import Monitor, MonitorState, StatusChange
