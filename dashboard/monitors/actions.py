@@ -12,7 +12,7 @@ from functools import partial
 from django.db.models import QuerySet
 
 from core.api.converters import is_public_id
-from core.bulk_actions import BulkResult
+from core.bulk import BulkResult
 from core.errors import ApiError, NotFound, ValidationFailed
 from monitors import operations
 from monitors.models import Monitor
