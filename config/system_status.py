@@ -62,7 +62,7 @@ _FAILING_CHANNELS = """
                     WHERE delivery.channel_id = channel.id AND delivery.state = 'waiting')
 """
 # Each count reads only the start of a partial index.
-_NUMBERS = f"""
+_COUNTS = f"""
     SELECT {_count("alerts_delivery WHERE state = 'dead'")} AS dead_deliveries,
            {_count("alerts_delivery WHERE state IN ('gathering', 'waiting')")} AS waiting_deliveries,
            {_count("statuspages_pagemail WHERE state = 'dead'")} AS dead_mails,
@@ -217,14 +217,14 @@ def _database_status(now: datetime) -> DatabaseStatus | None:
             waiting = backlog(database, now=now, most=MOST_DUE)
             alert = oldest_alert(database, now=now)
             with database.cursor(row_factory=dict_row) as cursor:
-                numbers: dict[str, Any] = cursor.execute(_NUMBERS).fetchall()[0]
+                counts: dict[str, Any] = cursor.execute(_COUNTS).fetchall()[0]
             with database.cursor(row_factory=namedtuple_row) as named:
                 tables = named.execute(_TABLES, {"tables": TABLES}).fetchall()
             ahead = {series.table: _ahead(database, series, now) for series in SERIES}
     except psycopg.Error as error:
         logger.warning("health page: cannot query the database: %s", error)
         return None
-    return DatabaseStatus(backlog=waiting, alert_since=alert, tables=tables, ahead=ahead, **numbers)
+    return DatabaseStatus(backlog=waiting, alert_since=alert, tables=tables, ahead=ahead, **counts)
 
 
 def _ahead(database: psycopg.Connection, series: Series, now: datetime) -> timedelta | None:
