@@ -122,7 +122,7 @@ def create(request: PageRequest) -> HttpResponse:
     form = WindowForm(request.POST or None, caller=caller)
     if form.create(request, lambda now: windows.create_window(caller, form.given(), now=now)):
         return done(request, "Maintenance scheduled.", "maintenance")
-    return render_page(request, "windows/new", form=form)
+    return render_page(request, "windows/form", form=form)
 
 
 @page
@@ -134,7 +134,7 @@ def edit(request: PageRequest, window_id: str) -> HttpResponse:
         return done(request, "Window saved.", "maintenance")
     shown, following = WindowView(window), windows.occurrence_of(window, now=now)
     upcoming = following and Occurrence(shown, *following)
-    return render_page(request, "windows/edit", form=form, shown=shown, next=upcoming)
+    return render_page(request, "windows/form", form=form, shown=shown, next=upcoming)
 
 
 @action

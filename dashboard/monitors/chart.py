@@ -45,9 +45,11 @@ ROLLED_LINES = ("mean", "least", "most")
 def latencies(caller: Caller, monitor: Monitor, name: str, *, now: datetime) -> dict[str, Any]:
     """Return data for JSON: `x` in epoch seconds, `lines` in ms by name. Nulls interrupt a line."""
     span = RANGES[name]
-    since = _floor(now - span.length, span.step)
+    since = EPOCH + (now - span.length - EPOCH) // span.step * span.step
     series = (exact_series if span.exact else rolled_series)(monitor.pk, since=since, step=span.step)
-    points = list(_interrupted(series.points, most=_longest_pause(span, monitor)))
+    # A longer distance of two points means a missed check.
+    max_distance = max(span.step, timedelta(seconds=min(monitor.interval_sec, 10**8))) * 2.1
+    points = list(_interrupted(series.points, max_distance=max_distance))
     lines = EXACT_LINES if span.exact else ROLLED_LINES
     return {
         "range": name,
@@ -61,19 +63,10 @@ def latencies(caller: Caller, monitor: Monitor, name: str, *, now: datetime) -> 
     }
 
 
-def _floor(moment: datetime, step: timedelta) -> datetime:
-    return EPOCH + (moment - EPOCH) // step * step
-
-
-def _longest_pause(span: Range, monitor: Monitor) -> timedelta:
-    """Return the longest distance of two points that a line connects. A longer one means a missed check."""
-    return max(span.step, timedelta(seconds=min(monitor.interval_sec, 10**8))) * 2.1
-
-
-def _interrupted(points: Sequence[Point], *, most: timedelta) -> Iterator[Point]:
+def _interrupted(points: Sequence[Point], *, max_distance: timedelta) -> Iterator[Point]:
     before: Point | None = None
     for point in points:
-        if before is not None and point.at - before.at > most:
+        if before is not None and point.at - before.at > max_distance:
             yield Point(before.at + (point.at - before.at) / 2, None, None, None)
         yield point
         before = point

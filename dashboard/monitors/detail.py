@@ -26,7 +26,7 @@ from dashboard.monitors import chart
 from dashboard.monitors.actions import MUTES
 from dashboard.monitors.facts import facts_of, ping_snippets
 from dashboard.monitors.listing import version_of
-from dashboard.monitors.reading import Row, rows_of
+from dashboard.monitors.rows import Row, rows_of
 from dashboard.pages import PageRequest, action, count_request, page, render_page
 from incidents import windows
 from incidents.selectors import list_incidents, windows_covering

@@ -70,10 +70,6 @@ class Listing:
         }
         return f"?{urlencode(asked)}" if asked else ""
 
-    @property
-    def narrowed(self) -> bool:
-        return bool(self.state or self.type or self.project or self.search)
-
     def changed(self, **asked: Any) -> Listing:
         """Return a copy with these changes, on its first page."""
         return replace(self, **{"page": 1, **asked})

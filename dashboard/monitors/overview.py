@@ -15,7 +15,7 @@ from core.api.converters import is_public_id
 from core.clock import utc_now
 from dashboard.monitors import actions
 from dashboard.monitors.listing import NO_PROJECT, SORTS, STATES, Listing, Tally, matching, tally
-from dashboard.monitors.reading import Page, read_page, rows_of
+from dashboard.monitors.rows import read_page, rows_of
 from dashboard.pages import PageRequest, action, page, render_page
 from monitors import types
 from monitors.selectors import list_monitors
@@ -41,6 +41,7 @@ def overview(request: PageRequest) -> HttpResponse:
     if partial and listing.page > 1:
         return render_page(request, "monitors/rows", **context)
     counted = tally(request.caller, listing, now=now)
+    is_narrowed = listing.page > 1 or bool(listing.state or listing.type or listing.project or listing.search)
     projects = list(accessible_projects(request.caller).order_by("name", "pk"))
     context |= _head(listing, counted) | {
         "projects": projects,
@@ -48,7 +49,7 @@ def overview(request: PageRequest) -> HttpResponse:
         "types": {name: kind.label for name, kind in types.REGISTRY.items()},
         "sorts": SORTS,
         "no_project": NO_PROJECT,
-        "empty": _emptiness(listing, counted, shown),
+        "empty": "" if shown.rows else "filtered" if is_narrowed or counted.total else "nothing",
         "first_page": listing.changed().query,
         "carried": asdict(listing.changed(grouped=False)),
     }
@@ -116,10 +117,3 @@ def _head(listing: Listing, counted: Tally) -> dict[str, Any]:
         "matching": counted.matching(listing),
         "title": f"{counted.counts['down']} down · Monitors" if counted.counts["down"] else "Monitors",
     }
-
-
-def _emptiness(listing: Listing, counted: Tally, shown: Page) -> str:
-    """Return why the list is empty: `filtered` or `nothing`. Empty if it has rows."""
-    if shown.rows:
-        return ""
-    return "filtered" if listing.narrowed or listing.page > 1 or counted.total else "nothing"
