@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -13,34 +12,21 @@ from incidents.selectors import list_incidents
 from projects.access import Caller
 
 
-@dataclass(frozen=True, slots=True)
-class NavigationItem:
-    section: str
-    title: str
-    icon: str
-    count: int = 0
-    counted: str = ""
-
-    @property
-    def path(self) -> str:
-        return f"/{self.section}"
-
-
 def navigation(request: HttpRequest) -> dict[str, Any]:
     """Return a callable, so that incidents are counted only if a template renders it: fragments have no navigation."""
     user = getattr(request, "user", None)
-    return {"navigation": partial(_items, user)} if isinstance(user, User) else {}
+    return {"navigation": partial(_entries, user)} if isinstance(user, User) else {}
 
 
-def _items(user: User) -> list[NavigationItem]:
-    open_incidents = list_incidents(Caller(user), is_open=True).count()
+def _entries(user: User) -> list[tuple[str, str, str, int]]:
+    """Return the section, title, icon and number of open incidents of each entry."""
     return [
-        NavigationItem("monitors", "Monitors", "heart-pulse"),
-        NavigationItem("incidents", "Incidents", "triangle-alert", open_incidents, "open"),
-        NavigationItem("status-pages", "Status pages", "globe"),
-        NavigationItem("alert-channels", "Alert channels", "bell"),
-        NavigationItem("maintenance", "Maintenance", "calendar"),
-        NavigationItem("projects", "Projects", "folder"),
-        NavigationItem("connectors", "Connectors", "plug"),
-        NavigationItem("tokens", "API tokens", "key"),
+        ("monitors", "Monitors", "heart-pulse", 0),
+        ("incidents", "Incidents", "triangle-alert", list_incidents(Caller(user), is_open=True).count()),
+        ("status-pages", "Status pages", "globe", 0),
+        ("alert-channels", "Alert channels", "bell", 0),
+        ("maintenance", "Maintenance", "calendar", 0),
+        ("projects", "Projects", "folder", 0),
+        ("connectors", "Connectors", "plug", 0),
+        ("tokens", "API tokens", "key", 0),
     ]

@@ -4,16 +4,179 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Any
 
+from django import forms
 from django.http import HttpResponse
 
 from core.clock import utc_now
+from dashboard.forms import MonitorsField, ObjectForm, PageForm, ProjectField, monitor_choices, project_choices
 from dashboard.pages import PageRequest, action, button, done, page, render_page
-from dashboard.status_page_forms import LogoForm, NoteForm, StatusPageForm, UpdateForm
+from monitors.models import Monitor
+from projects.access import Caller
 from statuspages import selectors, services
-from statuspages.models import StatusPage
+from statuspages.logos import MAX_BYTES
+from statuspages.models import NoteUpdate, PageMonitor, StatusPage
+from statuspages.serializers import MAX_TEXT
 
 NOTES = 20
+_NULLABLE = ("accent", "custom_domain")
+_PLAIN = ("name", "slug", "description", "published", "theme", "show_window_names")
+
+
+class StatusPageForm(ObjectForm):
+    """The form of the page `stored`, or of a new one.
+
+    That of a stored page has a row per shown monitor: public name, heading, position and a checkbox to remove it.
+    """
+
+    name = forms.CharField(max_length=200, help_text="The heading of the page.")
+    slug = forms.CharField(
+        max_length=64, label="Address", help_text="The last part of the URL: /status/… (a-z, 0-9 and -)."
+    )
+    description = forms.CharField(max_length=MAX_TEXT, required=False, widget=forms.Textarea(attrs={"rows": 3}))
+    published = forms.BooleanField(
+        required=False, initial=True, label="Published", help_text="Unpublished pages are not visible."
+    )
+    theme = forms.ChoiceField(
+        label="Colours",
+        choices=[("auto", "Follow the reader's system"), ("light", "Light"), ("dark", "Dark")],
+        widget=forms.RadioSelect,
+        initial="auto",
+    )
+    accent = forms.CharField(
+        max_length=7,
+        required=False,
+        label="Accent colour",
+        help_text="For example #2f6fed. It must be visible on light and dark. Empty: the default.",
+    )
+    custom_domain = forms.CharField(
+        max_length=253,
+        required=False,
+        label="Custom domain",
+        help_text="For example status.example.com, if your operator serves it.",
+    )
+    password = forms.CharField(
+        min_length=8,
+        max_length=200,
+        required=False,
+        widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
+        help_text="Required to read the page. Empty: the page is public.",
+    )
+    show_window_names = forms.BooleanField(
+        required=False,
+        label="Show the names of maintenance windows",
+        help_text="Otherwise they appear as “Scheduled maintenance”.",
+    )
+
+    remove_password = forms.BooleanField(required=False, label="Remove the password")
+
+    def __init__(self, data: Any = None, *, caller: Caller, stored: StatusPage | None = None) -> None:
+        initial = None if stored is None else {name: getattr(stored, name) for name in (*_PLAIN, *_NULLABLE)}
+        super().__init__(data, stored=stored, initial=initial)
+        self.shown: list[tuple[str, PageMonitor]] = []
+        if stored is not None:
+            self.shown = [(group.name, item) for group in stored.groups.all() for item in group.monitors.all()]
+        self.names = dict(monitor_choices(caller))
+        shown = {item.monitor.public_id for _, item in self.shown}
+        self.fields["add"] = MonitorsField(
+            [choice for choice in self.names.items() if choice[0] not in shown],
+            label="Monitors to show" if stored is None else "Monitors to add",
+            help_text="You can change their public names later.",
+        )
+        self.fields["add_to"] = forms.CharField(
+            max_length=200, required=False, label="Heading", help_text="Empty: no heading."
+        )
+        if stored is None:
+            self.fields["project_id"] = ProjectField(
+                project_choices(caller),
+                help_text="Members of the project can change the page. It shows the project's monitors.",
+            )
+        elif stored.password_hash:
+            self.fields["password"].help_text = "Empty: keep the current password."
+        else:
+            self.fields["password"].help_text = "Required to read the page."
+        if stored is None or not stored.password_hash:
+            del self.fields["remove_password"]
+        for position, (heading, item) in enumerate(self.shown, start=1):
+            self.fields |= _row_fields(item, heading=heading, position=position)
+
+    def rows(self) -> list[tuple[Monitor, list[tuple[str, forms.BoundField]]]]:
+        """Return the monitors with the titles and fields of the table's columns."""
+        columns = {"name": "Name on the page", "group": "Heading", "place": "Position", "gone": "Remove"}
+        return [
+            (item.monitor, [(title, self[f"{part}-{item.monitor.public_id}"]) for part, title in columns.items()])
+            for _, item in self.shown
+        ]
+
+    def given(self) -> dict[str, Any]:
+        """Return the body for the service. Groups are ordered by their first monitor."""
+        cleaned = self.cleaned_data
+        given = {name: cleaned[name] for name in (*_PLAIN, "project_id") if name in cleaned}
+        given |= {name: cleaned[name] or None for name in _NULLABLE}
+        if cleaned["password"] or cleaned.get("remove_password"):
+            given["password"] = cleaned["password"] or None
+        kept = []
+        for _, item in self.shown:
+            key = item.monitor.public_id
+            if not cleaned[f"gone-{key}"]:
+                shown = {"monitor_id": key, "name": cleaned[f"name-{key}"]}
+                kept.append((cleaned[f"place-{key}"], cleaned[f"group-{key}"], shown))
+        groups: dict[str, list[dict[str, str]]] = {}
+        for _, heading, shown in sorted(kept, key=lambda one: one[0]):
+            groups.setdefault(heading, []).append(shown)
+        for key in cleaned["add"]:
+            name = self.names[key].partition(" · ")[0]  # without the project
+            groups.setdefault(cleaned["add_to"], []).append({"monitor_id": key, "name": name[:200]})
+        return given | {"groups": [{"name": name, "monitors": items} for name, items in groups.items()]}
+
+    def refuse(self, field: str | None, reason: str) -> None:
+        """Show errors of monitors beside the selection."""
+        if field is not None and field.startswith("groups"):
+            field, reason = "add", reason.partition(": ")[2]
+        super().refuse(field, reason)
+
+
+def _row_fields(item: PageMonitor, *, heading: str, position: int) -> dict[str, forms.Field]:
+    key, name = item.monitor.public_id, item.monitor.name
+    return {
+        f"name-{key}": forms.CharField(max_length=200, initial=item.name, label=f"Name of {name}"),
+        f"group-{key}": forms.CharField(max_length=200, required=False, initial=heading, label=f"Heading of {name}"),
+        f"place-{key}": forms.IntegerField(
+            min_value=0, max_value=100_000, initial=position, label=f"Position of {name}"
+        ),
+        f"gone-{key}": forms.BooleanField(required=False, label=f"Remove {name}"),
+    }
+
+
+class UpdateForm(PageForm):
+    status = forms.ChoiceField(choices=NoteUpdate.Status.choices)
+    text = forms.CharField(max_length=MAX_TEXT, label="Text", widget=forms.Textarea(attrs={"rows": 3}))
+
+
+class NoteForm(ObjectForm):
+    title = forms.CharField(max_length=200)
+    status = forms.ChoiceField(choices=NoteUpdate.Status.choices)
+    text = forms.CharField(
+        max_length=MAX_TEXT,
+        label="Text",
+        widget=forms.Textarea(attrs={"rows": 3}),
+        help_text="Published at once and sent to subscribers.",
+    )
+
+
+class LogoForm(PageForm):
+    logo = forms.FileField(
+        label="Logo",
+        help_text="PNG, JPEG, WebP or GIF, up to 1 MiB and 4 megapixels.",
+        widget=forms.FileInput(attrs={"accept": "image/png,image/jpeg,image/webp,image/gif"}),
+    )
+
+    def clean_logo(self) -> bytes:
+        uploaded = self.cleaned_data["logo"]
+        if uploaded.size > MAX_BYTES:
+            raise forms.ValidationError("The file is larger than 1 MiB.")
+        return bytes(uploaded.read())
 
 
 @page

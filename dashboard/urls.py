@@ -2,7 +2,7 @@ from django.urls import path
 
 import core.api.converters  # noqa: F401  (registers <id:…>)
 from dashboard import channels, connectors, incidents, projects, security_log, status_pages, tokens, windows
-from dashboard.monitors import badges, detail, editing, overview
+from dashboard.monitors import detail, editing, overview
 from dashboard.pages import home
 
 urlpatterns = [
@@ -17,9 +17,9 @@ urlpatterns = [
     path("monitors/<id:monitor_id>/live", detail.live, name="monitor_live"),
     path("monitors/<id:monitor_id>/check", detail.check, name="monitor_check"),
     path("monitors/<id:monitor_id>/latency", detail.latency, name="monitor_latency"),
-    path("monitors/<id:monitor_id>/badges", badges.show, name="monitor_badges"),
-    path("monitors/<id:monitor_id>/badges/give", badges.create, name="monitor_badges_give"),
-    path("monitors/<id:monitor_id>/badges/take", badges.delete, name="monitor_badges_take"),
+    path("monitors/<id:monitor_id>/badges", detail.badges, name="monitor_badges"),
+    path("monitors/<id:monitor_id>/badges/give", detail.create_badges, name="monitor_badges_give"),
+    path("monitors/<id:monitor_id>/badges/take", detail.delete_badges, name="monitor_badges_take"),
     path("projects", projects.index, name="projects"),
     path("projects/<id:project_id>", projects.show, name="project"),
     path("projects/<id:project_id>/log", security_log.of_project, name="project_log"),

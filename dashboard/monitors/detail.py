@@ -1,4 +1,4 @@
-"""The page of a monitor, its live updates, and the data of its chart."""
+"""The page of a monitor, its live updates, the data of its chart, and its badges."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from dashboard.monitors.actions import MUTES
 from dashboard.monitors.facts import facts_of, ping_snippets
 from dashboard.monitors.listing import version_of
 from dashboard.monitors.rows import Row, rows_of
-from dashboard.pages import PageRequest, action, count_request, page, render_page
+from dashboard.pages import PageRequest, action, button, count_request, page, render_page
 from incidents import windows
 from incidents.selectors import list_incidents, windows_covering
 from incidents.windows import occurrence_of
@@ -36,6 +36,9 @@ from monitors.probing import on_demand
 from monitors.selectors import failing_since, get_monitor
 from monitors.uptime.daily import History, daily_uptimes
 from projects.access import Caller
+from statuspages.badges import create_badge, delete_badge
+from statuspages.selectors import get_badge
+from statuspages.serializers import BadgeSerializer
 
 DAYS = 90
 CHECKS = 20
@@ -156,6 +159,33 @@ def latency(request: PageRequest, monitor_id: str) -> HttpResponse:
     if name not in chart.RANGES:
         raise NotFound
     return JsonResponse(chart.latencies(request.caller, monitor, name, now=utc_now()))
+
+
+@require_GET
+@page
+def badges(request: PageRequest, monitor_id: str) -> HttpResponse:
+    monitor = get_monitor(request.caller, monitor_id)
+    try:
+        urls = BadgeSerializer(get_badge(request.caller, monitor_id)).data["urls"]
+    except NotFound:
+        urls = {}
+    # Paths without the host work on every host of the deployment.
+    pictures = [(name, url.removeprefix(settings.BASE_URL), f"![{name}]({url})") for name, url in urls.items()]
+    return render_page(request, "monitors/badges", monitor=monitor, pictures=pictures)
+
+
+@action
+def create_badges(request: PageRequest, monitor_id: str) -> HttpResponse:
+    create_badge(request.caller, monitor_id, now=utc_now())
+    return redirect("monitor_badges", monitor_id)
+
+
+delete_badges = button(
+    delete_badge,
+    "The badges are taken away. Their addresses show nothing any more.",
+    "monitor_badges",
+    to_first_id=True,
+)
 
 
 def _moving(caller: Caller, monitor: Monitor, *, now: datetime) -> dict[str, Any]:

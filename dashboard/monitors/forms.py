@@ -36,7 +36,6 @@ from projects.access import Caller
 _MOVING = "Shared with its members. Another owner's project gets the monitor without header values and body."
 _PLACE = re.compile(r"(\w{1,40})\[(\d{1,3})\](?:\.(\w{1,40}))?")
 _TARGETS = {"content_rules": "rules", "request_headers": "headers", "type": "kinds"}
-_CODE = {"autocomplete": "off", "spellcheck": "false", "class": "code"}
 
 
 def form_field(setting: Setting) -> forms.Field:
@@ -79,6 +78,12 @@ class LinesField(forms.CharField):
 
     def prepare_value(self, value: Any) -> Any:
         return "\n".join(value) if isinstance(value, list | tuple) else value
+
+
+def _code_field(label: str, max_length: int, placeholder: str, **kwargs: Any) -> forms.CharField:
+    attrs = {"autocomplete": "off", "spellcheck": "false", "class": "code", "placeholder": placeholder}
+    widget = forms.TextInput(attrs=attrs)
+    return forms.CharField(label=label, max_length=max_length, required=False, widget=widget, **kwargs)
 
 
 class Row(forms.Form):
@@ -131,19 +136,8 @@ _TEXT_KINDS = {RuleType.TEXT_CONTAINS: RuleKind.CONTAINS, RuleType.TEXT_ABSENT: 
 
 class RuleRow(Row):
     kind = forms.ChoiceField(label="Rule", choices=RuleKind.choices)
-    path = forms.CharField(
-        label="Path in the JSON",
-        max_length=128,
-        required=False,
-        widget=forms.TextInput(attrs=_CODE | {"placeholder": "data.items.0.status"}),
-    )
-    value = forms.CharField(
-        label="Text",
-        max_length=256,
-        required=False,
-        strip=False,
-        widget=forms.TextInput(attrs=_CODE | {"placeholder": "to the letter"}),
-    )
+    path = _code_field("Path in the JSON", 128, "data.items.0.status")
+    value = _code_field("Text", 256, "to the letter", strip=False)
     prefix = "rule"
     setting = "content_rules"
     typed = ("path", "value")
@@ -172,18 +166,8 @@ class RuleRow(Row):
 class HeaderRow(Row):
     """A request header. Values are write-only: `stored` headers keep their value if none is typed."""
 
-    name = forms.CharField(
-        label="Name",
-        max_length=256,
-        required=False,
-        widget=forms.TextInput(attrs=_CODE | {"placeholder": "Authorization"}),
-    )
-    value = forms.CharField(
-        label="Value",
-        max_length=4096,
-        required=False,
-        widget=forms.TextInput(attrs=_CODE | {"placeholder": "Bearer …"}),
-    )
+    name = _code_field("Name", 256, "Authorization")
+    value = _code_field("Value", 4096, "Bearer …")
     type = forms.ChoiceField(
         label="Shown as",
         required=False,
