@@ -233,5 +233,4 @@ def set_address(user: User) -> None:
 
 def verified_account(email: str) -> User | None:
     """Return the account with a verified address, given in lower case, or None."""
-    user = User.objects.filter(email=email).first()
-    return user if user is not None and is_verified(user) else None
+    return User.objects.filter(email=email, emailaddress__email=email, emailaddress__verified=True).first()

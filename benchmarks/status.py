@@ -66,11 +66,11 @@ found = {}
 for name, rest in {"page": "", "json": ".json", "atom": ".atom"}.items():
     make = rendering.part(rest)[1]
     with CaptureQueriesContext(connection) as captured:
-        body = make(place, links)
+        body = make(rendering.load_page(place), links)
     taken, used = [], []
     for _ in range(5):
         start, cpu = time.perf_counter(), time.process_time()
-        make(place, links)
+        make(rendering.load_page(place), links)
         taken.append((time.perf_counter() - start) * 1000)
         used.append((time.process_time() - cpu) * 1000)
     found |= {f"{name}_render_ms": round(min(taken), 1), f"{name}_render_cpu_ms": round(min(used), 1),

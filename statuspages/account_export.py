@@ -11,12 +11,7 @@ from accounts.export import Rows, Sections, rows_of, serialized
 from accounts.models import User
 from projects.access import Caller
 from statuspages.models import Badge, PageNote, Subscriber
-from statuspages.serializers import (
-    BadgeSerializer,
-    NoteSerializer,
-    StatusPageSerializer,
-    SubscriberSerializer,
-)
+from statuspages.serializers import BadgeSerializer, NoteSerializer, StatusPageSerializer, SubscriberSerializer
 
 
 def sections(user: User, *, now: datetime) -> Sections:

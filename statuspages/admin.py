@@ -32,7 +32,7 @@ class StatusPageAdmin(ReadOnlyAdmin[StatusPage]):
         return (
             Section(
                 "Shown monitors",
-                ("Name there", "Under", "Monitor's name"),
+                ("Public name", "Group", "Monitor"),
                 list(monitors.values_list("name", "group__name", "monitor__name")[:MOST_ROWS]),
             ),
             Section(

@@ -7,7 +7,6 @@ the shared cache at once; local caches of other processes expire within seconds.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache as memoize
 from urllib.parse import urlsplit
 
 from django.conf import settings
@@ -51,14 +50,12 @@ def forget(*addresses: str | None) -> None:
     cache.delete_many([_key(address) for address in addresses if address])
 
 
-def own_hosts() -> frozenset[str]:
+def own_hosts() -> set[str]:
     """Return the host names of the deployment itself."""
-    return _own_hosts(settings.BASE_URL, tuple(settings.ALLOWED_HOSTS))
-
-
-@memoize
-def _own_hosts(base_url: str, allowed: tuple[str, ...]) -> frozenset[str]:
-    return frozenset({urlsplit(base_url).hostname or "", *(host.lower() for host in allowed if host != "*")})
+    return {
+        urlsplit(settings.BASE_URL).hostname or "",
+        *(host.lower() for host in settings.ALLOWED_HOSTS if host != "*"),
+    }
 
 
 def _key(address: str) -> str:

@@ -110,7 +110,7 @@ def _page(request: HttpRequest, address: str, rest: str, *, on_domain: bool) -> 
         return _subscribe(request, page, links)
     content_type, make = rendering.part(rest)
     key = f"status-page:{page.page_id}:{page.version}:{links.root}:{rest}"
-    response = _rendered(request, caching.fetch(key, content_type, lambda: make(page, links)))
+    response = _rendered(request, caching.fetch(key, content_type, lambda: make(rendering.load_page(page), links)))
     if page.lock:
         response["Cache-Control"] = "private, no-cache"
         response["X-Robots-Tag"] = "noindex"

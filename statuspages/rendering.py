@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import cache, partial
 from io import BytesIO
@@ -22,7 +23,7 @@ from core.templatetags.pulsekeeper import icon, percent
 from statuspages import bars, colours, logos
 from statuspages.content import IncidentEntry, MonitorEntry, content_of, incidents_of_month, months
 from statuspages.lookup import PublishedPage
-from statuspages.models import PageLogo, StatusPage, origin
+from statuspages.models import StatusPage, origin
 
 HTML = "text/html; charset=utf-8"
 FEED_ENTRIES = 50
@@ -72,26 +73,27 @@ def _line(monitor: MonitorEntry) -> dict[str, str]:
     }
 
 
-def html(published: PublishedPage, links: Links) -> bytes:
-    page, now = _page(published), utc_now()
+def load_page(published: PublishedPage) -> StatusPage:
+    return get_or_not_found(StatusPage.objects.select_related("logo").defer("logo__image"), pk=published.page_id)
+
+
+def html(page: StatusPage, links: Links) -> bytes:
+    now = utc_now()
     content = content_of(page, now=now)
     return _draw(
         "statuspages/page.html",
         page,
-        published,
         links,
         content=content,
         groups=[(group, [_line(monitor) for monitor in group.monitors]) for group in content.groups],
         many=len(content.monitors) > MANY,
         icon=_STATUSES[content.state][0],
-        first_day=content.monitors[0].history.start if content.monitors else None,
         month=f"{now.astimezone(UTC):%Y-%m}",
     )
 
 
-def history(published: PublishedPage, links: Links, *, month: str) -> bytes:
+def history(page: StatusPage, links: Links, *, month: str) -> bytes:
     """Render the incidents of a month, `2026-03`. Raises NotFound for one that has no page."""
-    page = _page(published)
     known = {f"{first:%Y-%m}": first for first in months(utc_now())}
     if month not in known:
         raise NotFound
@@ -99,7 +101,6 @@ def history(published: PublishedPage, links: Links, *, month: str) -> bytes:
     return _draw(
         "statuspages/history.html",
         page,
-        published,
         links,
         first=known[month],
         days=incidents_of_month(page, known[month]),
@@ -108,8 +109,7 @@ def history(published: PublishedPage, links: Links, *, month: str) -> bytes:
     )
 
 
-def as_json(published: PublishedPage, links: Links) -> bytes:
-    page = _page(published)
+def as_json(page: StatusPage, links: Links) -> bytes:
     content = content_of(page, now=utc_now())
     body = {
         "page": {"name": page.name, "description": page.description, "url": links.origin + links.page},
@@ -120,22 +120,12 @@ def as_json(published: PublishedPage, links: Links) -> bytes:
         ],
         "incidents": [_incident(one) for one in content.current],
         "past_incidents": [_incident(one) for _, members in content.past for one in members],
-        "maintenance": [
-            {
-                "title": one.title,
-                "starts_at": _iso(one.starts_at),
-                "ends_at": _iso(one.ends_at),
-                "active": one.active,
-                "monitors": one.monitors,
-            }
-            for one in content.maintenance
-        ],
+        "maintenance": [asdict(one) for one in content.maintenance],
     }
-    return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
+    return json.dumps(body, ensure_ascii=False, separators=(",", ":"), default=_iso).encode()
 
 
-def atom(published: PublishedPage, links: Links) -> bytes:
-    page = _page(published)
+def atom(page: StatusPage, links: Links) -> bytes:
     content = content_of(page, now=utc_now())
     address = links.origin + links.page
     feed = _Feed(
@@ -161,18 +151,19 @@ def atom(published: PublishedPage, links: Links) -> bytes:
     return out.getvalue()
 
 
-def theme(published: PublishedPage, links: Links) -> bytes:
-    accent = _page(published).accent
-    if accent is None:
+def theme(page: StatusPage, links: Links) -> bytes:
+    if page.accent is None:
         return b""
-    return f":root{{--page-accent:{accent};--on-page-accent:{colours.text_on(accent)}}}\n".encode()
+    return f":root{{--page-accent:{page.accent};--on-page-accent:{colours.text_on(page.accent)}}}\n".encode()
 
 
-def logo(published: PublishedPage, links: Links) -> bytes:
-    return bytes(get_or_not_found(PageLogo.objects.all(), page=published.page_id).image)
+def logo(page: StatusPage, links: Links) -> bytes:
+    if not page.has_logo:
+        raise NotFound
+    return bytes(page.logo.image)
 
 
-Part = tuple[str, Callable[[PublishedPage, Links], bytes]]
+Part = tuple[str, Callable[[StatusPage, Links], bytes]]
 _PARTS: dict[str, Part] = {
     "": (HTML, html),
     ".json": ("application/json", as_json),
@@ -192,19 +183,8 @@ def part(rest: str) -> Part:
     return _PARTS[rest]
 
 
-def _page(published: PublishedPage) -> StatusPage:
-    return get_or_not_found(StatusPage.objects.select_related("logo").defer("logo__image"), pk=published.page_id)
-
-
-def _draw(template: str, page: StatusPage, published: PublishedPage, links: Links, **context: Any) -> bytes:
-    context |= {
-        "page": page,
-        "links": links,
-        "logo": getattr(page, "logo", None),
-        "protected": bool(published.lock),
-        "version": published.version,
-    }
-    return render_to_string(template, context).encode()
+def _draw(template: str, page: StatusPage, links: Links, **context: Any) -> bytes:
+    return render_to_string(template, {"page": page, "links": links, **context}).encode()
 
 
 def _monitor(monitor: MonitorEntry) -> dict[str, Any]:
@@ -212,11 +192,11 @@ def _monitor(monitor: MonitorEntry) -> dict[str, Any]:
     return {
         "name": monitor.name,
         "status": monitor.status,
-        "since": _iso(monitor.since),
+        "since": monitor.since,
         "uptime_7d": history.percent(7),
         "uptime_30d": history.percent(30),
         "uptime_90d": history.percent(),
-        "days": {"first": history.start.isoformat(), "uptime": history.percents()},
+        "days": {"first": f"{history.start}", "uptime": history.percents()},
     }
 
 
@@ -224,9 +204,9 @@ def _incident(one: IncidentEntry) -> dict[str, Any]:
     return {
         "title": one.title,
         "monitor": one.monitor,
-        "started_at": _iso(one.started_at),
-        "resolved_at": _iso(one.resolved_at),
-        "updates": [{"status": update.status, "text": update.text, "at": _iso(update.at)} for update in one.updates],
+        "started_at": one.started_at,
+        "resolved_at": one.resolved_at,
+        "updates": [{"status": update.status, "text": update.text, "at": update.at} for update in one.updates],
     }
 
 
@@ -243,8 +223,8 @@ def _printable(text: str) -> str:
     return "".join(c for c in text if c.isprintable() or c in "\n\t")
 
 
-def _iso(moment: datetime | None) -> str | None:
-    return None if moment is None else moment.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+def _iso(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 class _Feed(Atom1Feed):

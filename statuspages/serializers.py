@@ -1,4 +1,4 @@
-"""Status pages, notes, subscribers and badges as the API takes and gives them."""
+"""Serializers of status pages, notes, subscribers and badges."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class PageMonitorInputSerializer(StrictSerializer):
     """A monitor to show."""
 
     monitor_id = TextField(max_length=64)
-    name = TextField(max_length=200, help_text="On the page; the monitor's own name is not shown there.")
+    name = TextField(max_length=200, help_text="Name on the page. The monitor's own name stays private.")
 
 
 class PageGroupInputSerializer(StrictSerializer):
@@ -38,20 +38,20 @@ class PageInputSerializer(StrictSerializer):
     """A status page to create."""
 
     project_id = TextField(
-        required=False, allow_null=True, max_length=64, help_text="null: the caller's own page. Set at creation."
+        required=False, allow_null=True, max_length=64, help_text="null: a personal page. Cannot be changed later."
     )
     name = TextField(max_length=200)
     slug = TextField(max_length=64, help_text="The page is at /status/<slug>: a-z, 0-9 and -.")
     description = TextField(required=False, allow_blank=True, max_length=MAX_TEXT)
     published = BoolField(required=False, help_text="false: the page is hidden. Default: true.")
     theme = ChoiceField(
-        required=False, choices=StatusPage.Theme.values, help_text="auto: as the reader prefers. Default: auto."
+        required=False, choices=StatusPage.Theme.values, help_text="auto: the reader's preference. Default: auto."
     )
     accent = TextField(
         required=False,
         allow_null=True,
         max_length=7,
-        help_text="#rrggbb with a contrast of 3 to 1 at least on both themes; null: Pulsekeeper's own.",
+        help_text="#rrggbb with a contrast of at least 3 to 1 on both themes; null: Pulsekeeper's own.",
     )
     password = TextField(
         required=False,
@@ -59,10 +59,13 @@ class PageInputSerializer(StrictSerializer):
         write_only=True,
         min_length=8,
         max_length=200,
-        help_text="Readers are asked for it; null: everybody may read.",
+        help_text="Required to read the page; null: everyone can read it.",
     )
     custom_domain = TextField(
-        required=False, allow_null=True, max_length=253, help_text="A domain that leads here, for this page alone."
+        required=False,
+        allow_null=True,
+        max_length=253,
+        help_text="Own domain of the page; it must point here.",
     )
     show_window_names = BoolField(
         required=False, help_text="Whether maintenance windows are shown by their names. Default: false."
@@ -71,7 +74,7 @@ class PageInputSerializer(StrictSerializer):
         child=PageGroupInputSerializer(),
         required=False,
         max_length=MAX_GROUPS,
-        help_text="In the order in which they are shown.",
+        help_text="In display order.",
     )
 
 
@@ -96,13 +99,13 @@ class StatusPageSerializer(serializers.Serializer[Any]):
     project_id = serializers.CharField(source="project.public_id", allow_null=True)
     name = serializers.CharField()
     slug = serializers.CharField()
-    url = serializers.URLField(read_only=True, help_text="Where the page is.")
+    url = serializers.URLField(read_only=True, help_text="Public URL of the page.")
     description = serializers.CharField()
     published = serializers.BooleanField()
     theme = serializers.ChoiceField(choices=StatusPage.Theme.values)
     accent = serializers.CharField(allow_null=True)
     protected = serializers.BooleanField(
-        source="is_protected", read_only=True, help_text="Whether readers are asked for a password."
+        source="is_protected", read_only=True, help_text="Whether the page requires a password."
     )
     custom_domain = serializers.CharField(allow_null=True)
     show_window_names = serializers.BooleanField()
@@ -128,7 +131,7 @@ class Base64Field(TextField):
         try:
             return b64decode(super().to_internal_value(data), validate=True)
         except ValueError:
-            raise serializers.ValidationError("is no Base64.") from None
+            raise serializers.ValidationError("is not Base64.") from None
 
 
 class LogoInputSerializer(StrictSerializer):
@@ -185,7 +188,7 @@ class SubscriberSerializer(serializers.Serializer[Any]):
 class BadgeSerializer(serializers.Serializer[Any]):
     """The URLs of a monitor's badges."""
 
-    key = serializers.CharField(help_text="Whoever knows it sees the badges; DELETE and PUT make another.")
+    key = serializers.CharField(help_text="Everyone who knows it can see the badges. DELETE and PUT replace it.")
     urls = serializers.SerializerMethodField()
 
     @extend_schema_field(

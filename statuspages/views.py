@@ -61,7 +61,7 @@ class StatusPageViewSet(ServiceViewSet):
     def partial_update(self, page_id: str, data: dict[str, Any]) -> StatusPage:
         """Change a status page.
 
-        `groups` replace the stored ones.
+        `groups` replaces the stored ones.
         """
         return services.update_page(self.caller, page_id, data)
 
@@ -69,7 +69,7 @@ class StatusPageViewSet(ServiceViewSet):
     def destroy(self, page_id: str) -> None:
         """Delete a status page.
 
-        With its notes and its subscribers. Its monitors stay.
+        Also deletes its notes and subscribers, but no monitors.
         """
         services.delete_page(self.caller, page_id)
 
@@ -88,7 +88,7 @@ class LogoViewSet(_OfPage):
     def update(self, page_id: str, data: dict[str, Any]) -> StatusPage:
         """Set the logo of a status page.
 
-        It is encoded again, at most 512 pixels a side and without metadata.
+        It is re-encoded without metadata, with at most 512 pixels a side.
         """
         return services.set_logo(self.caller, page_id, data["image"])
 
@@ -154,7 +154,7 @@ class SubscriberViewSet(_OfPage):
     def list(self, page_id: str) -> QuerySet[Subscriber]:
         """List the subscribers of a status page.
 
-        Those who confirmed their address.
+        Only those who confirmed their address.
         """
         return selectors.list_subscribers(self.get_parent(page_id))
 
@@ -173,21 +173,21 @@ class BadgeViewSet(ServiceViewSet):
 
     @operation()
     def retrieve(self, monitor_id: str) -> Badge:
-        """Read where a monitor's badges are.
+        """Read the URLs of a monitor's badges.
 
-        404 as long as it has none.
+        404 if it has none.
         """
         return selectors.get_badge(self.caller, monitor_id)
 
     @operation(id="give_monitor_badge")
     def update(self, monitor_id: str) -> Badge:
-        """Give a monitor badges.
+        """Create the badges of a monitor.
 
-        Public, under a key that cannot be guessed. Repeating it changes nothing.
+        They are public, under a key that cannot be guessed. Repeating it changes nothing.
         """
         return badges.create_badge(self.caller, monitor_id, now=self.now)
 
     @operation(id="take_monitor_badge")
     def destroy(self, monitor_id: str) -> None:
-        """Take a monitor's badges away."""
+        """Delete the badges of a monitor."""
         badges.delete_badge(self.caller, monitor_id)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import logging
 from functools import partial
-from io import BytesIO
 from typing import Any
 
-import qrcode
 from allauth.account.adapter import DefaultAccountAdapter
 from allauth.account.authentication import get_authentication_records
 from allauth.account.models import EmailAddress
@@ -18,7 +16,6 @@ from django.core.mail import EmailMessage
 from django.db import IntegrityError, transaction
 from django.http import HttpRequest
 from django.urls import reverse
-from qrcode.image.svg import SvgPathFillImage
 
 import accounts.services
 import audit.services
@@ -140,12 +137,6 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
 
 class EncryptingAdapter(DefaultMFAAdapter):  # type: ignore[misc]
     """Encrypt authenticator secrets and recovery codes, like all other secrets."""
-
-    def build_totp_svg(self, url: str) -> str:
-        """Return the QR code on white: phones cannot read it on dark pages."""
-        image = BytesIO()
-        qrcode.make(url, image_factory=SvgPathFillImage).save(image)
-        return image.getvalue().decode()
 
     def encrypt(self, text: str) -> str:
         return encrypt(text)

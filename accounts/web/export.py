@@ -35,10 +35,10 @@ class ExportViewSet(ServiceViewSet):
         errors=(ReauthenticationRequired,),
     )
     def retrieve(self) -> StreamingHttpResponse:
-        """Export all that is kept of the account.
+        """Export everything that is stored about the account.
 
-        As one JSON file, without secrets; `not_included` says what is missing and why. The last member is `complete`:
-        without it the file was cut off. Takes a session that was created within the last 5 minutes, else 403
+        One JSON file without secrets. `not_included` lists what is missing and why. The last member is `complete`; a
+        file without it was cut off. Requires a session that was created within the last 5 minutes, otherwise 403
         `reauthentication_required`.
         """
         self.caller.require_recent_session(now=self.now)

@@ -13,16 +13,11 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
-from core.addresses import client_network
 from core.errors import TooManyRequests
 from core.throttles import seconds_to_wait
 
 View = Callable[..., HttpResponse]
 Identity = Callable[[HttpRequest], str | None]
-
-
-def by_address(request: HttpRequest) -> str:
-    return client_network(request)
 
 
 def by_person(request: HttpRequest) -> str | None:

@@ -9,14 +9,13 @@ from __future__ import annotations
 from datetime import timedelta
 
 from allauth.account.adapter import get_adapter
-from allauth.account.models import EmailAddress
 from django.conf import settings
 from django.core import signing
 from django.db import transaction
 from django.urls import reverse
 
 from accounts.models import User
-from accounts.services import AddressTaken, create_account, hand_over, is_verified
+from accounts.services import AddressTaken, create_account, hand_over, is_verified, verified_account
 
 LIFETIME = timedelta(days=3)
 _SALT = "pulsekeeper.sign-up"
@@ -29,8 +28,7 @@ def address_of(name: str, **parts: str) -> str:
 
 def send_link(email: str) -> None:
     """Mail the address a link to choose a password, or a note that it has an account."""
-    taken = has_account(email)
-    template = "account_already_exists" if taken else "email_confirmation_signup"
+    template = "account_already_exists" if verified_account(email) else "email_confirmation_signup"
     link = address_of("account_signup_link", key=signing.dumps(email, salt=_SALT))
     get_adapter().send_mail(f"account/email/{template}", email, {"activate_url": link})
 
@@ -41,11 +39,6 @@ def read_link(key: str) -> str | None:
         return str(signing.loads(key, salt=_SALT, max_age=LIFETIME))
     except signing.BadSignature:
         return None
-
-
-def has_account(email: str) -> bool:
-    """Return whether an account has confirmed this address."""
-    return bool(EmailAddress.objects.filter(email=email, verified=True).exists())
 
 
 def complete(email: str, password: str) -> User:

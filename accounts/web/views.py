@@ -15,7 +15,7 @@ from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.http.response import HttpResponseBase
 from django.middleware.csrf import get_token
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_GET, require_http_methods, require_POST
+from django.views.decorators.http import require_GET, require_http_methods
 
 import accounts.services
 import projects.log
@@ -29,8 +29,12 @@ from accounts.web.social.pipeline import linked_providers
 from accounts.web.web_sessions import end_web_session, end_web_sessions, list_web_sessions
 from core.clock import utc_now
 from core.forms import ServiceForm
-from dashboard.pages import PageRequest, page
+from dashboard.pages import PageRequest, action, done, page
 from dashboard.security_log import log_context
+
+
+def _render(request: PageRequest, template: str, **context: Any) -> HttpResponse:
+    return render(request, f"accounts/{template}.html", {"section": "account", **context})
 
 
 @require_GET
@@ -40,23 +44,23 @@ def account(request: PageRequest) -> HttpResponse:
     factors = {row.type: row for row in Authenticator.objects.filter(user=user)}
     codes = factors.get(Authenticator.Type.RECOVERY_CODES)
     linked = linked_providers(user)
-    context = {
-        "section": "account",
-        "user": user,
-        "used": user.monitors.count(),
-        "mentions_plan": Plan.is_mentioned(),
-        "new_address": EmailAddress.objects.filter(user=user, verified=False).last(),
-        "has_password": user.has_usable_password(),
-        "second_factor": factors.get(Authenticator.Type.TOTP),
-        "codes_left": 0 if codes is None else len(codes.wrap().get_unused_codes()),
+    return _render(
+        request,
+        "account",
+        user=user,
+        used=user.monitors.count(),
+        mentions_plan=Plan.is_mentioned(),
+        new_address=EmailAddress.objects.filter(user=user, verified=False).last(),
+        has_password=user.has_usable_password(),
+        second_factor=factors.get(Authenticator.Type.TOTP),
+        codes_left=0 if codes is None else len(codes.wrap().get_unused_codes()),
         # Include providers that are no longer configured: they can be unlinked.
-        "providers": [
+        providers=[
             {"name": name, "title": backend.title, "linked": name in linked}
             for name, backend in BACKENDS.items()
             if name in linked or backend.is_configured()
         ],
-    }
-    return render(request, "accounts/account.html", context)
+    )
 
 
 @require_GET
@@ -64,11 +68,8 @@ def sign_up_link(request: HttpRequest, key: str) -> HttpResponse:
     """Open the link of a sign-up. This changes nothing yet, because mail scanners open links."""
     email = signing_up.read_link(key)
     if email is None:
-        context = {
-            "title": "This link is no longer valid",
-            "reason": "It has expired. Sign up again to get another one.",
-        }
-        return render(request, "problem.html", context, status=404)
+        reason = "It has expired. Sign up again to get another one."
+        return render(request, "problem.html", {"title": "This link is no longer valid", "reason": reason}, status=404)
     return _choose_password(request, email)
 
 
@@ -89,13 +90,10 @@ def confirm_email(request: HttpRequest, key: str) -> HttpResponseBase:
 def _choose_password(request: HttpRequest, email: str) -> HttpResponse:
     """Redirect the proven owner of the address to the sign-up page."""
     if request.user.is_authenticated:
-        context = {
-            "title": "You are signed in",
-            "reason": f"This link is for {email}. Sign out, and open it again to use it.",
-        }
-        return render(request, "problem.html", context)
+        reason = f"This link is for {email}. Sign out, and open it again to use it."
+        return render(request, "problem.html", {"title": "You are signed in", "reason": reason})
     get_adapter(request).stash_verified_email(request, email)
-    if signing_up.has_account(email):
+    if accounts.services.verified_account(email):
         messages.info(request, "You already have an account. Sign in.")
         return redirect("account_login")
     return redirect("account_signup")
@@ -105,12 +103,9 @@ def _choose_password(request: HttpRequest, email: str) -> HttpResponse:
 @page
 def sessions(request: PageRequest) -> HttpResponse:
     now = utc_now()
-    context = {
-        "section": "account",
-        "browsers": list_web_sessions(request.caller.user, now=now),
-        "api_sessions": tokens.services.list_sessions(request.caller, now=now).order_by("-pk"),
-    }
-    return render(request, "accounts/sessions.html", context)
+    browsers = list_web_sessions(request.caller.user, now=now)
+    api_sessions = tokens.services.list_sessions(request.caller, now=now).order_by("-pk")
+    return _render(request, "sessions", browsers=browsers, api_sessions=api_sessions)
 
 
 @require_GET
@@ -120,36 +115,28 @@ def session(request: PageRequest) -> HttpResponse:
     return JsonResponse({"user": request.caller.user.public_id, "csrf_token": get_token(request)})
 
 
-@require_POST
-@page
+@action
 def end_session(request: PageRequest, session_id: str) -> HttpResponse:
     """End a session of the API (`sin_…`) or of a browser."""
     if session_id.startswith("sin_"):
         tokens.services.end_session(request.caller, session_id)
-    elif (
-        not session_id.isascii()
-        or not session_id.isdigit()
-        or not end_web_session(request.caller.user, int(session_id))
-    ):
+    elif not (session_id.isascii() and session_id.isdigit() and end_web_session(request.caller.user, int(session_id))):
         raise Http404
-    messages.success(request, "Session ended.")
-    return redirect("account_sessions")
+    return done(request, "Session ended.", "account_sessions")
 
 
-@require_POST
-@page
+@action
 def end_other_sessions(request: PageRequest) -> HttpResponse:
     end_web_sessions(request.caller.user, but=request.session.session_key)
     tokens.services.end_sessions(request.caller.user)
-    messages.success(request, "Signed out everywhere else.")
-    return redirect("account_sessions")
+    return done(request, "Signed out everywhere else.", "account_sessions")
 
 
 @require_GET
 @page
 def security_log(request: PageRequest) -> HttpResponse:
     entries = projects.log.of_account(request.caller)
-    return render(request, "accounts/log.html", {"section": "account", **log_context(request, entries)})
+    return _render(request, "log", **log_context(request, entries))
 
 
 @require_http_methods(["GET", "POST"])
@@ -158,8 +145,7 @@ def export(request: PageRequest) -> HttpResponseBase:
     """Show what the export contains; a POST downloads the file."""
     if request.method == "POST":
         return download(request.caller.user)
-    context = {"section": "account", "not_included": NOT_INCLUDED.values()}
-    return render(request, "accounts/export.html", context)
+    return _render(request, "export", not_included=NOT_INCLUDED.values())
 
 
 class DeletionForm(ServiceForm):
@@ -190,7 +176,5 @@ def delete(request: PageRequest) -> HttpResponse:
         form.attempt(lambda: accounts.services.delete_account(user))
         if form.is_valid():
             logout(request)
-            messages.success(request, "Your account was deleted.")
-            return redirect("account_login")
-    context = {"section": "account", "form": form, "used": user.monitors.count()}
-    return render(request, "accounts/delete.html", context)
+            return done(request, "Your account was deleted.", "account_login")
+    return _render(request, "delete", form=form, used=user.monitors.count())

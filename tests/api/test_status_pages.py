@@ -222,7 +222,7 @@ class TestLogos:
         assert not hasattr(StatusPage.objects.get(), "logo")
 
     def test_what_is_no_base64(self, api: Api, path: str) -> None:
-        assert api.send("put", path, {"image": "no!"}).error == "validation_error image: is no Base64."
+        assert api.send("put", path, {"image": "no!"}).error == "validation_error image: is not Base64."
 
 
 class TestNotes:

@@ -13,7 +13,7 @@ from core.files import replaced
 
 
 class Command(OurCommand):
-    help = "Writes all that is kept of an account as one JSON file, as GET /v1/account/export does."
+    help = "Writes everything that is stored about an account to one JSON file, as GET /v1/account/export does."
     epilog = """\
 example:
   manage.py export_account me@example.com --output me.json
@@ -28,12 +28,12 @@ exit codes:
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("email", help="e-mail address of the account")
         parser.add_argument("--output", type=Path, metavar="FILE", help="instead of standard output")
-        parser.add_argument("--overwrite", action="store_true", help="write FILE even where there is one")
+        parser.add_argument("--overwrite", action="store_true", help="replace FILE if it exists")
 
     def handle(self, *args: Any, email: str, output: Path | None, overwrite: bool, **options: Any) -> None:
         user = User.objects.select_related("plan").filter(email=email.strip().lower()).first()
         if user is None:
-            raise CommandError(f"there is no account of {email}")
+            raise CommandError(f"there is no account {email}")
         if output is None:
             for piece in export(user, now=utc_now()):
                 self.stdout.write(piece, ending="")

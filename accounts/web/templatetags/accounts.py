@@ -6,7 +6,7 @@ from typing import Any
 
 from django import template
 
-from accounts.web.social.backends import configured
+from accounts.web.social.backends import BACKENDS, configured
 from accounts.web.social.pipeline import linked_providers
 from core.user_agents import name_of
 
@@ -15,24 +15,16 @@ register.filter("browser_name", name_of)
 
 
 @register.inclusion_tag("accounts/social_buttons.html", takes_context=True)
-def social_buttons(context: template.Context, verb: str) -> dict[str, Any]:
-    """Return a button for each configured provider: `Sign in with GitHub`."""
+def social_buttons(context: template.Context, verb: str, *, again: bool = False) -> dict[str, Any]:
+    """Return a button for each configured provider: `Sign in with GitHub`.
+
+    `again`: to reauthenticate with one of the linked providers.
+    """
+    linked = linked_providers(context["request"].user) if again else BACKENDS
     return {
         "verb": verb,
+        "again": again,
         # Not the classes, because a template would call them.
-        "providers": [(backend.name, backend.title) for backend in configured()],
-        "next": context.get("redirect_field_value"),
-        "csrf_token": context.get("csrf_token"),
-    }
-
-
-@register.inclusion_tag("accounts/social_buttons.html", takes_context=True)
-def linked_buttons(context: template.Context) -> dict[str, Any]:
-    """Return a button to reauthenticate with each linked provider."""
-    linked = linked_providers(context["request"].user)
-    return {
-        "verb": "Sign in again",
-        "again": True,
         "providers": [(backend.name, backend.title) for backend in configured() if backend.name in linked],
         "next": context.get("redirect_field_value"),
         "csrf_token": context.get("csrf_token"),
