@@ -26,14 +26,7 @@ def list_web_sessions(user: User, *, now: datetime) -> QuerySet[UserSession]:
 
 def end_web_session(user: User, pk: int) -> bool:
     """Return whether the session existed."""
-    row = UserSession.objects.filter(user=user, pk=pk).first()
-    if row is None:
-        return False
-    with transaction.atomic():
-        details = {"door": "web"}
-        audit.services.record(Action.SESSION_REVOKED, actor=user, target_name=name_of(row.user_agent), details=details)
-        row.end()
-    return True
+    return bool(_end_each(UserSession.objects.filter(user=user, pk=pk)))
 
 
 def end_web_sessions(user: User, *, but: str | None = None) -> None:
@@ -47,15 +40,21 @@ def end_web_sessions(user: User, *, but: str | None = None) -> None:
 
 def end_web_sessions_by_key(ids: Collection[int]) -> BulkResult[UserSession]:
     """End sessions of any account, for staff."""
-    with transaction.atomic():
-        ended = _end(UserSession.objects.filter(pk__in=ids).select_related("user"))
-        audit.services.record_all(
-            audit.services.draft(
-                Action.SESSION_REVOKED, actor=row.user, target_name=name_of(row.user_agent), details={"door": "web"}
-            )
-            for row in ended
+    return BulkResult(_end_each(UserSession.objects.filter(pk__in=ids)))
+
+
+@transaction.atomic
+def _end_each(rows: QuerySet[UserSession]) -> list[UserSession]:
+    """End the sessions, with an entry in the audit log for each."""
+    ended = _end(rows.select_related("user"))
+    details = {"door": "web"}
+    audit.services.record_all(
+        audit.services.draft(
+            Action.SESSION_REVOKED, actor=row.user, target_name=name_of(row.user_agent), details=details
         )
-    return BulkResult(ended)
+        for row in ended
+    )
+    return ended
 
 
 def _end(rows: QuerySet[UserSession]) -> list[UserSession]:
