@@ -38,8 +38,8 @@ from accounts.models import Plan
 from accounts.services import create_account
 from checks.results.rollups import roll_up
 from core.clock import utc_now
-from monitors.models import Monitor, MonitorState, StatusChange, config_columns
-from monitors.configuration import build
+from monitors.models import Monitor, MonitorState, StatusChange
+from monitors.configuration import build, config_columns
 from projects.access import Caller
 from projects.services import create_project
 from django.db import connection

@@ -42,8 +42,8 @@ def store(total: int) -> None:
     """Add monitors up to `total`, spread over the interval, each checked once."""
     from django.db import connection
 
-    from monitors.configuration import build
-    from monitors.models import Monitor, config_columns
+    from monitors.configuration import build, config_columns
+    from monitors.models import Monitor
 
     template = Monitor.objects.order_by("pk").first()
     assert template is not None

@@ -43,8 +43,8 @@ from accounts.models import Plan
 from accounts.services import create_account
 from core.clock import utc_now
 from django.db import connection
-from monitors.configuration import build
-from monitors.models import Monitor, MonitorState, config_columns
+from monitors.configuration import build, config_columns
+from monitors.models import Monitor, MonitorState
 import os
 now = utc_now()
 user = create_account(email="bench@example.com", password="a fine long password", plan="pro")

@@ -31,7 +31,7 @@ from core.clock import utc_now
 from core.errors import NotFound, ProviderError, ProviderNotConfigured, ReconnectRequired, TooManyRequests
 from core.throttles import CALLBACK, ProbeThrottle, ProviderThrottle, seconds_to_wait
 from core.waiting import limit_waiting
-from monitors.serializers import shown
+from monitors.serializers import serialize_monitors
 
 # The address is a secret for a moment, and the page holds one.
 _PAGE_HEADERS = {"Referrer-Policy": "no-referrer", "Cache-Control": "no-store"}
@@ -87,7 +87,7 @@ class ConnectorViewSet(ServiceViewSet):
         refs = data.pop("external_refs")
         result = importing.import_projects(self.caller, provider, refs, place=data, now=self.now)
         failed = ImportFailureSerializer(result.failed, many=True).data
-        return Response({"created": shown(result.created), "skipped": result.skipped, "failed": failed})
+        return Response({"created": serialize_monitors(result.created), "skipped": result.skipped, "failed": failed})
 
     @operation(id="disconnect_connector")
     def destroy(self, provider: str) -> None:

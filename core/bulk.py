@@ -64,22 +64,11 @@ def insert_rows(table: str, columns: Columns, rows: Sequence[Sequence[Any]]) -> 
         )
 
 
-def update_rows(
-    table: str,
-    columns: Columns,
-    rows: Sequence[Sequence[Any]],
-    *,
-    key: str,
-    expressions: Mapping[str, str] | None = None,
-) -> None:
-    """Set the columns of each row, found by `key`, to its values.
-
-    `expressions` replace the value `new.<column>` of a column; `old` is the stored row.
-    """
+def update_rows(table: str, columns: Columns, rows: Sequence[Sequence[Any]], *, key: str) -> None:
+    """Set the columns of each row, found by `key`, to its values."""
     if not rows:
         return
-    wanted = {name: f"new.{name}" for name in columns if name != key} | dict(expressions or {})
-    settings = ", ".join(f"{name} = {expression}" for name, expression in wanted.items())
+    settings = ", ".join(f"{name} = new.{name}" for name in columns if name != key)
     names = ", ".join(columns)
     with connection.cursor() as cursor:
         cursor.execute(

@@ -7,13 +7,13 @@ from typing import Any
 
 from django.db.models import QuerySet
 
-import monitors.serializers
 from accounts.export import Sections
 from accounts.models import User
 from core.clock import to_ms
 from core.db import chunks, release_outside_transaction
 from monitors.models import DailyUptime, Monitor, StatusChange
 from monitors.selectors import list_monitors
+from monitors.serializers import serialize_monitors
 from projects.access import Caller
 
 MONITORS_PER_QUERY = 20
@@ -22,7 +22,7 @@ MONITORS_PER_QUERY = 20
 def sections(user: User, *, now: datetime) -> Sections:
     owned = list_monitors(Caller(user)).filter(owner=user)
     return {
-        "monitors": lambda: chain.from_iterable(map(monitors.serializers.shown, chunks(owned))),
+        "monitors": lambda: chain.from_iterable(map(serialize_monitors, chunks(owned))),
         "status_changes": lambda: _status_changes(owned),
         "days": lambda: _days(owned),
     }

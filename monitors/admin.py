@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from django import forms
@@ -15,13 +16,7 @@ from checks.results.selectors import results_of
 from core.clock import utc_now
 from core.staff import AutocompleteFilter, ReadOnlyAdmin, Section, act, ask, list_of, search
 from monitors import operations, types
-from monitors.models import (
-    DomainRegistration,
-    ExpiryWarning,
-    Monitor,
-    SchedulerGap,
-    StatusChange,
-)
+from monitors.models import DomainRegistration, ExpiryWarning, Monitor, SchedulerGap, StatusChange
 from monitors.probing import on_demand
 from monitors.types.settings import MonitorConfig, settings_of
 
@@ -40,12 +35,9 @@ class MuteForm(forms.Form):
 
 def _of_state(column: str) -> Any:
     """Return an admin field that shows a column of the monitor's state."""
-
-    @admin.display(description=column.replace("_", " "))
-    def shown(page: admin.ModelAdmin[Monitor], monitor: Monitor) -> Any:
-        return display_for_value(getattr(monitor.state, column), "-")
-
-    return shown
+    return admin.display(description=column.replace("_", " "))(
+        lambda _, monitor: display_for_value(getattr(monitor.state, column), "-")
+    )
 
 
 @admin.register(Monitor)
@@ -53,13 +45,7 @@ class MonitorAdmin(ReadOnlyAdmin[Monitor]):
     """The id of a heartbeat is the secret of its ping URL, so it is neither shown nor found by a prefix search."""
 
     list_display = ("shown_id", "name", "type", "url", "owner", "project", "status", "enabled", "muted_until")
-    list_filter = (
-        "type",
-        "enabled",
-        "state__status",
-        ("owner", AutocompleteFilter),
-        ("project", AutocompleteFilter),
-    )
+    list_filter = ("type", "enabled", "state__status", ("owner", AutocompleteFilter), ("project", AutocompleteFilter))
     list_select_related = ("owner", "project", "state")
     search_fields = ("public_id", "name__icontains", "url__icontains", "owner__email", "project__public_id")
     fieldsets = (
@@ -69,10 +55,7 @@ class MonitorAdmin(ReadOnlyAdmin[Monitor]):
             {"fields": ("status", "status_since", "last_checked_at", "last_latency_ms", "next_due_at", "claimed_at",
                         "last_ping_at", "cert_expires_at", "domain_expires_at")},
         ),
-        (
-            "What is checked",
-            {"fields": ("type", *settings_of(MonitorConfig), "own_settings", "config_version")},
-        ),
+        ("What is checked", {"fields": ("type", *settings_of(MonitorConfig), "own_settings", "config_version")}),
     )  # fmt: skip
     actions = ("pause", "resume", "mute", "check_now")
 
@@ -112,11 +95,11 @@ class MonitorAdmin(ReadOnlyAdmin[Monitor]):
 
     @admin.action(description="Pause", permissions=["act"])
     def pause(self, request: HttpRequest, queryset: QuerySet[Monitor]) -> None:
-        act(self, request, queryset, lambda ids: operations.pause(ids, now=utc_now()), done="paused")
+        act(self, request, queryset, partial(operations.pause, now=utc_now()), done="paused")
 
     @admin.action(description="Resume", permissions=["act"])
     def resume(self, request: HttpRequest, queryset: QuerySet[Monitor]) -> None:
-        act(self, request, queryset, lambda ids: operations.resume(ids, now=utc_now()), done="resumed")
+        act(self, request, queryset, partial(operations.resume, now=utc_now()), done="resumed")
 
     @admin.action(description="Mute, or end a mute", permissions=["act"])
     def mute(self, request: HttpRequest, queryset: QuerySet[Monitor]) -> HttpResponse | None:
@@ -125,42 +108,29 @@ class MonitorAdmin(ReadOnlyAdmin[Monitor]):
             return form
         minutes: int = form.cleaned_data["minutes"]
         done = f"muted {dict(_MUTES)[minutes].partition(',')[0]}" if minutes else "unmuted"
-        act(
-            self, request, queryset,
-            lambda ids: operations.mute_for(ids, minutes=minutes, now=utc_now()), done=done,
-        )  # fmt: skip
+        act(self, request, queryset, partial(operations.mute_for, minutes=minutes, now=utc_now()), done=done)
         return None
 
     @admin.action(description="Check now", permissions=["act"])
     def check_now(self, request: HttpRequest, queryset: QuerySet[Monitor]) -> None:
-        act(
-            self,
-            request,
-            queryset,
-            lambda ids: on_demand.begin(ids, now=utc_now()),
-            done="handed out to be checked",
-        )
+        act(self, request, queryset, partial(on_demand.begin, now=utc_now()), done="handed out to be checked")
 
     def sections(self, request: HttpRequest, row: Monitor) -> Sequence[Section]:
-        results = results_of(row.pk, limit=LATEST, now=utc_now())
-        changes = row.changes.order_by("-pk")[:LATEST]
+        checks = [
+            (each.checked_at, each.verdict, each.http_status, each.latency_ms, each.reason_code, each.detail)
+            for each in results_of(row.pk, limit=LATEST, now=utc_now())
+        ]
+        changes = row.changes.order_by("-pk").values_list("at", "kind", "before", "after", "reason_code", "detail")
+        all_changes = list_of(StatusChange, monitor__id__exact=row.pk)
         return (
-            Section(
-                "Latest checks",
-                ("At", "Verdict", "HTTP status", "Latency, ms", "Reason", "Detail"),
-                [
-                    (found.checked_at, found.verdict, found.http_status, found.latency_ms, found.reason_code,
-                     found.detail)
-                    for found in results
-                ],
-            ),
+            Section("Latest checks", ("At", "Verdict", "HTTP status", "Latency, ms", "Reason", "Detail"), checks),
             Section(
                 "Latest changes",
                 ("At", "Kind", "Before", "After", "Reason", "Detail"),
-                [(each.at, each.kind, each.before, each.after, each.reason_code, each.detail) for each in changes],
-                more=list_of(StatusChange, monitor__id__exact=row.pk),
+                list(changes[:LATEST]),
+                all_changes,
             ),
-        )  # fmt: skip
+        )
 
 
 @admin.register(StatusChange)

@@ -14,10 +14,10 @@ from datetime import datetime
 import msgspec
 
 from accounts.models import User
-from monitors.configuration import check_type, watched_domain
+from monitors.configuration import check_type, config_columns, watched_domain
 from monitors.expiry.registrations import lock_registrations
 from monitors.locking import lock_monitors, write_columns
-from monitors.models import Monitor, MonitorState, StatusChange, config_columns
+from monitors.models import Monitor, MonitorState, StatusChange
 from monitors.services import CONFIGURED, RECONFIGURED, enforce_quota, lock_owner, reconfigure, switch
 from monitors.types.settings import MonitorConfig
 from projects.models import Project

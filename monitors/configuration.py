@@ -32,9 +32,9 @@ def build(given: Mapping[str, Any]) -> MonitorConfig:
 def merge(config: MonitorConfig, given: Mapping[str, Any]) -> MonitorConfig:
     """Return the configuration with the given API fields applied, unvalidated."""
     kind = types.get(given.get("type", config.type))
-    own, unused = (_changed(one, given) for one in ([config.own], config.unused))
+    own, *unused = (_changed(group, given) for group in (config.own, *config.unused))
     common = {name: given[name] for name in settings_of(MonitorConfig) if name in given and name in config.columns}
-    return msgspec.structs.replace(config, type=kind.name, own=own[0], unused=tuple(unused), **common)
+    return msgspec.structs.replace(config, type=kind.name, own=own, unused=tuple(unused), **common)
 
 
 def complete(
@@ -110,18 +110,13 @@ def _others(kind: MonitorType) -> list[type[Settings]]:
     return [group for group in types.groups() if group is not kind.settings]
 
 
-def _changed(groups: Sequence[Settings], given: Mapping[str, Any]) -> list[Settings]:
-    return [
-        msgspec.structs.replace(
-            group,
-            **{
-                name: _value(setting, given[name], getattr(group, name))
-                for name, setting in settings_of(type(group)).items()
-                if name in given
-            },
-        )
-        for group in groups
-    ]
+def _changed(group: Settings, given: Mapping[str, Any]) -> Settings:
+    changed = {
+        name: _value(setting, given[name], getattr(group, name))
+        for name, setting in settings_of(type(group)).items()
+        if name in given
+    }
+    return msgspec.structs.replace(group, **changed)
 
 
 def _value(setting: Setting, given: Any, stored: Any) -> Any:
@@ -148,15 +143,16 @@ def _header(given: Mapping[str, Any] | Header, kept: Mapping[str, Header]) -> He
 # other types that differ from their defaults. Header values are stored separately because they are encrypted.
 
 
-def columns(config: MonitorConfig) -> tuple[dict[str, Any], list[str]]:
-    """Return the columns of a configuration, `config` as JSON values, and the secrets to encrypt."""
+def config_columns(config: MonitorConfig) -> dict[str, Any]:
+    """Return a configuration as columns of Monitor."""
     stored, secrets = config.own.stored()
     for group in config.unused:
         if group != type(group)():
             values, others = group.stored()
             stored |= values
             secrets += others
-    return {name: getattr(config, name) for name in MonitorConfig.columns} | {"config": stored}, secrets
+    common = {name: getattr(config, name) for name in MonitorConfig.columns}
+    return {**common, "config": stored, "header_values": secrets or None}
 
 
 def load(

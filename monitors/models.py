@@ -89,7 +89,7 @@ class Monitor(models.Model):
 
     @full_config.setter
     def full_config(self, config: MonitorConfig) -> None:
-        for name, value in config_columns(config).items():
+        for name, value in configuration.config_columns(config).items():
             setattr(self, name, value)
 
     @property
@@ -114,12 +114,6 @@ class Monitor(models.Model):
     def _config(self, secrets: Sequence[str]) -> MonitorConfig:
         common = [getattr(self, name) for name in MonitorConfig.columns]
         return configuration.load(common, self.config, secrets)
-
-
-def config_columns(config: MonitorConfig) -> dict[str, Any]:
-    """Return a configuration as columns of Monitor."""
-    found, secrets = configuration.columns(config)
-    return found | {"header_values": secrets or None}
 
 
 # The lease of a claim is the check's timeout plus this margin for queueing and recording.

@@ -18,8 +18,8 @@ from checks.results.hours import start_of_hour
 from checks.results.partitions import RESULTS, ROLLUPS, Series, make
 from checks.results.rollups import GRACE, roll_up_past
 from core.clock import EPOCH
-from monitors.configuration import build
-from monitors.models import Monitor, MonitorState, config_columns
+from monitors.configuration import build, config_columns
+from monitors.models import Monitor, MonitorState, StatusChange
 from monitors.uptime.daily import write_days
 
 _OUTAGE_SLOTS = 10
@@ -120,14 +120,8 @@ def _make_monitors(owner: User, count: int, *, interval_sec: int, at: datetime) 
 
 
 def _make_states(ids: Sequence[int], *, claims: int, now: datetime) -> None:
-    with connection.cursor() as cursor:
-        # The last status change of each monitor gives its current status.
-        cursor.execute(
-            "SELECT DISTINCT ON (monitor_id) monitor_id, after, at FROM monitors_statuschange"
-            " WHERE monitor_id = ANY (%s) ORDER BY monitor_id, at DESC",
-            [list(ids)],
-        )
-        standing = cursor.fetchall()
+    # The last status change of each monitor gives its current status.
+    last = StatusChange.objects.filter(monitor__in=ids).order_by("monitor_id", "-at").distinct("monitor_id")
     MonitorState.objects.bulk_create(
         (
             MonitorState(
@@ -139,7 +133,7 @@ def _make_states(ids: Sequence[int], *, claims: int, now: datetime) -> None:
                 applied_claim=claims,
                 last_checked_at=now,
             )
-            for monitor_id, status, since in standing
+            for monitor_id, status, since in last.values_list("monitor_id", "after", "at")
         ),
         batch_size=2_000,
     )

@@ -172,10 +172,6 @@ class MonitorSerializer(serializers.Serializer[Any]):
         kind = serializers.ChoiceField(choices=types.all_names())
         return {"id": fields.pop("id"), "name": settings.pop("name"), **fields, "type": kind, **settings}
 
-    def _statistics(self, monitor: Monitor) -> Statistics:
-        statistics: dict[int, Statistics] = self.context["statistics"]
-        return statistics[monitor.pk]
-
     @extend_schema_field({"type": ["integer", "null"], "format": "int64"})
     def get_muted_until(self, monitor: Monitor) -> int | None:
         """Return the end of the mute, or None if it is over."""
@@ -183,13 +179,15 @@ class MonitorSerializer(serializers.Serializer[Any]):
         return to_ms(until) if until is not None and until > self.context["now"] else None
 
     def get_uptime_24h(self, monitor: Monitor) -> float | None:
-        return self._statistics(monitor).uptime_24h
+        found: Statistics = self.context["statistics"][monitor.pk]
+        return found.uptime_24h
 
     def get_avg_latency_24h(self, monitor: Monitor) -> float | None:
-        return self._statistics(monitor).avg_latency_24h
+        found: Statistics = self.context["statistics"][monitor.pk]
+        return found.avg_latency_24h
 
 
-def shown(monitors: Sequence[Monitor]) -> list[Any]:
+def serialize_monitors(monitors: Sequence[Monitor]) -> list[Any]:
     """Return the monitors as the API shows them, with their statistics, in a constant number of queries."""
     now = utc_now()
     context = {"now": now, "statistics": statistics(monitors, now=now)}

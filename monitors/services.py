@@ -16,9 +16,9 @@ from core.errors import MonitorLimit, NotFound, ValidationFailed
 from core.ids import random_text
 from core.outbound import guard
 from monitors import configuration, locking, types
-from monitors.configuration import watched_domain
+from monitors.configuration import config_columns, watched_domain
 from monitors.expiry.registrations import lock_registration
-from monitors.models import LEASE_MARGIN, DomainRegistration, Monitor, MonitorState, StatusChange, config_columns
+from monitors.models import LEASE_MARGIN, DomainRegistration, Monitor, MonitorState, StatusChange
 from monitors.selectors import get_monitor, list_monitors
 from monitors.state import next_slot
 from monitors.types.settings import MonitorConfig

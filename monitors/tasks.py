@@ -87,9 +87,7 @@ def _hand_out(claims: Sequence[scheduling.Claim], now: datetime) -> int:
         signals.sweep(heartbeats, now=now)
     if lost := [_lost(claim, now) for claim in claims if claim.lost]:
         record(lost, now=now)
-    probed = [
-        (claim.monitor_id, claim.number) for claim in claims if not types.get(claim.type).waits and not claim.lost
-    ]
+    probed = [claim.key for claim in claims if not types.get(claim.type).waits and not claim.lost]
     for start in range(0, len(probed), BATCH):
         # A batch that starts later than this could outlast its leases and be checked twice.
         try:
@@ -114,7 +112,7 @@ def probe_now(claims: list[tuple[int, int]]) -> None:
     Unlike `probe_batch`, it must not wait for room: first checks, tests and alerts use the same threads.
     """
     if left := prober().offer(_load(claims)):
-        scheduling.return_claims([(each.monitor_id, each.claim) for each in left], now=utc_now())
+        scheduling.return_claims([job.key for job in left], now=utc_now())
 
 
 @shared_task(name="monitors.tasks.first_check")
@@ -202,12 +200,9 @@ def _lost(claim: scheduling.Claim, now: datetime) -> CheckRecord:
 
 def _startable(jobs: list[CheckJob]) -> list[CheckJob]:
     """Return the jobs without the triggers whose slot was already fired."""
-    runs = {scheduling.Claim(job.monitor_id, job.claim): job for job in jobs if job.kind.fires}
-    if not runs:
-        return jobs
-    started = scheduling.start_runs(runs.keys())
-    again = {job.monitor_id for claim, job in runs.items() if claim not in started}
-    return [job for job in jobs if job.monitor_id not in again]
+    runs = {job.key for job in jobs if job.kind.fires}
+    started = scheduling.start_runs(runs) if runs else set()
+    return [job for job in jobs if not job.kind.fires or job.key in started]
 
 
 def _look_up(lookup: Lookup) -> None:

@@ -24,7 +24,7 @@ from monitors.serializers import (
     MonitorPatchSerializer,
     MonitorSerializer,
     MuteSerializer,
-    shown,
+    serialize_monitors,
 )
 
 
@@ -37,7 +37,7 @@ class MonitorViewSet(ServiceViewSet):
         return selectors.get_monitor(self.caller, monitor_id)
 
     def serialize(self, rows: Sequence[Any], serializer: Any = None) -> list[Any]:
-        return shown(rows)
+        return serialize_monitors(rows)
 
     @operation()
     def list(self) -> QuerySet[Monitor]:
@@ -74,7 +74,7 @@ class MonitorViewSet(ServiceViewSet):
                 interactive.await_first_check(monitor, claim=claim)
             else:
                 (monitor,) = new
-                if is_checked and not interactive.first_check(monitor, claim=claim):
+                if is_checked and not interactive.check_claimed(monitor, claim=claim):
                     services.release_first_claim(monitor, now=utc_now())
             return serialize([self.get_object(monitor.public_id)])[0]
 

@@ -10,9 +10,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from django.db import connection, transaction
+from django.db import transaction
 from django.db.models import Exists, OuterRef, Subquery
 
+from core.bulk import update_rows
 from monitors.models import DomainRegistration, Monitor, MonitorState
 
 LEASE = timedelta(minutes=5)  # many times the deadline of a lookup
@@ -51,35 +52,20 @@ def lock_registrations(domains: Iterable[str], *, now: datetime) -> dict[str, Do
     return locked
 
 
-# The row is selected in a WITH, which runs once. A subquery may run again for each joined row: it would then skip the
-# row that this statement has just updated and select another, whose lookup would wait for the end of its lease.
-_CLAIM = """
-    WITH due AS (
-        SELECT id
-          FROM monitors_domainregistration AS candidate
-         WHERE next_lookup_at <= %(now)s
-           AND EXISTS (SELECT FROM monitors_monitor WHERE registration_id = candidate.id AND enabled)
-         ORDER BY next_lookup_at, id
-         LIMIT 1
-           FOR UPDATE SKIP LOCKED
-    )
-    UPDATE monitors_domainregistration AS registration
-       SET next_lookup_at = %(lease_end)s
-      FROM due
-     WHERE registration.id = due.id
-    RETURNING registration.id, registration.name
-"""
-
-
 def claim_lookup(now: datetime) -> Lookup | None:
     """Claim the most overdue registration of an active monitor, or return None. Committed when this returns.
 
     Only one at a time: a registry that asks for a pause postpones the lookups that would come next.
     """
-    with connection.cursor() as cursor:
-        cursor.execute(_CLAIM, {"now": now, "lease_end": now + LEASE})
-        row = cursor.fetchone()
-    return None if row is None else Lookup(*row)
+    is_active = Exists(Monitor.objects.filter(registration=OuterRef("pk"), enabled=True))
+    due = DomainRegistration.objects.filter(is_active, next_lookup_at__lte=now).order_by("next_lookup_at", "pk")
+    with transaction.atomic():
+        registration = due.select_for_update(skip_locked=True).first()
+        if registration is None:
+            return None
+        registration.next_lookup_at = now + LEASE
+        registration.save(update_fields=["next_lookup_at"])
+    return Lookup(registration.pk, registration.name)
 
 
 def record_expiry(lookup: Lookup, expires_at: datetime, *, now: datetime) -> None:
@@ -122,28 +108,15 @@ def put_off(top_level: str, delay: timedelta, *, error: str, now: datetime) -> N
 
     They are spread over another tenth of the delay, so that they are not all sent at once.
     """
-    with connection.cursor() as cursor:
-        cursor.execute(
-            """
-            UPDATE monitors_domainregistration AS registration
-               SET next_lookup_at = %(end)s
-                       + make_interval(secs => %(spread_sec)s * mod(registration.id * 7919, 1000) / 1000),
-                   error = %(error)s
-              FROM (
-                    SELECT id
-                      FROM monitors_domainregistration
-                     WHERE next_lookup_at <= %(end)s AND right(name, length(%(suffix)s)) = %(suffix)s
-                     ORDER BY id
-                       FOR NO KEY UPDATE
-                   ) AS affected
-             WHERE registration.id = affected.id
-            """,
-            {
-                "end": now + delay,
-                "spread_sec": delay.total_seconds() * JITTER,
-                "suffix": f".{top_level}",
-                "error": error,
-            },
+    end = now + delay
+    due = DomainRegistration.objects.filter(next_lookup_at__lte=end, name__endswith=f".{top_level}")
+    with transaction.atomic():
+        keys = due.select_for_update(no_key=True).order_by("pk").values_list("pk", flat=True)
+        update_rows(
+            "monitors_domainregistration",
+            {"id": "bigint", "next_lookup_at": "timestamptz", "error": "text"},
+            [(key, end + delay * JITTER * _spread(key), error) for key in keys],
+            key="id",
         )
 
 
@@ -165,6 +138,10 @@ def retry_delay(failures: int) -> timedelta:
 
 
 def jittered(delay: timedelta, number: int) -> timedelta:
-    """Return the delay, up to JITTER shorter or longer and constant for a row. Neighbouring rows are far apart."""
-    spread = number * 7919 % 1000 / 1000  # 7919 is prime: 1,000 consecutive rows get 1,000 different values
-    return delay * (1 + JITTER * (2 * spread - 1))
+    """Return the delay, up to JITTER shorter or longer and constant for a row."""
+    return delay * (1 + JITTER * (2 * _spread(number) - 1))
+
+
+def _spread(number: int) -> float:
+    """Return a value from 0 to 1 that is constant for a row. Those of neighbouring rows are far apart."""
+    return number * 7919 % 1000 / 1000  # 7919 is prime: 1,000 consecutive rows get 1,000 different values

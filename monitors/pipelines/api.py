@@ -10,14 +10,20 @@ import queue
 import threading
 import time
 from collections.abc import Generator, Sequence
-from typing import Any
 from urllib.parse import urlsplit
 
 import requests
 
-from checks.spec import Verdict
 from core.version import product_version
-from monitors.pipelines.findings import Finding, Standing, Target, UnreachableError, UsageError, from_check
+from monitors.pipelines.findings import (
+    Finding,
+    FindingStatus,
+    Target,
+    UnreachableError,
+    UsageError,
+    from_check,
+    to_target,
+)
 
 AT_ONCE = 8
 CONNECT_SEC = 10.0
@@ -57,7 +63,7 @@ class ApiSource:
         if answer.status_code != 200:
             raise self._failure(answer)
         try:
-            targets = [_target(monitor) for monitor in answer.json()]
+            targets = [to_target(monitor) for monitor in answer.json()]
         except (ValueError, KeyError, TypeError):
             raise UnreachableError(f"{self._base} does not answer as Pulsekeeper does") from None
         if self._project is not None:
@@ -119,7 +125,7 @@ class ApiSource:
             except (ValueError, KeyError, TypeError):
                 raise UnreachableError(f"{self._base} does not answer as Pulsekeeper does") from None
         if code == "monitor_paused":
-            return Finding(target, Standing.PAUSED, detail="It was paused meanwhile.")
+            return Finding(target, FindingStatus.PAUSED, detail="It was paused meanwhile.")
         if code == "no_worker":
             return _not_checked(target, "No worker made the check in time.")
         if code == "not_found":
@@ -169,24 +175,8 @@ def checked_address(base_url: str) -> str:
     return base_url.rstrip("/")
 
 
-def _target(monitor: Any) -> Target:
-    status = monitor["status"]
-    return Target(
-        id=str(monitor["id"]),
-        name=str(monitor["name"]),
-        type=str(monitor["type"]),
-        url=str(monitor["url"]),
-        project_id=monitor["project_id"],
-        enabled=bool(monitor["enabled"]),
-        status=None if status is None else Verdict(status),
-        timeout_ms=int(monitor["timeout_ms"]),
-        last_latency_ms=monitor["last_latency_ms"],
-        last_checked_at=monitor["last_checked_at"],
-    )
-
-
 def _not_checked(target: Target, why: str) -> Finding:
-    return Finding(target, Standing.NOT_CHECKED, detail=why)
+    return Finding(target, FindingStatus.NOT_CHECKED, detail=why)
 
 
 def _error_of(answer: requests.Response) -> str | None:

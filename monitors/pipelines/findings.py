@@ -34,7 +34,7 @@ class UnreachableError(Exception):
     """The database, the broker or the API cannot be reached."""
 
 
-class Standing(StrEnum):
+class FindingStatus(StrEnum):
     UP = "up"
     SLOW = "slow"
     DOWN = "down"
@@ -74,7 +74,7 @@ class Finding:
     """The result of one monitor. `evidence`: as in the API. `known`: the stored status, without a new check."""
 
     target: Target
-    standing: Standing
+    status: FindingStatus
     detail: str | None = None
     latency_ms: int | None = None
     http_status: int | None = None
@@ -111,11 +111,28 @@ def choose(targets: Iterable[Target], *, ids: Sequence[str], names: Sequence[str
     return chosen
 
 
+def to_target(monitor: Mapping[str, Any]) -> Target:
+    """Return the target of a monitor in the API's format. Raises ValueError, KeyError or TypeError for another one."""
+    status = monitor["status"]
+    return Target(
+        id=str(monitor["id"]),
+        name=str(monitor["name"]),
+        type=str(monitor["type"]),
+        url=str(monitor["url"]),
+        project_id=monitor["project_id"],
+        enabled=bool(monitor["enabled"]),
+        status=None if status is None else Verdict(status),
+        timeout_ms=int(monitor["timeout_ms"]),
+        last_latency_ms=monitor["last_latency_ms"],
+        last_checked_at=monitor["last_checked_at"],
+    )
+
+
 def from_check(target: Target, check: Mapping[str, Any]) -> Finding:
     """Return the finding of a check, given in the API's format with evidence."""
     return Finding(
         target,
-        Standing(check["status"]),
+        FindingStatus(check["status"]),
         detail=check["detail"],
         latency_ms=check["latency_ms"],
         http_status=check["http_status"],
@@ -128,13 +145,13 @@ def from_check(target: Target, check: Mapping[str, Any]) -> Finding:
 def without_check(target: Target) -> Finding:
     """Return the finding of a monitor that is not checked: paused, or a heartbeat or scheduler with its own status."""
     if not target.enabled:
-        return Finding(target, Standing.PAUSED)
+        return Finding(target, FindingStatus.PAUSED)
     if target.status is None:
-        return Finding(target, Standing.WAITING, detail=f"This {target.type} has no status yet.", known=True)
+        return Finding(target, FindingStatus.WAITING, detail=f"This {target.type} has no status yet.", known=True)
     text = f"This is the {target.type}'s status; nothing was sent."
     return Finding(
         target,
-        Standing(target.status.value),
+        FindingStatus(target.status.value),
         detail=text,
         latency_ms=target.last_latency_ms,
         checked_at=target.last_checked_at,
@@ -144,27 +161,27 @@ def without_check(target: Target) -> Finding:
 
 def by_threshold(finding: Finding, *, slow_ms: int | None) -> Finding:
     """Return the finding with `slow_ms`, if given, instead of the monitor's own threshold."""
-    if slow_ms is None or finding.known or finding.standing not in (Standing.UP, Standing.SLOW):
+    if slow_ms is None or finding.known or finding.status not in (FindingStatus.UP, FindingStatus.SLOW):
         return finding
     if finding.latency_ms is None or finding.latency_ms < slow_ms:
-        return replace(finding, standing=Standing.UP, detail=None)
+        return replace(finding, status=FindingStatus.UP, detail=None)
     detail = f"Answered in {finding.latency_ms} ms, and from {slow_ms} ms on that counts as slow."
-    return replace(finding, standing=Standing.SLOW, detail=detail)
+    return replace(finding, status=FindingStatus.SLOW, detail=detail)
 
 
-def failing(fail_on: Verdict) -> frozenset[Standing]:
-    """Return the standings that fail a pipeline. `slow` includes down."""
-    return frozenset({Standing.DOWN} if fail_on is Verdict.DOWN else {Standing.DOWN, Standing.SLOW})
+def failing(fail_on: Verdict) -> frozenset[FindingStatus]:
+    """Return the statuses that fail a pipeline. `slow` includes down."""
+    return frozenset({FindingStatus.DOWN} if fail_on is Verdict.DOWN else {FindingStatus.DOWN, FindingStatus.SLOW})
 
 
 def exit_code(findings: Iterable[Finding], *, fail_on: Verdict) -> Exit:
-    standings = {finding.standing for finding in findings}
-    if standings & failing(fail_on):
+    statuses = {finding.status for finding in findings}
+    if statuses & failing(fail_on):
         return Exit.FAILED
-    return Exit.NOT_CHECKED if Standing.NOT_CHECKED in standings else Exit.PASSED
+    return Exit.NOT_CHECKED if FindingStatus.NOT_CHECKED in statuses else Exit.PASSED
 
 
-def counts(findings: Iterable[Finding]) -> dict[Standing, int]:
-    """Return the number of findings for each standing that occurs, in the order of declaration."""
-    standings = [finding.standing for finding in findings]
-    return {standing: standings.count(standing) for standing in Standing if standing in standings}
+def counts(findings: Iterable[Finding]) -> dict[FindingStatus, int]:
+    """Return the number of findings for each status that occurs, in the order of declaration."""
+    statuses = [finding.status for finding in findings]
+    return {status: statuses.count(status) for status in FindingStatus if status in statuses}

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 
 from checks.spec import Verdict
-from monitors.pipelines.findings import Finding, Standing, failing
+from monitors.pipelines.findings import Finding, FindingStatus, failing
 from monitors.pipelines.reports import address, evidence_lines
 
 SUITE = "Pulsekeeper"
@@ -23,7 +23,7 @@ def report(findings: Sequence[Finding], *, fail_on: Verdict) -> bytes:
     suite = TestSuite(SUITE)
     failures = failing(fail_on)
     for finding in findings:
-        suite.add_testcase(_case(finding, failed=finding.standing in failures))
+        suite.add_testcase(_case(finding, failed=finding.status in failures))
     document = JUnitXml(SUITE)
     document.add_testsuite(suite)
     xml: bytes = document.tostring()  # type: ignore[no-untyped-call]
@@ -37,12 +37,12 @@ def _case(finding: Finding, *, failed: bool) -> TestCase:
     case = TestCase(_text(finding.target.name), f"monitors.{_text(unique)}", seconds)
     message = _text(finding.detail or "")
     if failed:
-        failure = Failure(message, finding.reason_code or finding.standing.value)
+        failure = Failure(message, finding.reason_code or finding.status.value)
         failure.text = _text("\n".join([address(finding), message, *evidence_lines(finding.evidence)]))
         case.result = [failure]
-    elif finding.standing is Standing.NOT_CHECKED:
+    elif finding.status is FindingStatus.NOT_CHECKED:
         case.result = [Error(message, "not_checked")]
-    elif finding.standing in (Standing.PAUSED, Standing.WAITING):
+    elif finding.status in (FindingStatus.PAUSED, FindingStatus.WAITING):
         case.result = [Skipped(message or "The monitor is paused.")]
     elif message:
         case.system_out = message

@@ -5,21 +5,23 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from checks.evidence import Mask, shown_url
 from core.text import printable
-from monitors.pipelines.findings import Exit, Finding, Standing, counts
+from monitors.pipelines.findings import Exit, Finding, FindingStatus, counts
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+# Most severe first.
 _STYLES = {
-    Standing.UP: "green",
-    Standing.SLOW: "yellow",
-    Standing.DOWN: "bold red",
-    Standing.NOT_CHECKED: "bold magenta",
+    FindingStatus.DOWN: "bold red",
+    FindingStatus.NOT_CHECKED: "bold magenta",
+    FindingStatus.SLOW: "yellow",
+    FindingStatus.UP: "green",
+    FindingStatus.WAITING: "dim",
+    FindingStatus.PAUSED: "dim",
 }
 _NO_SECRETS = Mask(())
 
@@ -29,23 +31,22 @@ def address(finding: Finding) -> str:
     return shown_url(finding.target.url, _NO_SECRETS)
 
 
-def line(finding: Finding) -> str:
-    """Return a line for a log: `DOWN Shop https://shop.example/health: Answered with status 503 …`."""
+def as_text(finding: Finding) -> str:
+    """Return a line for a log, and the evidence if down: `DOWN Shop https://shop.example/: Answered with status 503 …`.
+
+    Evidence lines have a prefix, so that none is a command to CI.
+    """
     name, where = printable(finding.target.name), address(finding)
     took = f" ({finding.latency_ms} ms)" if finding.latency_ms is not None else ""
     text = f": {printable(finding.detail)}" if finding.detail else ""
-    return f"{finding.standing.upper():11} {name}{f' {where}' if where else ''}{took}{text}"
-
-
-def told(finding: Finding) -> str:
-    """Return its line, and its evidence if down. Evidence lines have a prefix, so that none is a command to CI."""
-    seen = evidence_lines(finding.evidence) if finding.standing is Standing.DOWN else ()
-    return "\n".join([line(finding), *(f"  | {printable(fact)}" for fact in seen)])
+    line = f"{finding.status.upper():11} {name}{f' {where}' if where else ''}{took}{text}"
+    seen = evidence_lines(finding.evidence) if finding.status is FindingStatus.DOWN else ()
+    return "\n".join([line, *(f"  | {printable(fact)}" for fact in seen)])
 
 
 def summary(findings: Sequence[Finding]) -> str:
     """Return a summary: `3 monitors: 1 up, 2 down`."""
-    text = ", ".join(f"{count} {standing}" for standing, count in counts(findings).items())
+    text = ", ".join(f"{count} {status}" for status, count in counts(findings).items())
     return f"{len(findings)} monitor{'' if len(findings) == 1 else 's'}: {text}"
 
 
@@ -80,12 +81,6 @@ def progress(total: int, *, shown: bool) -> Iterator[Callable[[], object]]:
         yield lambda: bar.advance(task)
 
 
-def print_table(findings: Sequence[Finding]) -> None:
-    from rich.console import Console
-
-    Console().print(table(findings))
-
-
 def table(findings: Sequence[Finding]) -> Table:
     """Return a table for a terminal, most severe first."""
     from rich.table import Table
@@ -96,18 +91,10 @@ def table(findings: Sequence[Finding]) -> Table:
         grid.add_column(title, overflow="fold")
     grid.add_column("Time", justify="right", no_wrap=True)
     grid.add_column("Detail", overflow="fold")
-    worst = [
-        Standing.DOWN,
-        Standing.NOT_CHECKED,
-        Standing.SLOW,
-        Standing.UP,
-        Standing.WAITING,
-        Standing.PAUSED,
-    ]
-    for finding in sorted(findings, key=lambda each: worst.index(each.standing)):
+    for finding in sorted(findings, key=lambda each: list(_STYLES).index(each.status)):
         took = "" if finding.latency_ms is None else f"{finding.latency_ms} ms"
         grid.add_row(
-            Text(finding.standing.upper(), style=_STYLES.get(finding.standing, "dim")),
+            Text(finding.status.upper(), style=_STYLES[finding.status]),
             Text(f"{printable(finding.target.name)}\n{address(finding)}".strip()),
             Text(finding.target.type),
             Text(took),
@@ -130,16 +117,18 @@ def as_json(findings: Sequence[Finding], *, code: Exit) -> str:
 
 
 def _as_dict(finding: Finding) -> dict[str, Any]:
-    target = finding.target
-    about = {
-        "id": target.shown_id,
-        "name": target.name,
-        "type": target.type,
+    return {
+        "id": finding.target.shown_id,
+        "name": finding.target.name,
+        "type": finding.target.type,
         "url": address(finding),
-        "project_id": target.project_id,
-        "status": finding.standing.value,
+        "project_id": finding.target.project_id,
+        "status": finding.status.value,
         "checked": not finding.known and finding.checked_at is not None,
+        "latency_ms": finding.latency_ms,
+        "http_status": finding.http_status,
+        "reason_code": finding.reason_code,
+        "detail": finding.detail,
+        "checked_at": finding.checked_at,
+        "evidence": finding.evidence,
     }
-    found = asdict(finding)
-    rest = ("latency_ms", "http_status", "reason_code", "detail", "checked_at", "evidence")
-    return about | {name: found[name] for name in rest}

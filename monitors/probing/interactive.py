@@ -39,17 +39,12 @@ class CheckResult(TypedDict):
     http_status: int | None
 
 
-def first_check(monitor: Monitor, *, claim: int) -> bool:
-    """Check a new monitor and wait until the result is recorded. Return False if none came in time."""
+def check_claimed(monitor: Monitor, *, claim: int) -> bool:
+    """Check a monitor under a current claim and wait until it is recorded. Return False if no result came in time."""
     answer = _ask("monitors.tasks.first_check", [monitor.pk, claim], bool, timeout_ms=monitor.timeout_ms)
     if not answer:
-        logger.warning("no worker made the first check of %s in time", monitor.public_id)
+        logger.warning("no worker made the check of %s in time", monitor.public_id)
     return bool(answer)
-
-
-def check_claimed(monitor: Monitor, *, claim: int) -> bool:
-    """Check a monitor under a current claim and wait for the result. Return False if none came in time."""
-    return bool(_ask("monitors.tasks.first_check", [monitor.pk, claim], bool, timeout_ms=monitor.timeout_ms))
 
 
 def enqueue_first_check(monitor: Monitor, *, claim: int) -> bool:

@@ -43,6 +43,10 @@ class CheckJob:
     config_version: int
     spec: CheckSpec
 
+    @property
+    def key(self) -> tuple[int, int]:
+        return self.monitor_id, self.claim
+
 
 def load_jobs(claims: Sequence[tuple[int, int]]) -> list[CheckJob]:
     """Return the jobs of those (monitor, claim) pairs that still need a check."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -30,15 +30,11 @@ BATCH = 200
 SKEW = timedelta(minutes=5)  # how far a worker's clock, which dates the results, may be behind ours
 
 
-class BrokerAway(Exception):
-    """The broker did not accept checks to enqueue."""
-
-
 def check_now(monitor: Monitor, *, now: datetime) -> CheckResult:
     """Check a monitor and return the result. Raises ValidationFailed, MonitorPaused, NotFound or NoWorker."""
     claims = _claim_one(monitor, now=now)
     if not interactive.check_claimed(monitor, claim=claims[monitor.pk]):
-        give_back(claims, now=now)
+        scheduling.return_claims(claims.items(), now=now)
         raise NoWorker
     result = results(claims, now=now).get(monitor.pk)
     if result is None:
@@ -58,39 +54,32 @@ def start(monitor: Monitor, *, now: datetime) -> int:
         if under_way is not None and monitor.kind.polls:
             return under_way.claim
         claims = _claim_one(monitor, now=now)
-        transaction.on_commit(partial(_hand_out_or_give_back, claims, now=now))
+        transaction.on_commit(partial(hand_out, claims, now=now))
     return claims[monitor.pk]
 
 
 def _claim_one(monitor: Monitor, *, now: datetime) -> dict[int, int]:
     if not monitor.kind.polls:
         raise ValidationFailed(f"a {monitor.type} is not checked on demand.", field="type")
-    claims = claim([monitor], now=now)
+    claims = scheduling.claim_now([monitor.pk], now=now)
     if not claims:
         raise MonitorPaused if Monitor.objects.filter(pk=monitor.pk).exists() else NotFound
     return claims
 
 
-def claim(monitors: Iterable[Monitor], *, now: datetime) -> dict[int, int]:
-    """Claim monitors to check now. Return the claims by monitor, without paused and deleted ones."""
-    claimed = scheduling.claim_now([monitor.pk for monitor in monitors], now=now)
-    return {each.monitor_id: each.number for each in claimed}
-
-
-def hand_out(claims: Mapping[int, int], *, now: datetime) -> None:
-    """Enqueue the claims in batches. Raises BrokerAway; the caller must then give the claims back."""
+def hand_out(claims: Mapping[int, int], *, now: datetime) -> bool:
+    """Enqueue the claims in batches. Give all of them back and return False if the broker does not accept one."""
     pairs = list(claims.items())
-    for start in range(0, len(pairs), BATCH):
-        try:
+    try:
+        for start in range(0, len(pairs), BATCH):
             # Not queued behind regular checks, because a caller waits.
-            current_app.send_task(
-                "monitors.tasks.probe_now",
-                [pairs[start : start + BATCH]],
-                expires=now + LEASE_MARGIN,
-            )
-        except (OperationalError, RedisError) as error:
-            logger.warning("the broker does not answer: %s", error)
-            raise BrokerAway from error
+            batch = pairs[start : start + BATCH]
+            current_app.send_task("monitors.tasks.probe_now", [batch], expires=now + LEASE_MARGIN)
+    except (OperationalError, RedisError) as error:
+        logger.warning("the broker does not answer: %s", error)
+        scheduling.return_claims(pairs, now=now)
+        return False
+    return True
 
 
 def begin(ids: Collection[int], *, now: datetime) -> BulkResult[Monitor]:
@@ -108,19 +97,12 @@ def begin(ids: Collection[int], *, now: datetime) -> BulkResult[Monitor]:
                 left["being checked already"] += 1
             else:
                 wanted.append(monitor)
-        claims = claim(wanted, now=now)
+        claims = scheduling.claim_now([monitor.pk for monitor in wanted], now=now)
         done = [monitor for monitor in wanted if monitor.pk in claims]
         if len(done) < len(wanted):
             left["paused"] += len(wanted) - len(done)
-        transaction.on_commit(partial(_hand_out_or_give_back, claims, now=now))
+        transaction.on_commit(partial(hand_out, claims, now=now))
     return BulkResult(done, left)
-
-
-def _hand_out_or_give_back(claims: Mapping[int, int], *, now: datetime) -> None:
-    try:
-        hand_out(claims, now=now)
-    except BrokerAway:
-        give_back(claims, now=now)
 
 
 def results(claims: Mapping[int, int], *, now: datetime) -> dict[int, CheckResult]:
@@ -129,8 +111,3 @@ def results(claims: Mapping[int, int], *, now: datetime) -> dict[int, CheckResul
     The result of a later claim counts too: after an expired lease the scheduler repeats the check.
     """
     return results_since(claims, since=now - SKEW)
-
-
-def give_back(claims: Mapping[int, int], *, now: datetime) -> None:
-    """Give back claims whose callers no longer wait. Their monitors are due at once for the scheduler."""
-    scheduling.return_claims(list(claims.items()), now=now)

@@ -47,27 +47,17 @@ Then = Callable[[CheckOutcome | None], object]
 
 @dataclass(frozen=True, slots=True)
 class _Running:
-    """A running check of a monitor. `started_at` is the time of its submission by the monotonic clock."""
+    """A running check, of an unsaved configuration if `job` is None. `started_at` is by the monotonic clock."""
 
-    job: CheckJob
+    job: CheckJob | None
     then: Then | None
     started_at: float
 
     def __str__(self) -> str:
-        return f"monitor {self.job.monitor_id} claim {self.job.claim}"
+        return "a draft" if self.job is None else f"monitor {self.job.monitor_id} claim {self.job.claim}"
 
 
-@dataclass(frozen=True, slots=True)
-class _Draft:
-    """A check of an unsaved configuration."""
-
-    then: Then
-
-    def __str__(self) -> str:
-        return "draft"
-
-
-_Done = tuple[_Running, CheckOutcome, float]  # with the seconds it took
+_Done = tuple[CheckJob, Then | None, CheckOutcome, float]  # with the seconds it took
 
 
 class Prober:
@@ -117,13 +107,13 @@ class Prober:
 
     def _start(self, job: CheckJob, then: Then | None) -> None:
         with self._lock:
-            self._open.add((job.monitor_id, job.claim))
+            self._open.add(job.key)
         self._service.submit(_Running(job, then, time.monotonic()), job.spec)
 
     def submit_draft(self, spec: CheckSpec, *, then: Then) -> None:
         """Check an unsaved configuration. `then` is called with the outcome in some thread."""
         self._room.acquire()
-        self._service.submit(_Draft(then), spec)
+        self._service.submit(_Running(None, then, time.monotonic()), spec)
 
     def drain(self, *, grace_sec: float) -> int:
         """Wait up to `grace_sec` for running checks, and give back the claims of the rest. Return their number."""
@@ -142,14 +132,14 @@ class Prober:
         self._callers.shutdown(wait=True)
         return len(left)
 
-    def _finish(self, check: _Running | _Draft, outcome: CheckOutcome) -> None:
+    def _finish(self, check: _Running, outcome: CheckOutcome) -> None:
         """Pass on the outcome of a check. Runs in the loop's thread."""
-        if isinstance(check, _Draft):
+        if check.job is None:
             # A draft is not stored and its caller waits, so it is not queued behind other results.
             self._room.release()
-            self._callers.submit(_call, check.then, outcome)
+            self._answer(check.then, outcome)
         else:
-            self._done.put((check, outcome, time.monotonic() - check.started_at))
+            self._done.put((check.job, check.then, outcome, time.monotonic() - check.started_at))
 
     def _record(self) -> None:
         while True:
@@ -178,29 +168,30 @@ class Prober:
         return group
 
     def _take(self, group: Sequence[_Done]) -> None:
-        metrics.PROBE_SECONDS.observe([seconds for _, _, seconds in group])
-        found = [(running.job, outcome) for running, outcome, _ in group]
-        for job, outcome in found:
+        metrics.PROBE_SECONDS.observe([seconds for *_, seconds in group])
+        for job, _, outcome, _ in group:
             if outcome.reason_code is ReasonCode.WORKER_LOST:
                 # Own faults say nothing about the target. The lease expires, and another worker retries.
                 logger.error("a check was not made: %s", outcome.detail, extra=_naming(job, outcome))
         records = [
             CheckRecord(job.monitor_id, job.claim, job.config_version, outcome)
-            for job, outcome in found
+            for job, _, outcome, _ in group
             if outcome.reason_code is not ReasonCode.WORKER_LOST
         ]
         stored = self._store(records) if records else set()
-        metrics.CHECKS_DROPPED.add(len(found) - len(records), "not_made")
+        metrics.CHECKS_DROPPED.add(len(group) - len(records), "not_made")
         metrics.CHECKS_DROPPED.add(len(records) - len(stored), "not_stored")
         with self._lock:
-            self._open.difference_update((each.monitor_id, each.claim) for each, _ in found)
+            self._open.difference_update(job.key for job, *_ in group)
         if logger.isEnabledFor(logging.DEBUG):
-            for job, outcome in found:
+            for job, _, outcome, _ in group:
                 logger.debug("checked", extra=_naming(job, outcome))
-        for running, outcome, _ in group:
-            if running.then is not None:
-                known = (running.job.monitor_id, running.job.claim) in stored
-                self._callers.submit(_call, running.then, outcome if known else None)
+        for job, then, outcome, _ in group:
+            self._answer(then, outcome if job.key in stored else None)
+
+    def _answer(self, then: Then | None, outcome: CheckOutcome | None) -> None:
+        if then is not None:
+            self._callers.submit(_call, then, outcome)
 
     def _store(self, records: Sequence[CheckRecord]) -> set[tuple[int, int]]:
         """Record all results, retrying while the database is away. Return (monitor, claim) of the stored ones."""
@@ -226,12 +217,12 @@ class Prober:
                 return set().union(*(self._store([each]) for each in records))
             else:
                 metrics.count_group([each.outcome for each in records], seconds=time.monotonic() - start)
-                return {(each.monitor_id, each.claim) for each in records}
+                return {each.key for each in records}
             finally:
                 release_connection()
 
 
-def _note_slow(check: _Running | _Draft, seconds: float) -> None:
+def _note_slow(check: _Running, seconds: float) -> None:
     """Count and log a check whose response took long to judge and so delayed all other checks."""
     metrics.SLOW_JUDGEMENTS.add()
     logger.warning("judging the response of %s took %.0f ms of CPU and delayed all other checks", check, seconds * 1000)

@@ -35,18 +35,14 @@ def _move(records: Sequence[CheckRecord], *, now: datetime) -> None:
     records = [each for each in records if each.monitor_id in batch.monitors]
     # Results may already be stored after an expired lease, an edit or a repeated delivery.
     known = stored_claims(
-        [
-            (each.monitor_id, each.claim, each.outcome)
-            for each in records
-            if not _is_open(batch.monitors[each.monitor_id].state, each)
-        ]
+        [(*each.key, each.outcome) for each in records if not _is_open(batch.monitors[each.monitor_id].state, each)]
     )
-    for each in sorted(records, key=lambda each: (each.monitor_id, each.claim)):
+    for each in sorted(records, key=lambda each: each.key):
         monitor = batch.monitors[each.monitor_id]
         state = monitor.state
-        if not monitor.enabled or (each.monitor_id, each.claim) in known:
+        if not monitor.enabled or each.key in known:
             continue
-        known.add((each.monitor_id, each.claim))
+        known.add(each.key)
         batch.keep(each)
         if each.config_version == monitor.config_version and each.claim > state.applied_claim:
             batch.apply(each)

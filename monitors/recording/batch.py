@@ -27,6 +27,10 @@ class CheckRecord:
     config_version: int
     outcome: CheckOutcome
 
+    @property
+    def key(self) -> tuple[int, int]:
+        return self.monitor_id, self.claim
+
 
 @dataclass(slots=True)
 class StateBatch:
@@ -39,7 +43,7 @@ class StateBatch:
 
     def keep(self, record: CheckRecord) -> None:
         """Store the result, whether or not it is applied to the state."""
-        self._results.append((record.monitor_id, record.claim, record.outcome))
+        self._results.append((*record.key, record.outcome))
 
     def move(self, state: MonitorState) -> None:
         """Mark a state that the caller has changed, to be written."""

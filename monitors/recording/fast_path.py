@@ -86,5 +86,5 @@ def record_unchanged(records: Sequence[CheckRecord], *, now: datetime) -> list[C
         )
         confirmed = {monitor_id for (monitor_id,) in cursor.fetchall()}
     # An open claim has no result yet, so these can be stored without reading the existing results.
-    store_results([(r.monitor_id, r.claim, r.outcome) for r in passed if r.monitor_id in confirmed])
+    store_results([(*each.key, each.outcome) for each in passed if each.monitor_id in confirmed])
     return [record for record in records if record.monitor_id not in confirmed]

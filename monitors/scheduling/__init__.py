@@ -32,6 +32,10 @@ class Claim:
     lost: bool = False
     again: bool = False
 
+    @property
+    def key(self) -> tuple[int, int]:
+        return self.monitor_id, self.number
+
 
 # SKIP LOCKED lets any number of beats claim at once, each monitor going to one of them. After an expired lease the
 # slot stays that of the first attempt, so that the next slot is counted from it.
@@ -67,7 +71,7 @@ _CLAIM_NOW = """
       FROM monitors_monitor AS monitor
      WHERE state.monitor_id = ANY(%(ids)s::bigint[]) AND monitor.id = state.monitor_id
        AND monitor.enabled AND monitor.type = ANY(%(types)s)
-    RETURNING state.monitor_id, state.claim, monitor.type, monitor.config_version
+    RETURNING state.monitor_id, state.claim
 """
 
 
@@ -78,8 +82,8 @@ def claim_due(now: datetime, *, limit: int) -> list[Claim]:
         return [Claim(*row) for row in cursor.fetchall()]
 
 
-def claim_now(monitor_ids: Collection[int], *, now: datetime) -> list[Claim]:
-    """Claim these monitors for a check on demand. Committed when this returns.
+def claim_now(monitor_ids: Collection[int], *, now: datetime) -> dict[int, int]:
+    """Claim these monitors for a check on demand, and return the claims by monitor. Committed when this returns.
 
     Paused and deleted monitors, heartbeats and schedulers are left out. A running check continues; its result counts
     as the older of the two.
@@ -88,20 +92,13 @@ def claim_now(monitor_ids: Collection[int], *, now: datetime) -> list[Claim]:
         # Lock in a separate statement: the next one then sees the changes of earlier lock holders.
         fast_path.lock_states(list(monitor_ids))
         with connection.cursor() as cursor:
-            cursor.execute(
-                _CLAIM_NOW,
-                {
-                    "now": now,
-                    "margin_end": now + LEASE_MARGIN,
-                    "ids": array(monitor_ids),
-                    "types": types.polling(),
-                },
-            )
-            return [Claim(*row) for row in cursor.fetchall()]
+            times = {"now": now, "margin_end": now + LEASE_MARGIN}
+            cursor.execute(_CLAIM_NOW, {**times, "ids": array(monitor_ids), "types": types.polling()})
+            return dict(cursor.fetchall())
 
 
-def start_runs(claims: Collection[Claim]) -> set[Claim]:
-    """Mark the slots of schedulers as fired before they are. Return the claims that are still to be fired.
+def start_runs(claims: Collection[tuple[int, int]]) -> set[tuple[int, int]]:
+    """Mark the slots of schedulers as fired before they are. Return the (monitor, claim) that are still to be fired.
 
     Committed when this returns, so no slot is fired twice, however often its message is delivered. A slot without a
     result is recorded as lost when its lease expires.
@@ -118,10 +115,9 @@ def start_runs(claims: Collection[Claim]) -> set[Claim]:
                AND (state.started_slot IS NULL OR state.started_slot < state.slot_at)
             RETURNING state.monitor_id, state.claim
             """,
-            [[claim.monitor_id for claim in claims], [claim.number for claim in claims]],
+            [[monitor_id for monitor_id, _ in claims], [claim for _, claim in claims]],
         )
-        started = set(cursor.fetchall())
-    return {claim for claim in claims if (claim.monitor_id, claim.number) in started}
+        return set(cursor.fetchall())
 
 
 def return_claims(claims: Collection[tuple[int, int]], *, now: datetime) -> None:

@@ -20,7 +20,7 @@ from core.bulk import array
 from core.db import try_advisory_lock
 from monitors.models import DailyUptime, MaintenanceSpan, Monitor, UptimeProgress
 from monitors.selectors import gaps_since, last_tick, left_out_since, status_interval_of, transitions_since
-from monitors.uptime.intervals import Span, StatusInterval, Tally, Transition, by_outage, tally, utc_days
+from monitors.uptime.intervals import Span, StatusInterval, Tally, Transition, by_outage, percent, tally, utc_days
 
 DAY = timedelta(days=1)
 WRITTEN_ANEW = 2
@@ -79,16 +79,12 @@ class History:
 
     def percents(self) -> list[float | None]:
         """Return the uptime of each day in percent with two decimals, or None if nothing was observed."""
-        return [
-            None if observed <= 0 else 100.0 if not down else round(100 * (observed - down) / observed, 2)
-            for observed, down in zip(self.observed_ms, self.down_ms, strict=True)
-        ]
+        return list(map(percent, self.observed_ms, self.down_ms))
 
     def percent(self, days: int | None = None) -> float | None:
         """Return the uptime of the last `days` days together, or of all, in percent; None if nothing was observed."""
         last = slice(None if days is None else -days, None)
-        observed, down = sum(self.observed_ms[last]), sum(self.down_ms[last])
-        return None if observed <= 0 else round(100 * (observed - down) / observed, 2)
+        return percent(sum(self.observed_ms[last]), sum(self.down_ms[last]))
 
 
 def daily_uptimes(monitors: Sequence[Monitor], *, days: int, now: datetime) -> dict[int, History]:

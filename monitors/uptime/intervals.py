@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from checks.spec import Verdict
 
@@ -50,10 +51,12 @@ class Tally:
 
     @property
     def percent(self) -> float | None:
-        """Return the uptime in percent with two decimals, or None if nothing was observed."""
-        if self.observed <= timedelta():
-            return None
-        return round(100 * (self.observed - self.down) / self.observed, 2)
+        return percent(self.observed, self.down)
+
+
+def percent(observed: Any, down: Any) -> float | None:
+    """Return the uptime in percent with two decimals, or None if nothing was observed. Takes timedeltas or numbers."""
+    return round(100 * (observed - down) / observed, 2) if observed else None
 
 
 def tally(

@@ -72,13 +72,13 @@ def test_the_rhythm_stays(user: User) -> None:
     """Between two slots; and where the slot is due already, in its place."""
     monitor = MonitorFactory(owner=user, up=True)
     at = NOON + minutes(0.5)
-    assert claim_now([monitor.pk], now=at) == [Claim(monitor.pk, 2)]
+    assert claim_now([monitor.pk], now=at) == {monitor.pk: 2}
     assert claim_due(NOON + minutes(1), limit=10) == [], "it is being checked"
     record([check_record(monitor, claim=2, verdict=Verdict.UP, at=at)], now=at)
     assert state_of(monitor).next_due_at == NOON + minutes(1)
 
     late = NOON + minutes(1.1)
-    assert claim_now([monitor.pk], now=late) == [Claim(monitor.pk, 3)]
+    assert claim_now([monitor.pk], now=late) == {monitor.pk: 3}
     record([check_record(monitor, claim=3, verdict=Verdict.UP, at=late)], now=late)
     assert state_of(monitor).next_due_at == NOON + minutes(2)
 
@@ -87,7 +87,7 @@ def test_a_check_that_is_under_way_is_the_older_one(user: User) -> None:
     monitor = MonitorFactory(owner=user, up=True)
     now = utc_now()
     assert claim_due(NOON + minutes(1), limit=10) == [Claim(monitor.pk, 2)]
-    claims = on_demand.claim([monitor], now=now)
+    claims = claim_now([monitor.pk], now=now)
     assert claims == {monitor.pk: 3}
     record([check_record(monitor, claim=2, verdict=Verdict.UP, at=now)], now=now)
     assert on_demand.results(claims, now=now) == {}
@@ -98,7 +98,7 @@ def test_a_check_that_is_under_way_is_the_older_one(user: User) -> None:
 def test_a_lost_claim_is_answered_by_the_next_one(user: User) -> None:
     monitor = MonitorFactory(owner=user, up=True)
     now = utc_now()
-    claims = on_demand.claim([monitor], now=now)
+    claims = claim_now([monitor.pk], now=now)
     later = now + minutes(2)
     assert claim_due(later, limit=10) == [Claim(monitor.pk, 3, again=True)]
     record([check_record(monitor, claim=3, verdict=Verdict.SLOW, at=later)], now=later)

@@ -19,8 +19,8 @@ from checks.spec import Verdict
 from core.clock import to_ms, utc_now
 from dashboard.monitors import actions
 from incidents.windows import create_window
-from monitors.configuration import build
-from monitors.models import Monitor, MonitorState, StatusChange, config_columns
+from monitors.configuration import build, config_columns
+from monitors.models import Monitor, MonitorState, StatusChange
 from monitors.recording import record
 from monitors.recording.batch import CheckRecord
 from monitors.scheduling import claim_now
@@ -58,8 +58,8 @@ def act(web: Client, action: str, **fields: Any) -> Any:
 def check(monitor: Monitor, *verdicts: Verdict, at: datetime) -> None:
     """Record these checks, the first one at that time and each a minute after the one before."""
     for verdict in verdicts:
-        (claim,) = claim_now([monitor.pk], now=at)
-        record([CheckRecord(monitor.pk, claim.number, claim.config_version, outcome(verdict, at=at))], now=at)
+        claims = claim_now([monitor.pk], now=at)
+        record([CheckRecord(monitor.pk, claims[monitor.pk], 1, outcome(verdict, at=at))], now=at)
         at += timedelta(minutes=1)
 
 

@@ -17,7 +17,7 @@ from monitors.models import Monitor, MonitorState
 from monitors.probing.jobs import CheckJob, load_jobs
 from monitors.probing.prober import Prober, drain, probe_engine
 from monitors.recording.batch import CheckRecord
-from monitors.scheduling import Claim, claim_due, claim_now, start_runs
+from monitors.scheduling import claim_due, claim_now, start_runs
 from monitors.tasks import probe_now
 from tests.factories import MonitorFactory, UserFactory
 from tests.helpers import NOON, outcome, state_of
@@ -111,7 +111,7 @@ def test_leaving_lets_what_is_quick_end(prober: Prober, targets: TargetServer) -
 def test_a_fired_trigger_is_not_given_back(prober: Prober, targets: TargetServer) -> None:
     hanging = targets.serve([Hang()])
     (job,) = assign(hanging.url(), type="scheduler", method="POST", timeout_ms=60_000)
-    assert start_runs([Claim(job.monitor_id, job.claim)])
+    assert start_runs([(job.monitor_id, job.claim)])
     prober.submit([job])
     wait_until(lambda: hanging.connections)
     prober.drain(grace_sec=0)
@@ -172,10 +172,10 @@ def test_what_does_not_fit_is_due_at_once(monkeypatch: pytest.MonkeyPatch) -> No
     drain(grace_sec=0)
     monkeypatch.setattr("monitors.probing.prober.MAX_IN_FLIGHT", 1)
     monitor = MonitorFactory(created_at=utc_now(), up=True)
-    (claimed,) = claim_now([monitor.pk], now=utc_now())
+    claims = claim_now([monitor.pk], now=utc_now())
     assert claim_due(utc_now(), limit=10) == []
     try:
-        probe_now([(claimed.monitor_id, claimed.number)])
+        probe_now(list(claims.items()))
     finally:
         drain(grace_sec=0)  # this process's own, which others would find with no room at all
     assert [claim.monitor_id for claim in claim_due(utc_now(), limit=10)] == [monitor.pk]

@@ -38,8 +38,8 @@ def claimed(monitor: Monitor, now: datetime) -> Claim:
 
 def test_a_claim_starts_once() -> None:
     claim = claimed(scheduler(), NOON + minutes(1))
-    assert start_runs([claim]) == {claim}
-    assert start_runs([claim]) == set(), "a message that is delivered twice fires nothing"
+    assert start_runs([claim.key]) == {claim.key}
+    assert start_runs([claim.key]) == set(), "a message that is delivered twice fires nothing"
 
 
 def test_a_slot_that_was_claimed_and_not_fired_is_fired_late_but_once() -> None:
@@ -47,26 +47,26 @@ def test_a_slot_that_was_claimed_and_not_fired_is_fired_late_but_once() -> None:
     first = claimed(monitor, NOON + minutes(1))
     second = claimed(monitor, NOON + minutes(1) + LEASE)
     assert not second.lost
-    assert start_runs([first]) == set(), "the old message comes too late"
-    assert start_runs([second]) == {second}
+    assert start_runs([first.key]) == set(), "the old message comes too late"
+    assert start_runs([second.key]) == {second.key}
 
 
 def test_a_slot_whose_fate_is_unknown_is_lost_and_never_fired_again() -> None:
     monitor = scheduler()
     first = claimed(monitor, NOON + minutes(1))
-    start_runs([first])
+    start_runs([first.key])
     again = claimed(monitor, NOON + minutes(1) + LEASE)
     assert again.lost
-    assert start_runs([again]) == set()
+    assert start_runs([again.key]) == set()
     # The process that found it lost dies, too: the next one still knows.
     third = claimed(monitor, NOON + minutes(1) + 2 * LEASE)
     assert third.lost
-    assert start_runs([third]) == set()
+    assert start_runs([third.key]) == set()
 
 
 def test_the_scheduler_records_what_was_lost_and_goes_on_with_the_next_slot(site: Site) -> None:
     monitor = scheduler(url=site.url("/ok"))
-    start_runs([claimed(monitor, NOON + minutes(1))])
+    start_runs([claimed(monitor, NOON + minutes(1)).key])
     dispatch_due()
     lost = CheckResult.objects.get(reason_code="worker_lost")
     assert (lost.monitor_id, lost.verdict) == (monitor.pk, "down")
@@ -80,7 +80,7 @@ def test_the_scheduler_records_what_was_lost_and_goes_on_with_the_next_slot(site
 def test_an_edit_keeps_the_slot_and_closes_the_claim() -> None:
     monitor = scheduler()
     claim = claimed(monitor, NOON + minutes(1))
-    start_runs([claim])
+    start_runs([claim.key])
     update_monitor(Caller(monitor.owner), monitor.public_id, {"url": "http://127.0.0.1:10/"}, now=NOON + minutes(1))
     found = check_record(monitor, claim=claim.number, verdict=Verdict.DOWN, at=NOON + minutes(1))
     record([found], now=NOON + minutes(1))

@@ -19,7 +19,7 @@ from monitors.pipelines import junit, reports
 from monitors.pipelines.findings import (
     Exit,
     Finding,
-    Standing,
+    FindingStatus,
     Target,
     UsageError,
     by_threshold,
@@ -30,11 +30,11 @@ from monitors.pipelines.findings import (
 from tests.helpers import examples
 
 SHOP = Target("mon_1", "Shop", "http", "https://shop.example/health?token=hunter2", "prj_1", True, Verdict.UP, 10_000)
-UP = Finding(SHOP, Standing.UP, latency_ms=182, http_status=200, checked_at=1)
-SLOW = Finding(SHOP, Standing.SLOW, latency_ms=2000, http_status=200, detail="Slow.", checked_at=1)
+UP = Finding(SHOP, FindingStatus.UP, latency_ms=182, http_status=200, checked_at=1)
+SLOW = Finding(SHOP, FindingStatus.SLOW, latency_ms=2000, http_status=200, detail="Slow.", checked_at=1)
 DOWN = Finding(
     SHOP,
-    Standing.DOWN,
+    FindingStatus.DOWN,
     http_status=503,
     reason_code="http_failure",
     detail="Answered with status 503.",
@@ -49,7 +49,7 @@ DOWN = Finding(
         "redirects": [{"status": 301, "url": "https://shop.example/"}],
     },
 )
-LATE = Finding(SHOP, Standing.NOT_CHECKED, detail="No worker made the check in time.")
+LATE = Finding(SHOP, FindingStatus.NOT_CHECKED, detail="No worker made the check in time.")
 PAUSED = without_check(replace(SHOP, enabled=False))
 WAITING = without_check(replace(SHOP, type="heartbeat", status=None))
 MISSED = without_check(replace(SHOP, type="heartbeat", status=Verdict.DOWN, url=""))
@@ -78,8 +78,8 @@ def test_exit_codes(findings: list[Finding], fail_on: Verdict, code: Exit) -> No
 
 
 def test_a_threshold_of_the_pipeline_goes_before_the_monitors() -> None:
-    assert by_threshold(SLOW, slow_ms=2001).standing is Standing.UP
-    assert by_threshold(UP, slow_ms=182).standing is Standing.SLOW
+    assert by_threshold(SLOW, slow_ms=2001).status is FindingStatus.UP
+    assert by_threshold(UP, slow_ms=182).status is FindingStatus.SLOW
     assert by_threshold(DOWN, slow_ms=1) is DOWN
     assert by_threshold(UP, slow_ms=None) is UP
 
@@ -114,7 +114,7 @@ def test_no_report_shows_a_querys_values(finding: Finding) -> None:
     written = StringIO()
     Console(file=written, width=200).print(reports.table([finding]))
     for text in (
-        reports.told(finding),
+        reports.as_text(finding),
         reports.as_json([finding], code=Exit.PASSED),
         junit.report([finding], fail_on=Verdict.DOWN).decode(),
         written.getvalue(),
@@ -125,7 +125,7 @@ def test_no_report_shows_a_querys_values(finding: Finding) -> None:
 
 def test_the_secret_of_a_heartbeat_is_in_no_report() -> None:
     texts = [
-        reports.told(MISSED),
+        reports.as_text(MISSED),
         reports.as_json([MISSED], code=Exit.FAILED),
         junit.report([MISSED], fail_on=Verdict.DOWN).decode(),
     ]
@@ -140,13 +140,13 @@ def test_whatever_a_name_holds_the_report_can_be_parsed(name: str, detail: str) 
     (case,) = parsed(finding)
     assert case.name is not None
     assert "]]>" in case.name
-    (line,) = reports.told(finding).encode("utf-8", "replace").decode().splitlines()
+    (line,) = reports.as_text(finding).encode("utf-8", "replace").decode().splitlines()
     assert "\x1b" not in line
 
 
 def test_nothing_that_a_target_sent_begins_a_line() -> None:
     """GitHub takes a line that begins with `::` for a command, and `  ::` too."""
-    head, *seen = reports.told(DOWN).splitlines()
+    head, *seen = reports.as_text(DOWN).splitlines()
     assert head.startswith("DOWN ")
     assert all(line.startswith("  | ") for line in seen)
     assert "  | ::error::no ]]> here" in seen

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -19,6 +19,7 @@ from checks.spec import CheckOutcome, Verdict
 from core.clock import to_ms
 from core.egress import EgressGuard, literal_address
 from core.outbound import guard
+from monitors.probing.interactive import as_check_result
 from monitors.probing.prober import probe_engine
 from monitors.types.http import FORBIDDEN_HEADERS, MAX_HEADERS, MAX_RULES
 
@@ -38,21 +39,6 @@ exit codes:
   2  down
   3  bad usage
 """
-
-
-class _RuleAction(argparse.Action):
-    """Collects the rule options into one list, in the order they are given."""
-
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: str | Sequence[Any] | None,
-        option_string: str | None = None,
-    ) -> None:
-        rules: list[tuple[str, str]] = list(getattr(namespace, self.dest) or ())
-        rules.append((option_string or "", str(values)))
-        setattr(namespace, self.dest, rules)
 
 
 def _rule(option: str, text: str) -> ContentRule:
@@ -102,8 +88,7 @@ def _check_url(url: str, egress: EgressGuard) -> None:
 def build_spec(url: str, options: dict[str, Any], egress: EgressGuard) -> HttpSpec:
     """Return the check that the options describe. Raises CommandError with return code 3."""
     _check_url(url, egress)
-    rules = tuple(_rule(option, text) for option, text in options["rules"] or ())
-    headers = tuple(_header(text) for text in options["header"] or ())
+    rules, headers = tuple(options["rules"]), tuple(options["headers"])
     if len(rules) > MAX_RULES:
         raise _usage(f"at most {MAX_RULES} rules can be given")
     if len(headers) > MAX_HEADERS:
@@ -137,12 +122,7 @@ def as_json(outcome: CheckOutcome) -> str:
     """Return the fields of a CheckResult and more, as JSON."""
     return json.dumps(
         {
-            "status": outcome.verdict,
-            "latency_ms": outcome.latency_ms,
-            "connect_ms": outcome.connect_ms,
-            "ttfb_ms": outcome.ttfb_ms,
-            "detail": outcome.detail,
-            "http_status": outcome.http_status,
+            **as_check_result(outcome),
             "reason_code": outcome.reason_code,
             "cert_expires_at": None if outcome.cert_expires_at is None else to_ms(outcome.cert_expires_at),
             "evidence": None if outcome.evidence is None else asdict(outcome.evidence),
@@ -189,21 +169,18 @@ class Command(BaseCommand):
         parser.add_argument("url", metavar="URL", help="http or https, without user name and password")
         parser.add_argument("--method", default="HEAD", choices=sorted(METHODS), help="default: HEAD, GET with rules")
         parser.add_argument("--expect-status", type=int, metavar="CODE", help="exactly this one; default: 2xx or 3xx")
-        rule_options = (
+        for option, metavar, text in (
             ("--text-contains", "TEXT", "the body must contain it"),
             ("--text-absent", "TEXT", "the body must not contain it"),
             ("--json-field", "PATH[=VALUE]", "the JSON of the body must have this field (with this value)"),
-        )
-        for option, metavar, text in rule_options:
+        ):
+            rule, help_text = partial(_rule, option), f"{text}; at most {MAX_RULES} rules"
             parser.add_argument(
-                option,
-                dest="rules",
-                action=_RuleAction,
-                metavar=metavar,
-                help=f"{text}; at most {MAX_RULES} rules",
+                option, dest="rules", action="append", default=[], type=rule, metavar=metavar, help=help_text
             )
+        text = f"sent along; at most {MAX_HEADERS}"
         parser.add_argument(
-            "--header", action="append", metavar="'Name: value'", help=f"sent along; at most {MAX_HEADERS}"
+            "--header", dest="headers", action="append", default=[], type=_header, metavar="'Name: value'", help=text
         )
         parser.add_argument(
             "--timeout-ms", type=int, default=10_000, metavar="MS", help="for everything; default 10000"

@@ -125,7 +125,7 @@ class Command(OurCommand):
         def note(finding: Finding) -> None:
             findings.append(finding)
             if not (on_terminal or options["as_json"]):
-                self.stdout.write(reports.told(finding))
+                self.stdout.write(reports.as_text(finding))
                 self.stdout.flush()  # people follow the log of a running pipeline
 
         to_check = [target for target in chosen if target.checkable]
@@ -146,7 +146,9 @@ class Command(OurCommand):
             self.stdout.write(reports.as_json(findings, code=code))
             return code
         if on_terminal:
-            reports.print_table(findings)
+            from rich.console import Console
+
+            Console().print(reports.table(findings))
         self.stdout.write(reports.summary(findings))
         return code
 
