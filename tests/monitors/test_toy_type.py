@@ -67,7 +67,9 @@ def _toy(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     types.register(toy)
     document = _document()
     monkeypatch.setattr(client_module, "_document", lambda: document)  # answers are validated against it
+    client_module._validator.cache_clear()
     yield
+    client_module._validator.cache_clear()
     types.unregister(toy)
     leave()
     flush_broker()
