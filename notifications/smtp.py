@@ -7,21 +7,34 @@ import os
 import smtplib
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from email.utils import parseaddr
 from typing import Any
 
 from django.conf import settings
-from django.core.mail import EmailMessage, get_connection
+from django.core.mail import EmailMultiAlternatives, get_connection
 from django.core.mail.backends.smtp import EmailBackend
 
 from core.mail import NO_SERVER, has_server
 from notifications.outbox import SendResult
 
 
-def send_mail(mail: EmailMessage) -> SendResult:
-    """Send a mail once over its own connection. Without a mail server nothing is delivered."""
+def mail_id(key: str) -> str:
+    """Return a Message-ID, which is the same for the same key."""
+    domain = parseaddr(settings.DEFAULT_FROM_EMAIL)[1].rpartition("@")[2] or "pulsekeeper"
+    return f"<{key}@{domain}>"
+
+
+def send_mail(
+    subject: str, text: str, *, to: str, key: str, connection: Any, headers: Mapping[str, str], html: str = ""
+) -> SendResult:
+    """Send a mail once. Without a mail server nothing is delivered."""
     if not has_server():
         return SendResult(delivered=False, detail=f"No mail was sent. {NO_SERVER}")
+    headers = {"Message-ID": mail_id(key), "Auto-Submitted": "auto-generated", **headers}
+    mail = EmailMultiAlternatives(subject, text, to=[to], connection=connection, headers=headers)
+    if html:
+        mail.attach_alternative(html, "text/html")
     try:
         mail.send()
     except smtplib.SMTPRecipientsRefused as error:

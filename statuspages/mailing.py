@@ -9,14 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
-from email.utils import parseaddr
 from functools import cache
 from smtplib import SMTPException
 from typing import Any
 
 from cryptography.fernet import InvalidToken
-from django.conf import settings
-from django.core.mail import EmailMessage
 
 from core.db import release_connection
 from core.text import one_line
@@ -96,16 +93,9 @@ def _send(mail: PageMail, connection: Any) -> SendResult:
         address = subscriber.address
     except InvalidToken:
         return SendResult(delivered=False, detail="No known key opens the address.", retry=False)
-    domain = parseaddr(settings.DEFAULT_FROM_EMAIL)[1].rpartition("@")[2] or "pulsekeeper"
     subject, text, headers = _confirmation(mail) if mail.event is None else _update(mail)
-    message = EmailMessage(
-        subject,
-        text,
-        to=[address],
-        connection=connection,
-        headers={"Message-ID": f"<status-mail.{mail.pk}@{domain}>", "Auto-Submitted": "auto-generated", **headers},
-    )
-    return send_mail(message)
+    key = f"status-mail.{mail.pk}"
+    return send_mail(subject, text, to=address, key=key, connection=connection, headers=headers)
 
 
 def _confirmation(mail: PageMail) -> tuple[str, str, dict[str, str]]:

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from datetime import datetime
-from email.utils import parseaddr
 
-from django.conf import settings
 from django.core.exceptions import ValidationError
-from django.core.mail import EmailMultiAlternatives
 from django.core.validators import validate_email
 
 from accounts.services import email_address
@@ -52,21 +49,14 @@ class Email(ChannelKind):
             validate_email(address)
         except ValidationError:
             return SendResult(delivered=False, detail="The address is invalid.", retry=False)
-        domain = parseaddr(settings.DEFAULT_FROM_EMAIL)[1].rpartition("@")[2] or "pulsekeeper"
-        thread = f"<thread.{message.thread}@{domain}>"
+        thread = smtp.mail_id(f"thread.{message.thread}")
         with smtp.bounded_connection(TOTAL_SEC) as connection:
-            email = EmailMultiAlternatives(
+            return smtp.send_mail(
                 message.subject.replace("=?", _NO_ENCODED_WORD),
                 message.text,
-                to=[address],
+                to=address,
+                key=key,
                 connection=connection,
-                headers={
-                    "Message-ID": f"<{key}@{domain}>",
-                    "In-Reply-To": thread,
-                    "References": thread,
-                    "Auto-Submitted": "auto-generated",
-                    "Pulsekeeper-Delivery": key,
-                },
+                headers={"In-Reply-To": thread, "References": thread, "Pulsekeeper-Delivery": key},
+                html=message.html,
             )
-            email.attach_alternative(message.html, "text/html")
-            return smtp.send_mail(email)
