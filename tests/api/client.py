@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -27,32 +28,35 @@ def _document() -> dict[str, Any]:
     return document
 
 
+Document = Callable[[], dict[str, Any]]  # tests of toys replace `_document`, and the caches have to follow
+
+
 @cache
-def _patterns() -> list[tuple[re.Pattern[str], str]]:
+def _patterns(document: Document) -> list[tuple[re.Pattern[str], str]]:
     """Return each path of the document with its pattern, in which an id is any word but `test`."""
     return [
         (re.compile(re.sub(r"\{\w+\}", "(?!test(?:/|$))[^/]*", path)), path)  # paths have no special characters
-        for path in _document()["paths"]
+        for path in document()["paths"]
     ]
 
 
 @cache
-def _validator(method: str, template: str, status: int) -> Draft202012Validator | None:
-    operation = _document()["paths"][template].get(method)
+def _validator(document: Document, method: str, template: str, status: int) -> Draft202012Validator | None:
+    operation = document()["paths"][template].get(method)
     if operation is None:
         return None
     answers = operation["responses"]
     assert str(status) in answers or status >= 400, f"{method} {template}: {status} is not documented"
     answer = answers.get(str(status)) or answers["default"]
     schema: dict[str, Any] = answer["content"]["application/json"]["schema"]
-    return Draft202012Validator(schema | {"components": _document()["components"]})
+    return Draft202012Validator(schema | {"components": document()["components"]})
 
 
 def _validator_of(method: str, path: str, status: int) -> Draft202012Validator | None:
     """Return None if the document has no such operation: 404s of unknown addresses, 405s."""
     asked = path.split("?")[0]
-    found = (_validator(method, template, status) for pattern, template in _patterns() if pattern.fullmatch(asked))
-    return next(filter(None, found), None)
+    templates = [template for pattern, template in _patterns(_document) if pattern.fullmatch(asked)]
+    return next(filter(None, (_validator(_document, method, template, status) for template in templates)), None)
 
 
 class Answer:
