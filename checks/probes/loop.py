@@ -25,7 +25,7 @@ from checks.probes.reactor import Reactor
 from checks.probes.resolver import Answer, Resolver
 from checks.spec import CheckOutcome, CheckSpec, Verdict
 from checks.verdict import Failure, failed, judge, own_fault
-from core.clock import utc_now
+from core.clock import EPOCH, utc_now
 
 logger = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ class Probe(ABC, Generic[S]):
         self.key: object = None
         self.ended = False
         self.deadline = time.monotonic() + spec.timeout_ms / 1000
-        self.outcome = CheckOutcome(Verdict.UP, utc_now())
+        self.outcome = CheckOutcome(Verdict.UP, EPOCH)  # both are set when it is judged
         self.failure: Failure | None = None
 
     @abstractmethod

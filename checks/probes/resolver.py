@@ -138,7 +138,7 @@ class Resolver:
         self._lock = threading.Lock()
         self._known: dict[str, tuple[float, Answer]] = {}
         self._under_way: dict[str, _Lookup] = {}
-        self._alone = 0
+        self._alone = threading.BoundedSemaphore(_MOST_ALONE)
         self._new_channel = partial(pycares.Channel, timeout=_TRY_SECONDS, tries=_TRIES, servers=tuple(servers))
         self._channel = self._new_channel()
         self._asked: SimpleQueue[_Lookup] = SimpleQueue()
@@ -186,10 +186,7 @@ class Resolver:
         """Repeat doubtful lookups, each on its own socket. Beyond `_MOST_ALONE` the doubtful answer is used."""
         while True:
             lookup, found, status = self._doubts.get()
-            with self._lock:
-                room = self._alone < _MOST_ALONE
-                self._alone += room
-            if not room:
+            if not self._alone.acquire(blocking=False):
                 self._settle(lookup, found, status)
                 continue
             try:
@@ -202,8 +199,7 @@ class Resolver:
             self._asked.put(lookup)
 
     def _take_alone(self, lookup: _Lookup, found: pycares.AddrInfoResult | None, status: int) -> None:
-        with self._lock:
-            self._alone -= 1
+        self._alone.release()
         self._settle(lookup, found, status)
 
     def _take_lonely(self, lookup: _Lookup, found: pycares.AddrInfoResult | None, _status: int) -> None:

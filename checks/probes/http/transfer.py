@@ -67,8 +67,9 @@ class Transfer(Handle):
     """A handle for http requests: reads headers and bodies up to their caps."""
 
     def __init__(self, network: Network) -> None:
-        super().__init__(network)
+        self._extra: dict[int, object] = {}  # options of the last request that a plain one does not set
         self._follow = False
+        super().__init__(network)
         setopt = self.easy.setopt
         setopt(pycurl.PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS)
         # HTTP/1.1: a connection serves one request, so HTTP/2 would add a negotiation and share nothing.
@@ -83,6 +84,9 @@ class Transfer(Handle):
 
     def forget(self) -> None:
         super().forget()
+        for option in self._extra:
+            self.easy.unsetopt(option)
+        self._extra = {}
         self.response = Response()
         self._received = 0
         self._on_wire = 0
@@ -102,22 +106,25 @@ class Transfer(Handle):
         body = b"" if request.body is None and method in {"POST", "PUT", "PATCH"} else request.body
         self.tls = request.target.scheme == "https"
         setopt = self.easy.setopt
-        # Each of these replaces what the last request set; None unsets an option.
         setopt(pycurl.URL, request.target.url)
         setopt(pycurl.TIMEOUT_MS, timeout_ms)
         setopt(pycurl.VERBOSE, int(self.tls))  # the only way to learn the TLS version
         if method == "HEAD":
             setopt(pycurl.NOBODY, 1)
         else:
-            setopt(pycurl.HTTPGET, 1)
+            setopt(pycurl.HTTPGET, 1)  # also takes back NOBODY and POST
             if body is not None:
                 setopt(pycurl.POST, 1)
                 setopt(pycurl.POSTFIELDS, body)
-        setopt(pycurl.CUSTOMREQUEST, None if method == "HEAD" or (method == "GET" and body is None) else method)
-        setopt(pycurl.HTTPHEADER, request.lines or None)
-        # The plus lets the entry age out of libcurl's own cache; ours replaces it with every request.
-        entry = None if addresses is None else [f"+{request.target.host}:{request.target.port}:{addresses}"]
-        setopt(pycurl.RESOLVE, entry)
+            if method != "GET" or body is not None:
+                self._extra[pycurl.CUSTOMREQUEST] = method
+        if request.lines:
+            self._extra[pycurl.HTTPHEADER] = request.lines
+        if addresses is not None:
+            # The plus lets the entry age out of libcurl's own cache; ours replaces it with every request.
+            self._extra[pycurl.RESOLVE] = [f"+{request.target.host}:{request.target.port}:{addresses}"]
+        for option, value in self._extra.items():
+            setopt(option, value)
 
     def finish(self, code: int, message: str) -> Response:
         """Return the result of a request that libcurl ended with `code`."""
