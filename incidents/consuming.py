@@ -38,10 +38,13 @@ def consume(now: datetime, *, slow: Callable[[Sequence[StatusChange]], None]) ->
             .order_by("id")[:BATCH]
         )
         if changes:
-            book = _open_book({change.monitor_id for change in changes})
+            unresolved = Incident.objects.filter(
+                monitor__in={change.monitor_id for change in changes}, resolved_at=None
+            ).select_for_update()
+            batch = _Batch({incident.monitor_id: incident for incident in unresolved.order_by("pk")})
             for change in changes:
-                book.enter(change)
-            book.write()
+                batch.process(change)
+            batch.write()
             slow([change for change in changes if _became_slow(change)])
             StatusChange.objects.filter(pk__in=[change.pk for change in changes]).update(processed_at=now)
     return len(changes)
@@ -129,19 +132,19 @@ def _became_slow(change: StatusChange) -> bool:
 
 
 @dataclass(slots=True)
-class _Book:
-    """Incidents during a batch, and what has to be written of them."""
+class _Batch:
+    """The open incidents of a batch of changes, by monitor, and what has to be written."""
 
-    open: dict[int, Incident]
-    made: list[Incident] = field(default_factory=list)
+    open: dict[int | None, Incident]
+    created: list[Incident] = field(default_factory=list)
     confirmed: dict[tuple[int, int, datetime], Incident] = field(default_factory=dict)
     resolved: list[Incident] = field(default_factory=list)
     events: list[IncidentEvent] = field(default_factory=list)
-    turned: dict[int, datetime] = field(default_factory=dict)
+    changed_at: dict[int, datetime] = field(default_factory=dict)
     paused: list[int] = field(default_factory=list)
 
-    def enter(self, change: StatusChange) -> None:
-        """Process one change; changes are processed in order."""
+    def process(self, change: StatusChange) -> None:
+        """Process one change, in the order of changes."""
         if change.kind == StatusChange.Kind.PAUSED:
             self._close(change, Resolution.PAUSED)
             self.paused.append(change.monitor_id)
@@ -167,10 +170,10 @@ class _Book:
             confirmed_at=change.at,
         )
         self.open[change.monitor_id] = incident
-        self.made.append(incident)
+        self.created.append(incident)
         if change.claim is not None:
             self.confirmed[change.monitor_id, change.claim, change.at] = incident
-        self.turned[change.monitor_id] = change.at
+        self.changed_at[change.monitor_id] = change.at
         self.events += [
             IncidentEvent(
                 incident=incident, type=Type.FIRST_FAILURE, text="The first check failed.", at=incident.started_at
@@ -189,7 +192,7 @@ class _Book:
         if incident is None:
             return
         self.events.append(_resolve(incident, resolution, change.at))
-        self.turned[change.monitor_id] = change.at
+        self.changed_at[change.monitor_id] = change.at
         if incident.pk is not None:
             self.resolved.append(incident)
 
@@ -199,20 +202,14 @@ class _Book:
             incident.evidence = found.get(check[:2])
         Incident.objects.bulk_update(self.resolved, ["resolved_at", "resolution", "look_again_at"])
         # Closed incidents are written before new ones: at most one per monitor is open.
-        Incident.objects.bulk_create(self.made)
+        Incident.objects.bulk_create(self.created)
         IncidentEvent.objects.bulk_create(self.events)
         # A paused monitor has settled: it does not change until it is resumed.
         FlappingSpell.objects.filter(monitor__in=self.paused, ended_at=None).update(ended_at=Now())
-        spells = list(FlappingSpell.objects.filter(monitor__in=self.turned, ended_at=None))
+        spells = list(FlappingSpell.objects.filter(monitor__in=self.changed_at, ended_at=None))
         for spell in spells:
-            spell.last_change_at = max(spell.last_change_at, self.turned[spell.monitor_id])
+            spell.last_change_at = max(spell.last_change_at, self.changed_at[spell.monitor_id])
         FlappingSpell.objects.bulk_update(spells, ["last_change_at"])
-
-
-def _open_book(monitor_ids: set[int]) -> _Book:
-    held = Incident.objects.select_for_update().order_by("pk")
-    found = held.filter(monitor__in=monitor_ids, resolved_at=None)
-    return _Book({incident.monitor_id: incident for incident in found if incident.monitor_id is not None})
 
 
 _ENDINGS = {

@@ -29,6 +29,8 @@ class Request(msgspec.Struct, frozen=True):
 
 
 def _header_lines(headers: tuple[tuple[str, str], ...], method: str, body: bytes | None) -> tuple[bytes, ...]:
+    if not headers and body is None and method not in _TAKES_CONTENT:
+        return ()
     lines: list[str] = []
     names: set[str] = set()
     for name, value in headers:
@@ -52,18 +54,12 @@ def _header_lines(headers: tuple[tuple[str, str], ...], method: str, body: bytes
         raise BadRequestError("A request header cannot be sent: its value is no valid text.") from error
 
 
-def _body_of(spec: HttpSpec) -> bytes | None:
-    return None if spec.body is None else spec.body.encode("utf-8", "replace")
-
-
 def first_request(spec: HttpSpec) -> Request:
     """Return the first request of a check. Raises BadRequestError if the spec cannot be sent."""
     method = "GET" if spec.rules and spec.method == "HEAD" else spec.method
     if method not in METHODS:
         raise BadRequestError("The request cannot be made: its method is unknown.")
-    body = _body_of(spec)
-    if not spec.headers and body is None and method not in _TAKES_CONTENT:
-        return Request(parse_target(spec.url), method)
+    body = None if spec.body is None else spec.body.encode("utf-8", "replace")
     return Request(parse_target(spec.url), method, _header_lines(spec.headers, method, body), body)
 
 
