@@ -27,7 +27,7 @@ from tests.processes.waiting import until  # noqa: E402
 
 # In the order of the way: what dies right after it has done its work, `…ing` inside its transaction.
 STEPS: dict[str, tuple[Any, str]] = {
-    "consuming": (consuming._Book, "write"),
+    "consuming": (consuming._Batch, "write"),
     "consumed": (consuming, "consume"),
     "put": (batch, "put"),
     "announced": (notify, "notify_incidents"),
