@@ -151,31 +151,25 @@ class Gateway:
         if self._bodies[client] >= BODIES_OF_CLIENT:
             raise TooManyRequests(wait=BODY_SEC)
         self._bodies[client] += 1
+        body = bytearray()
         try:
             async with asyncio.timeout(BODY_SEC):
-                body = await self._read(exchange, limit=limit)
+                async for part in exchange:
+                    body += part
+                    self._buffered += len(part)
+                    if len(body) > limit:
+                        raise BodyTooLarge(limit=limit)
+                    if self._buffered > BUFFERED_BYTES:
+                        raise Overloaded
         except TimeoutError:
             raise RequestTimeout from None
         finally:
+            self._buffered -= len(body)
             self._bodies[client] -= 1
             if not self._bodies[client]:
                 del self._bodies[client]
         if length is not None and len(body) < int(length):
             raise ConnectionError
-        return body
-
-    async def _read(self, exchange: HTTPProtocol, *, limit: int) -> bytes:
-        body = bytearray()
-        try:
-            async for part in exchange:
-                body += part
-                self._buffered += len(part)
-                if len(body) > limit:
-                    raise BodyTooLarge(limit=limit)
-                if self._buffered > BUFFERED_BYTES:
-                    raise Overloaded
-        finally:
-            self._buffered -= len(body)
         return bytes(body)
 
     def _call(self, environ: WSGIEnvironment, exchange: HTTPProtocol, loop: asyncio.AbstractEventLoop) -> Reply:

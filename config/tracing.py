@@ -65,14 +65,13 @@ class SkipRootStatements(Sampler):
         trace_id: int,
         name: str,
         kind: SpanKind | None = None,
-        attributes: Any = None,
-        links: Any = None,
-        trace_state: Any = None,
+        *args: Any,
+        **kwargs: Any,
     ) -> SamplingResult:
         is_root = not trace.get_current_span(parent_context).get_span_context().is_valid
         if is_root and kind is SpanKind.CLIENT:
             return SamplingResult(Decision.DROP)
-        return self._inner.should_sample(parent_context, trace_id, name, kind, attributes, links, trace_state)
+        return self._inner.should_sample(parent_context, trace_id, name, kind, *args, **kwargs)
 
     def get_description(self) -> str:
         return f"SkipRootStatements({self._inner.get_description()})"

@@ -49,6 +49,8 @@ def admin_login(request: HttpRequest) -> HttpResponse:
     return redirect("admin:index")
 
 
+API_APPS = ("tokens", "projects", "monitors", "connectors", "alerts", "incidents", "statuspages")
+
 urlpatterns = [
     path("admin/login/", admin_login),
     path("admin/password_change/", RedirectView.as_view(pattern_name="account_change_password")),
@@ -70,13 +72,7 @@ urlpatterns = [
     path("alert-channels/confirm/<id:token>", alerts.views.confirm_address),
     path("connectors/<id:provider>/callback", connectors.views.callback),
     path("connectors/<id:provider>/undo", connectors.views.undo),
-    path("v1/", include("tokens.urls")),
-    path("v1/", include("projects.urls")),
-    path("v1/", include("monitors.urls")),
-    path("v1/", include("connectors.urls")),
-    path("v1/", include("alerts.urls")),
-    path("v1/", include("incidents.urls")),
-    path("v1/", include("statuspages.urls")),
+    *(path("v1/", include(f"{app}.urls")) for app in API_APPS),
     path("v1/account/export", ExportViewSet.as_view({"get": "retrieve"})),
 ]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -204,27 +204,13 @@ class _Hop(HTTPAdapter):
         pool.ConnectionCls = partial(_connection, _Https if pool.scheme == "https" else _Http, self._door)
         return pool
 
-    def send(
-        self,
-        request: requests.PreparedRequest,
-        stream: bool = False,  # noqa: FBT001, FBT002
-        timeout: Any = None,
-        verify: bool | str = True,  # noqa: FBT001, FBT002
-        cert: Any = None,
-        proxies: Mapping[str, str] | None = None,
-    ) -> requests.Response:
-        deadline: _Deadline = timeout
+    def send(self, request: requests.PreparedRequest, *args: Any, **kwargs: Any) -> requests.Response:
+        deadline: _Deadline = kwargs["timeout"]
         request.headers.pop("Cookie", None)  # set by an earlier hop
         with self._door.open_until(deadline):
             try:
-                response = super().send(
-                    request,
-                    stream=True,
-                    timeout=(deadline.remaining, deadline.remaining),
-                    verify=verify,
-                    cert=cert,
-                    proxies=None,
-                )
+                kwargs |= {"stream": True, "timeout": deadline.remaining, "proxies": None}
+                response = super().send(request, *args, **kwargs)
                 self._read(response)
             except _RefusedError as error:
                 raise ForbiddenTarget(str(error), request=request) from None

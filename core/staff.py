@@ -226,23 +226,15 @@ class StaffAdmin(admin.ModelAdmin[M]):
         """Return the related rows below the row's own page, limited to what fits a page."""
         return ()
 
-    def render_change_form(
-        self,
-        request: HttpRequest,
-        context: Any,
-        add: bool = False,  # noqa: FBT001, FBT002  (Django's)
-        change: bool = False,  # noqa: FBT001, FBT002
-        form_url: str = "",
-        obj: M | None = None,
-    ) -> HttpResponse:
-        if obj is not None:
+    def render_change_form(self, request: HttpRequest, context: Any, *args: Any, **kwargs: Any) -> HttpResponse:
+        if (obj := kwargs.get("obj")) is not None:
             actions = {
                 name: action[2]
                 for name, action in self.get_actions(request).items()
                 if action is not None and name != "delete_selected"
             }
             context |= {"sections": self.sections(request, obj), "row_actions": actions}
-        return super().render_change_form(request, context, add, change, form_url, obj)
+        return super().render_change_form(request, context, *args, **kwargs)
 
 
 def _name_of(list_filter: Any) -> str:

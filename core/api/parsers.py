@@ -31,15 +31,10 @@ class JsonParser(BaseParser):
     """Strict JSON: no NaN, no lone surrogates, no NUL, no nesting that exhausts the stack."""
 
     media_type = "application/json"
-    max_bytes: int | None = None  # for operations with larger bodies
 
-    def parse(
-        self,
-        stream: IO[Any],
-        media_type: str | None = None,
-        parser_context: Mapping[str, Any] | None = None,
-    ) -> Any:
-        limit = self.max_bytes or settings.DATA_UPLOAD_MAX_MEMORY_SIZE
+    def parse(self, stream: IO[Any], media_type: Any = None, parser_context: Mapping[str, Any] | None = None) -> Any:
+        operation = getattr((parser_context or {}).get("view"), "current_operation", None)
+        limit = getattr(operation, "max_bytes", None) or settings.DATA_UPLOAD_MAX_MEMORY_SIZE
         body = stream.read(limit + 1)
         if len(body) > limit:
             raise BodyTooLarge(limit=limit)

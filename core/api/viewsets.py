@@ -13,7 +13,6 @@ from django.http import HttpResponseBase
 from rest_framework import serializers
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.decorators import action
-from rest_framework.parsers import BaseParser
 from rest_framework.permissions import AllowAny
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -24,7 +23,6 @@ from rest_framework.viewsets import ViewSet
 import core.api.converters  # noqa: F401  (registers <id:…>)
 from core.api.fields import StrictSerializer
 from core.api.idempotency import Created, create_once
-from core.api.parsers import JsonParser
 from core.api.query import Pages, Param
 from core.clock import utc_now
 from core.errors import ApiError
@@ -139,17 +137,9 @@ class ServiceViewSet(ViewSet):
         return spec
 
     def initialize_request(self, request: Any, *args: Any, **kwargs: Any) -> Request:
-        # DRF sets it only after it chose parsers and authenticators, which depend on it here.
+        # DRF sets it only after it chose authenticators, which depend on it here.
         self.action = self.action_map.get(str(request.method).lower(), "")
         return super().initialize_request(request, *args, **kwargs)
-
-    def get_parsers(self) -> list[BaseParser]:
-        parsers = super().get_parsers()
-        if self.current_operation is not None and self.current_operation.max_bytes is not None:
-            for parser in parsers:
-                assert isinstance(parser, JsonParser)
-                parser.max_bytes = self.current_operation.max_bytes
-        return parsers
 
     def get_authenticators(self) -> list[BaseAuthentication]:
         return [] if self._is_public else super().get_authenticators()
