@@ -131,9 +131,8 @@ class AutocompleteFilter(admin.FieldListFilter):
         given = self.used_parameters.get(self.lookup)
         return given[-1] if isinstance(given, list) else given
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        """Return all rows if none was selected."""
-        return (super().queryset(request, queryset) if self.value else None) or queryset
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any] | None:
+        return super().queryset(request, queryset) if self.value else None
 
     def choices(self, changelist: ChangeList) -> Iterator[Any]:
         """Yield one choice: the context of the template's form."""

@@ -54,6 +54,14 @@ def test_an_incident_with_its_timeline_and_by_its_status(staff: Client) -> None:
         assert (incident.public_id in html, other.public_id in html) == (True, False)
 
 
+def test_a_filter_without_matches_lists_nothing(staff: Client) -> None:
+    fill(1)
+    incident, stranger = Incident.objects.get(), UserFactory()
+    for owner, listed in ((incident.owner, True), (stranger, False)):
+        html, _ = shown(staff, "incidents_incident_changelist", query=f"?owner__id__exact={owner.pk}")
+        assert (incident.public_id in html) == listed
+
+
 def test_items_of_a_delivery_take_no_query_each(staff: Client) -> None:
     fill(1)
     delivery = Delivery.objects.get()
