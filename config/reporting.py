@@ -10,9 +10,9 @@ Process = Literal["web", "worker", "beat"]
 
 
 def connect() -> None:
-    """Start reporting when a worker or beat starts. `config.rsgi` starts it for the web server."""
-    signals.celeryd_init.connect(lambda **_: begin("worker"), weak=False)
-    signals.beat_init.connect(lambda **_: begin("beat"), weak=False)
+    """Start reporting when a worker or beat starts. `config.rsgi` starts it for the web server. Can be repeated."""
+    signals.celeryd_init.connect(lambda **_: begin("worker"), weak=False, dispatch_uid="reporting")
+    signals.beat_init.connect(lambda **_: begin("beat"), weak=False, dispatch_uid="reporting")
 
 
 def begin(process: Process) -> None:
