@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from django.http import HttpRequest, HttpResponse
+from rest_framework.permissions import AllowAny
 
 from core.addresses import network_of
 from core.api.errors import json_error
@@ -71,6 +72,9 @@ def ping(request: HttpRequest, monitor_id: str) -> HttpResponse:
 
 class PingViewSet(ServiceViewSet):
     """Only for the URL and openapi.json: `config.middleware` answers before DRF."""
+
+    authentication_classes = ()
+    permission_classes = (AllowAny,)
 
     @operation(id="ping_heartbeat", answer=OkSerializer, is_public=True)
     def ping(self, monitor_id: str) -> HttpResponse:
