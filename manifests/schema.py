@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from rest_framework import serializers
@@ -23,25 +23,21 @@ Schema = dict[str, Any]
 Field = serializers.Field[Any, Any, Any, Any]
 
 _TEXT: Schema = {"type": "string", "minLength": 1}
+
+
+def _map(properties: Schema, required: Sequence[str] = ()) -> Schema:
+    found = {"type": "object", "properties": properties, "additionalProperties": False}
+    return found | ({"required": [*required]} if required else {})
+
+
 _REFERENCE: Schema = {
     "description": REFERENCE_HELP,
     "anyOf": [
         _TEXT,
-        {
-            "type": "object",
-            "properties": {
-                "project": {"type": ["string", "null"], "description": PROJECT_HELP},
-                "name": _TEXT,
-            },
-            "required": ["project", "name"],
-            "additionalProperties": False,
-        },
-        {
-            "type": "object",
-            "properties": {"id": _TEXT},
-            "required": ["id"],
-            "additionalProperties": False,
-        },
+        _map(
+            {"project": {"type": ["string", "null"], "description": PROJECT_HELP}, "name": _TEXT}, ["project", "name"]
+        ),
+        _map({"id": _TEXT}, ["id"]),
     ],
 }
 
@@ -50,33 +46,28 @@ def schema() -> Schema:
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Pulsekeeper manifest",
-        "type": "object",
-        "required": ["version"],
-        "additionalProperties": False,
-        "properties": {
-            "version": {"const": VERSION, "description": "Version of the format."},
-            "ungrouped": {
-                "type": "boolean",
-                "default": False,
-                "description": "Whether --prune may delete what belongs to no project and is not in this file.",
+        **_map(
+            {
+                "version": {"const": VERSION, "description": "Version of the format."},
+                "ungrouped": {
+                    "type": "boolean",
+                    "default": False,
+                    "description": "Whether --prune may delete what belongs to no project and is not in this file.",
+                },
+                **{
+                    name: {"type": ["array", "null"], "items": _object(serializer())}
+                    for name, serializer in SECTIONS.items()
+                },
             },
-            **{
-                name: {"type": ["array", "null"], "items": _object(serializer())}
-                for name, serializer in SECTIONS.items()
-            },
-        },
+            ["version"],
+        ),
     }
 
 
 def _object(serializer: serializers.Serializer[Any]) -> Schema:
     fields = serializer.fields
-    found: Schema = {
-        "type": "object",
-        "properties": {name: _describe(field) for name, field in fields.items()},
-        "additionalProperties": False,
-    }
-    required = [name for name, field in fields.items() if field.required]
-    return found | ({"required": required} if required else {})
+    properties = {name: _describe(field) for name, field in fields.items()}
+    return _map(properties, [name for name, field in fields.items() if field.required])
 
 
 def _describe(field: Field) -> Schema:
@@ -91,45 +82,26 @@ def _describe(field: Field) -> Schema:
 def _value(field: Field) -> Schema:
     for kind, make in _VALUES:
         if isinstance(field, kind):
-            return make(field)
+            return {name: value for name, value in make(field).items() if value is not None}
     raise TypeError(f"{type(field).__name__} has no JSON Schema")
 
 
 def _scope(field: Any) -> Schema:
-    options: list[Schema] = [
-        {"const": "all"},
-        {"type": "array", "items": _REFERENCE, "maxItems": MAX_CHOSEN},
-    ]
-    if field.of_project:
-        options.append(
-            {
-                "type": "object",
-                "properties": {"project": {"type": ["string", "null"]}},
-                "required": ["project"],
-                "additionalProperties": False,
-            }
-        )
-    return {"anyOf": options}
-
-
-def _integer(field: Any) -> Schema:
-    bounds = {"minimum": field.min_value, "maximum": field.max_value}
-    return {"type": "integer", **{name: value for name, value in bounds.items() if value is not None}}
+    of_project = _map({"project": {"type": ["string", "null"]}}, ["project"])
+    chosen = {"type": "array", "items": _REFERENCE, "maxItems": MAX_CHOSEN}
+    return {"anyOf": [{"const": "all"}, chosen, *([of_project] if field.of_project else [])]}
 
 
 def _text(field: Any) -> Schema:
     """Return the schema of a text. Secrets have no minimum length, because they may be placeholders."""
-    bounds = {"maxLength": field.max_length}
-    if not field.allow_blank and not field.write_only:
-        bounds["minLength"] = 1
-    return {"type": "string", **{name: value for name, value in bounds.items() if value is not None}}
+    shortest = None if field.allow_blank or field.write_only else 1
+    return {"type": "string", "maxLength": field.max_length, "minLength": shortest}
 
 
 def _list(field: Any) -> Schema:
     child = field.child
     items = _object(child) if isinstance(child, serializers.Serializer) else _describe(child)
-    bounds = {} if field.max_length is None else {"maxItems": field.max_length}
-    return {"type": "array", "items": items, **bounds}
+    return {"type": "array", "items": items, "maxItems": field.max_length}
 
 
 _VALUES: tuple[tuple[type[Any], Callable[[Any], Schema]], ...] = (
@@ -138,7 +110,7 @@ _VALUES: tuple[tuple[type[Any], Callable[[Any], Schema]], ...] = (
     (TimeField, lambda _: {"type": "string", "format": "date-time"}),
     (ChoiceField, lambda field: {"enum": [*field.choices]}),
     (BoolField, lambda _: {"type": "boolean"}),
-    (IntField, _integer),
+    (IntField, lambda field: {"type": "integer", "minimum": field.min_value, "maximum": field.max_value}),
     (serializers.ListField, _list),
     (serializers.CharField, _text),
 )

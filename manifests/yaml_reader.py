@@ -53,34 +53,25 @@ def read(data: bytes) -> Document:
     """Parse YAML. Raises InvalidManifest with the syntax error, or with all values that are not allowed."""
     if len(data) > MAX_BYTES:
         raise InvalidManifest([Problem(_START, "", f"the file is larger than {MAX_BYTES // 1024 // 1024} MiB.")])
+    mark = _START
     try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise InvalidManifest([Problem(Mark(line, 1), "", "is not UTF-8.")]) from None
-    try:
-        node = YAML(typ="safe", pure=True).compose(text)
+        node = YAML(typ="safe", pure=True).compose(data.decode("utf-8-sig"))
+        if node is not None:
+            return _Builder().build(node)
+        reason = "the file is empty."
     except MarkedYAMLError as error:
-        raise InvalidManifest([_syntax_error(error)]) from None
+        if (where := error.problem_mark or error.context_mark) is not None:
+            mark = Mark(where.line + 1, where.column + 1)
+        reason = ", ".join(filter(None, [error.context, error.problem])) or "is not YAML."
     except YAMLError as error:  # e.g. a character that YAML does not allow
-        raise InvalidManifest([Problem(_START, "", " ".join(str(error).split()) or "is not YAML.")]) from None
-    except (RecursionError, ValueError) as error:
-        reason = "is nested too deeply." if isinstance(error, RecursionError) else f"is not YAML: {error}"
-        raise InvalidManifest([Problem(_START, "", reason)]) from None
-    if node is None:
-        raise InvalidManifest([Problem(_START, "", "the file is empty.")])
-    builder = _Builder()
-    document = builder.document
-    document.root = builder.value(node, ())
-    if builder.problems:
-        raise InvalidManifest(builder.problems)
-    return document
-
-
-def _syntax_error(error: MarkedYAMLError) -> Problem:
-    mark = error.problem_mark or error.context_mark
-    said = ", ".join(filter(None, [error.context, error.problem])) or "is not YAML."
-    return Problem(_START if mark is None else Mark(mark.line + 1, mark.column + 1), "", said)
+        reason = " ".join(str(error).split()) or "is not YAML."
+    except UnicodeDecodeError as error:
+        mark, reason = Mark(data.count(b"\n", 0, error.start) + 1, 1), "is not UTF-8."
+    except ValueError as error:
+        reason = f"is not YAML: {error}"
+    except RecursionError:
+        reason = "is nested too deeply."
+    raise InvalidManifest([Problem(mark, "", reason)])
 
 
 class _TooMuchError(Exception):
@@ -94,14 +85,15 @@ class _Builder:
         self._values = 0
         self._open: set[int] = set()  # open nodes, to detect cycles
 
-    def value(self, node: Node, path: Path) -> Any:
+    def build(self, node: Node) -> Document:
+        """Return the document. Raises InvalidManifest."""
         try:
-            return self._value(node, path)
+            self.document.root = self._value(node, ())
         except _TooMuchError:
-            self.problems.append(
-                Problem(_START, "", f"the file has more than {MAX_VALUES} values, with aliases expanded.")
-            )
-            return None
+            self._reject((), f"the file has more than {MAX_VALUES} values, with aliases expanded.", mark=_START)
+        if self.problems:
+            raise InvalidManifest(self.problems)
+        return self.document
 
     def _value(self, node: Node, path: Path) -> Any:
         self._count()
@@ -138,11 +130,10 @@ class _Builder:
             if isinstance(key, ScalarNode) and str(key.tag) == _CORE + "merge":
                 merged += child.value if isinstance(child, SequenceNode) else [child]
             elif not isinstance(key, ScalarNode) or str(key.tag) != _CORE + "str":
-                mark = _mark(key)
-                self.problems.append(Problem(mark, format_path(path), "a key must be text; quote it."))
+                self._reject(path, "a key must be text; quote it.", mark=_mark(key))
             elif key.value in own:
                 said = f"is already in line {_mark(own[key.value]).line}."
-                self.problems.append(Problem(_mark(key), format_path((*path, key.value)), said))
+                self._reject((*path, key.value), said, mark=_mark(key))
             else:
                 own[key.value] = key
                 yield key, child
@@ -156,7 +147,7 @@ class _Builder:
     def _merged(self, node: Node, path: Path) -> Iterator[tuple[ScalarNode, Node]]:
         self._count()
         if not isinstance(node, MappingNode):
-            self.problems.append(Problem(_mark(node), format_path(path), "<< takes a map or a list of maps."))
+            self._reject(path, "<< takes a map or a list of maps.", mark=_mark(node))
         elif id(node) in self._open:
             self._reject(path, "is an alias of its own parent.")
         else:
@@ -171,27 +162,28 @@ class _Builder:
 
     def _scalar(self, node: ScalarNode, path: Path) -> Any:
         tag, text = str(node.tag).removeprefix(_CORE), node.value
-        if tag in {"str", "timestamp", "value"}:
-            return text
-        if tag == "null":
-            return None
-        if tag == "bool":
-            if text.lower() not in {"true", "false"}:  # in files with %YAML 1.1
+        match tag:
+            case "str" | "timestamp" | "value":
+                return text
+            case "null":
+                return None
+            case "bool" if text.lower() in {"true", "false"}:
+                return text.lower() == "true"
+            case "bool":  # in files with %YAML 1.1
                 return self._reject(path, "write true or false, or quote the text.")
-            return text.lower() == "true"
-        if tag == "int":
-            if not _INT.fullmatch(text):
+            case "int" if _INT.fullmatch(text):
+                return int(text)
+            case "int":
                 return self._reject(path, "is not a decimal whole number; quote it if it is text.")
-            return int(text)
-        if tag == "float":
-            try:
-                return float(text)
-            except ValueError:
-                return self._reject(path, "is not a number; quote it if it is text.")
+            case "float":
+                try:
+                    return float(text)
+                except ValueError:
+                    return self._reject(path, "is not a number; quote it if it is text.")
         return self._reject(path, f"has the tag {node.tag}, and tags are not accepted.")
 
-    def _reject(self, path: Path, message: str) -> None:
-        self.problems.append(Problem(self.document.mark(path), format_path(path), message))
+    def _reject(self, path: Path, message: str, *, mark: Mark | None = None) -> None:
+        self.problems.append(Problem(mark or self.document.mark(path), format_path(path), message))
 
 
 def _mark(node: Node) -> Mark:

@@ -43,8 +43,11 @@ def read(text: str) -> list[MappedMonitor]:
 
 
 class GatusBuilder(MonitorBuilder):
-    def text(self, field: str) -> str:
-        return _without_variables(self, field, super().text(field))
+    def clean(self, field: str, text: str) -> str:
+        """Unescape `$$`. Raises UnsupportedError if the text uses a variable."""
+        if found := _VARIABLE.search(text):
+            self.reject(field, f"uses the variable ${found[1]}; replace it with its value")
+        return text.replace("$$", "$")
 
 
 def _name(item: Mapping[str, Any]) -> object:
@@ -97,16 +100,6 @@ def _client(builder: MonitorBuilder, field: str) -> None:
         builder.set_timeout(f"{field}.timeout", timeout)
 
 
-def _headers(builder: MonitorBuilder, field: str) -> None:
-    headers = builder.source.get(field) or {}
-    if not isinstance(headers, Mapping):
-        builder.reject(field, "is not an object of headers")
-    for name, value in headers.items():
-        if isinstance(value, Mapping | list):  # aliases may make it a cycle
-            builder.reject(field, "has an invalid header")
-        builder.add_header(field, str(name), _without_variables(builder, field, str(value)))
-
-
 def _request_body(builder: MonitorBuilder, field: str) -> None:
     text, is_query = builder.text(field), builder.source.get("graphql")
     if _PLACEHOLDER.search(text):
@@ -151,7 +144,7 @@ _HTTP: Table = {
     "interval": _interval,
     "name": rows.constants(slow_ms=60_000),  # unless a condition sets it
     "client": _client,
-    "headers": _headers,
+    "headers": rows.headers,
     "body": _request_body,
     "alerts": _alerts,
     "conditions": _conditions,
@@ -171,13 +164,6 @@ _IGNORED: Table = {
     "maintenance-windows": "maintenance windows are not imported",
     "extra-labels": "labels are not supported",
 }
-
-
-def _without_variables(builder: MonitorBuilder, field: str, text: str) -> str:
-    """Unescape `$$`. Raises UnsupportedError if the text uses a variable."""
-    if found := _VARIABLE.search(text):
-        builder.reject(field, f"uses the variable ${found[1]}; replace it with its value")
-    return text.replace("$$", "$")
 
 
 def duration(text: object) -> float | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
@@ -15,6 +16,8 @@ from typing import Any, NoReturn
 from core.text import shorten
 from monitors.types.http import BODY_METHODS, MAX_HEADERS, MAX_RULES
 from monitors.types.settings import MAX_NAME, MonitorConfig, settings_of
+
+_SURROGATE = re.compile("[\ud800-\udfff]")  # JSON may contain them alone, and no database stores them
 
 
 class UnreadableFileError(Exception):
@@ -85,9 +88,13 @@ class MonitorBuilder:
         value = self.source.get(field)
         if value is None:
             return ""
-        if not isinstance(value, str) or not _encodable(value):
+        if not isinstance(value, str) or _SURROGATE.search(value):
             self.reject(field, "is not text")
-        return value
+        return self.clean(field, value)
+
+    def clean(self, field: str, text: str) -> str:
+        """Return a text of the source as it is meant. Raises UnsupportedError."""
+        return text
 
     def number(self, field: str) -> float | None:
         """Return the number, or None if it is missing. Raises UnsupportedError if it is not a number."""
@@ -157,15 +164,6 @@ class MonitorBuilder:
 Row = Callable[[MonitorBuilder, str], None]
 Table = Mapping[str, Row | str]
 """How the fields of a source are mapped."""
-
-
-def _encodable(text: str) -> bool:
-    """Return whether the text is valid Unicode: JSON may contain lone surrogates."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _kind_of(name: str, value: str) -> str:

@@ -94,7 +94,7 @@ def headers(builder: MonitorBuilder, field: str) -> None:
     for name, content in value.items():
         if isinstance(content, Mapping | list) or content is None:
             builder.reject(field, "has an invalid header")
-        builder.add_header(field, str(name), content)
+        builder.add_header(field, str(name), builder.clean(field, str(content)))
 
 
 def status_codes(*default: str) -> Row:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, ClassVar
 
@@ -19,16 +19,6 @@ from projects.access import Caller
 from statuspages import colours, selectors, services
 from statuspages.models import StatusPage
 from statuspages.names import check_domain
-
-
-@dataclass(frozen=True, slots=True)
-class HashedPassword:
-    """A stored password. Only its hash is known."""
-
-    hash: str = field(repr=False)
-
-    def __str__(self) -> str:
-        return "(secret)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +64,7 @@ class Pages(ServiceResource):
             groups.append(Group(group.name, tuple((monitor_ref, name) for monitor_ref, name in shown if monitor_ref)))
         return {
             "name": row.name,
-            "password": HashedPassword(row.password_hash) if row.password_hash else None,
+            "password": Secret(row.password_hash) if row.password_hash else None,
             **{name: getattr(row, name) for name in self.defaults},
             "groups": groups,
         }
@@ -82,8 +72,8 @@ class Pages(ServiceResource):
     def desired(self, entry: Entry, names: Names) -> Values:
         given = entry.given
         stored = entry.existing.values["password"] if entry.existing else None
-        password = resolve_secret(entry, "password", stored)
-        if isinstance(password, Secret) and stored is not None and check_password(password.value, stored.hash):
+        password = resolve_secret(entry, "password", stored)  # only the hash of a stored one is known
+        if isinstance(password, Secret) and stored is not None and check_password(password.value, stored.value):
             password = stored
         return {
             "slug": entry.name,
@@ -124,32 +114,28 @@ class Pages(ServiceResource):
         if values["password"] is not None:
             found = {"password": names.variables.keep("status_page", values["slug"], "password"), **found}
         if values["groups"]:
-            found["groups"] = [
-                {
-                    **({"name": group.name} if group.name else {}),
-                    "monitors": [
-                        {"monitor": names.monitor(monitor_ref, existing.project_ref), "name": name}
-                        for monitor_ref, name in group.monitors
-                    ],
-                }
-                for group in values["groups"]
-            ]
+            found["groups"] = _plain(
+                values["groups"], "monitor", lambda monitor_ref: names.monitor(monitor_ref, existing.project_ref)
+            )
         return found
 
     def body(self, values: Values, names: Collection[str], monitor_ids: Mapping[str, str]) -> dict[str, Any]:
         body = super().body(values, names, monitor_ids)
         if "groups" in body:
-            body["groups"] = [
-                {
-                    "name": group.name,
-                    "monitors": [
-                        {"monitor_id": monitor_ids.get(monitor_ref.key, monitor_ref.key), "name": name}
-                        for monitor_ref, name in group.monitors
-                    ],
-                }
-                for group in body["groups"]
-            ]
+            body["groups"] = _plain(
+                body["groups"], "monitor_id", lambda monitor_ref: monitor_ids.get(monitor_ref.key, monitor_ref.key)
+            )
         return body
+
+
+def _plain(groups: Sequence[Group], key: str, value_of: Callable[[MonitorRef], Any]) -> list[dict[str, Any]]:
+    return [
+        {
+            **({"name": group.name} if group.name else {}),
+            "monitors": [{key: value_of(monitor_ref), "name": name} for monitor_ref, name in group.monitors],
+        }
+        for group in groups
+    ]
 
 
 def _normalize(value: str | None, check: Callable[[str], str]) -> str | None:
