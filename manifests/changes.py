@@ -5,20 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from manifests.problems import Problem, printable
 from manifests.secrets import Secret
 
 _SIGNS = {"create": "+", "update": "~", "delete": "-"}
 MAX_LENGTH = 100
-
-
-@runtime_checkable
-class HasParts(Protocol):
-    """A value with several parts, each with a name."""
-
-    def parts(self) -> dict[str, str]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +78,15 @@ def compare_fields(
 
 
 def _parts(value: Any) -> dict[str, tuple[str | None, Any]]:
-    """Return the text and the compared value of each part. Texts of secrets are equal, but their values may differ."""
+    """Return the text and the compared value of each part, by its name.
+
+    Texts of secrets are equal, but their values may differ.
+    """
     if isinstance(value, list):
         return {name: part for one in value for name, part in _parts(one).items()}
     if isinstance(value, dict) and "name" in value:  # a header
         return {value["name"]: (" ".join(filter(None, [value.get("type"), str(value["value"])])), value)}
-    if isinstance(value, HasParts):
+    if hasattr(value, "parts"):
         return {name: (text, text) for name, text in value.parts().items()}
     return {}
 

@@ -93,7 +93,7 @@ class MonitorBuilder:
         return self.clean(field, value)
 
     def clean(self, field: str, text: str) -> str:
-        """Return a text of the source as it is meant. Raises UnsupportedError."""
+        """Return a text without the escapes of the source. Raises UnsupportedError."""
         return text
 
     def number(self, field: str) -> float | None:

@@ -16,7 +16,7 @@ def constants(**values: Any) -> Row:
 
 
 def notice(text: str) -> Row:
-    """Add a note, whatever the field has."""
+    """Always add a note."""
     return lambda builder, field: builder.note(field, text)
 
 
