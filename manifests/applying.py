@@ -20,7 +20,7 @@ from manifests.parsing import Manifest
 from manifests.planning import Plan, locate_error, plan
 from manifests.problems import InvalidManifest, Path
 from manifests.resources import RESOURCES
-from manifests.resources.base import Resource, ServiceResource
+from manifests.resources.base import ServiceResource
 from monitors import bulk, operations, types
 from monitors.models import Monitor
 from monitors.services import move_of
@@ -176,14 +176,14 @@ class _Applying:
             if not isinstance(resource, ServiceResource) or failed & resource.monitor_refs(values):
                 continue
             body = resource.body(values, self.changed.get(entry, values), self.monitor_ids)
-            with self._collect_errors(entry.path, resource):
+            with self._collect_errors(entry.path):
                 if entry.existing is None:
                     resource.create(self.caller, body, now=self.now)
                 else:
                     resource.update(self.caller, entry.existing.id, body, now=self.now)
 
     @contextmanager
-    def _collect_errors(self, path: Path, resource: Resource | None = None) -> Iterator[None]:
+    def _collect_errors(self, path: Path) -> Iterator[None]:
         """Collect errors as problems and roll back this step, so that later steps can report theirs."""
         try:
             with transaction.atomic():
@@ -193,8 +193,7 @@ class _Applying:
         except MonitorLimit as error:
             self.plan.problem(path, f"exceed the plan's limit of {error.limit} together with other monitors.")
         except ValidationFailed as error:
-            where, message = locate_error(resource, path, error) if resource else (path, str(error))
-            self.plan.problem(where, message)
+            self.plan.problem(*locate_error(path, error))
         except ApiError as error:
             self.plan.problem(path, error.reason or error.code)
 

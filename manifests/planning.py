@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -13,6 +14,14 @@ from manifests.parsing import Manifest
 from manifests.problems import EntryError, InvalidReferenceError, Path, Problem, parse_path
 from manifests.resources import RESOURCES
 from manifests.resources.base import Resource
+
+_FIELDS: Mapping[str | int, str] = {
+    "project_id": "project",
+    "monitor_id": "monitor",
+    "monitor_ids": "monitors",
+    "scope_project_id": "monitors",
+}
+"""The fields of services that have other names in files."""
 
 
 @dataclass(slots=True)
@@ -143,7 +152,7 @@ class _Planner:
             self._reject(entry, error)
             return
         except ValidationFailed as error:
-            self._reject(entry, EntryError(*locate_error(resource, entry.path, error)))
+            self._reject(entry, EntryError(*locate_error(entry.path, error)))
             return
         asked = entry.given.get("interval_sec") if entry.section == "monitors" else None
         if asked is not None and asked < entry.values["interval_sec"]:
@@ -180,9 +189,9 @@ def _key(resource: Resource, one: Entry | Existing) -> Key:
     return (None if resource.identity == "slug" else one.project_ref, one.name)
 
 
-def locate_error(resource: Resource, path: Path, error: ValidationFailed) -> tuple[Path, str]:
+def locate_error(path: Path, error: ValidationFailed) -> tuple[Path, str]:
     """Return the path in the file and the message for an error of a service."""
     if error.field is None:
         return path, str(error)
-    steps = [resource.fields.get(step, step) if isinstance(step, str) else step for step in parse_path(error.field)]
+    steps = [_FIELDS.get(step, step) for step in parse_path(error.field)]
     return (*path, *steps), str(error).removeprefix(f"{error.field}: ")

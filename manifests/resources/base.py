@@ -19,20 +19,11 @@ from projects.access import Caller
 
 
 class Resource(ABC):
-    """One section of a manifest.
-
-    `fields` maps the names of fields in services to those in files. `defaults` has the defaults of fields.
-    """
+    """One section of a manifest, with the defaults of its fields."""
 
     section: ClassVar[str]
     noun: ClassVar[str]
     identity: ClassVar[str] = "name"
-    fields: ClassVar[Mapping[str, str]] = {
-        "project_id": "project",
-        "monitor_id": "monitor",
-        "monitor_ids": "monitors",
-        "scope_project_id": "monitors",
-    }
     defaults: ClassVar[dict[str, Any]]
 
     @abstractmethod
