@@ -14,7 +14,6 @@ import alerts.views
 import connectors.views
 import core.api.converters  # noqa: F401  (registers <id:…>)
 import projects.views
-import tokens.schema  # noqa: F401  (drf-spectacular finds extensions once they are imported; workers have no use for it)
 from accounts.web.export import ExportViewSet
 from config.health import healthz, readyz
 from config.metrics import metrics

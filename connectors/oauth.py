@@ -14,14 +14,14 @@ from django.utils.crypto import salted_hmac
 import audit.services
 from accounts.models import User
 from audit.actions import Action
-from connectors import states
-from connectors.models import Connector
+from connectors.models import Connector, OAuthState
 from connectors.providers import BACKENDS
 from connectors.providers.backend import ProviderBackend, Strategy
 from connectors.providers.base import OAuthRefused
 
 MAX_META = 200
-UNDO_LIFETIME = timedelta(minutes=10)
+LIFETIME = timedelta(minutes=10)
+"""Of an OAuth flow in progress, and of the secret that undoes a link."""
 
 
 def redirect_uri(slug: str) -> str:
@@ -30,7 +30,11 @@ def redirect_uri(slug: str) -> str:
 
 
 def undo_digest(secret: str) -> bytes:
-    return salted_hmac("pulsekeeper.connector-undo", secret, algorithm="sha256").digest()
+    return _digest("connector-undo", secret)
+
+
+def _digest(purpose: str, secret: str) -> bytes:
+    return salted_hmac(f"pulsekeeper.{purpose}", secret, algorithm="sha256").digest()
 
 
 def start(user: User, provider_name: str, *, slug: str, now: datetime) -> str:
@@ -39,8 +43,32 @@ def start(user: User, provider_name: str, *, slug: str, now: datetime) -> str:
     backend = BACKENDS[provider_name](Strategy(session), redirect_uri(slug))
     backend.prepare_auth(cast("Any", user))  # its protocol has a username, which nothing reads
     url = backend.auth_url()
-    states.keep(backend.get_association_state(), session, user=user, provider=provider_name, now=now)
+    OAuthState.objects.create(
+        digest=_digest("oauth-states", backend.get_association_state()),
+        user=user,
+        provider=provider_name,
+        expires_at=now + LIFETIME,
+        session=session,
+    )
     return url
+
+
+def _take_state(state: str, *, provider: str, now: datetime) -> OAuthState | None:
+    """Delete and return a state, so that one of two concurrent callbacks gets it.
+
+    A state of another provider stays. Return None if it is unknown or expired, or the account is closed.
+    """
+    with transaction.atomic():
+        states = OAuthState.objects.select_for_update(of=["self"]).select_related("user__plan")
+        found = states.filter(digest=_digest("oauth-states", state), provider=provider).first()
+        if found is None:
+            return None
+        found.delete()
+    return found if found.user.is_active and found.expires_at > now else None
+
+
+def delete_expired_states(now: datetime) -> int:
+    return OAuthState.objects.filter(expires_at__lte=now).delete()[0]
 
 
 def finish(
@@ -59,28 +87,22 @@ def finish(
     The state is used up in every case.
     """
     backend_class = BACKENDS[provider_name]
-    found = states.take(query.get("state", ""), provider=provider_name, now=now)
-    if found is None:
+    state = _take_state(query.get("state", ""), provider=provider_name, now=now)
+    if state is None:
         raise OAuthRefused(f"This link of {backend_class.title} was used before, has expired or was not started here.")
-    user, session = found
-    if signed_in is not None and signed_in.pk != user.pk:
+    if signed_in is not None and signed_in.pk != state.user_id:
         raise OAuthRefused(
             "You are signed in here with another account than the one that started this. "
             "Sign out, or start again from the account that you are signed in with."
         )
     if not query.get("code") and not query.get("error"):
         raise OAuthRefused(f"{backend_class.title} returned without its code.")
-    backend = backend_class(Strategy(session, query), redirect_uri(slug))
-    return cast("Connector", backend.finish(user=user, now=now, undo=undo).social_user)
+    backend = backend_class(Strategy(state.session, query), redirect_uri(slug))
+    return cast("Connector", backend.finish(user=state.user, now=now, undo=undo).social_user)
 
 
 def save_connector(
-    backend: ProviderBackend,
-    user: User,
-    response: Mapping[str, Any],
-    now: datetime,
-    undo: str | None,
-    **_: Any,
+    backend: ProviderBackend, user: User, response: Mapping[str, Any], now: datetime, undo: str | None, **_: Any
 ) -> dict[str, Any]:
     """Store the tokens: the last step of the pipeline of connectors.
 
@@ -94,17 +116,9 @@ def save_connector(
         meta=None if name is None else name[:MAX_META],
         tokens=response["tokens"],
         undo_digest=None if undo is None else undo_digest(undo),
-        undo_until=None if undo is None else now + UNDO_LIFETIME,
+        undo_until=None if undo is None else now + LIFETIME,
     )
-    replaced = [
-        "meta",
-        "tokens",
-        "tokens_version",
-        "revoked_at",
-        "renewing_until",
-        "undo_digest",
-        "undo_until",
-    ]
+    replaced = ["meta", "tokens", "tokens_version", "revoked_at", "renewing_until", "undo_digest", "undo_until"]
     with transaction.atomic():
         Connector.objects.bulk_create(
             [connector], update_conflicts=True, unique_fields=["user", "provider"], update_fields=replaced

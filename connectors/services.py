@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
 
 from django.db import transaction
@@ -19,14 +18,6 @@ from core.ids import random_text
 from projects.access import Caller
 
 
-@dataclass(frozen=True, slots=True)
-class Linked:
-    """`undo`: the secret that removes the link again, for a browser that is not signed in."""
-
-    connector: Connector
-    undo: str | None = field(repr=False)
-
-
 def start(caller: Caller, word: str, *, now: datetime) -> str:
     """Return the URL of the provider's consent page."""
     caller.require_session()
@@ -36,11 +27,14 @@ def start(caller: Caller, word: str, *, now: datetime) -> str:
     return oauth.start(caller.user, backend, slug=word, now=now)
 
 
-def link(word: str, query: Mapping[str, str], *, signed_in: User | None, now: datetime) -> Linked:
-    """Link the account that the provider returned with. Raises OAuthRefused, ProviderFailed, GrantRevoked."""
+def link(word: str, query: Mapping[str, str], *, signed_in: User | None, now: datetime) -> tuple[Connector, str | None]:
+    """Link the account that the provider returned with.
+
+    If the browser is not signed in, also return a secret that removes the link again. Raises OAuthRefused,
+    ProviderFailed, GrantRevoked.
+    """
     undo = random_text(32) if signed_in is None else None
-    connector = oauth.finish(backend_of(word), query, slug=word, signed_in=signed_in, now=now, undo=undo)
-    return Linked(connector, undo)
+    return oauth.finish(backend_of(word), query, slug=word, signed_in=signed_in, now=now, undo=undo), undo
 
 
 def undo_link(word: str, secret: str, *, now: datetime) -> Connector:

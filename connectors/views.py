@@ -8,7 +8,7 @@ from typing import Any
 from django.conf import settings
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import render
+from django.template.response import TemplateResponse
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_GET, require_POST
 from rest_framework.response import Response
@@ -16,7 +16,7 @@ from rest_framework.response import Response
 from connectors import importing, selectors, services
 from connectors.models import Connector
 from connectors.providers import title_of
-from connectors.providers.base import GrantRevoked, OAuthRefused, ProviderFailed
+from connectors.providers.base import GrantRevoked, NotPermitted, OAuthRefused, ProviderFailed
 from connectors.serializers import (
     AuthorizeSerializer,
     ConnectorSerializer,
@@ -33,7 +33,7 @@ from core.throttles import CALLBACK, ProbeThrottle, ProviderThrottle, seconds_to
 from core.waiting import limit_waiting
 from monitors.serializers import serialize_monitors
 
-# The address is a secret for a moment, and the page holds one.
+# The URL contains a secret that is valid for a moment, and the page contains one.
 _PAGE_HEADERS = {"Referrer-Policy": "no-referrer", "Cache-Control": "no-store"}
 
 
@@ -97,52 +97,47 @@ class ConnectorViewSet(ServiceViewSet):
 
 @require_GET
 def callback(request: HttpRequest, provider: str) -> HttpResponse:
-    """Where a provider sends the person back to, with a code or with a refusal."""
-    if (wait := seconds_to_wait(CALLBACK, client_network(request))) is not None:
-        return _too_many(request, wait)
+    """Receive the browser from the provider, with a code or an error."""
     signed_in = request.user if request.user.is_authenticated else None
     try:
+        _count(request)
         with limit_waiting(client_network(request)):
-            linked = services.link(provider, request.GET.dict(), signed_in=signed_in, now=utc_now())
-    except TooManyRequests as error:
-        return _too_many(request, error.wait or 1)
-    except (OAuthRefused, GrantRevoked) as error:
-        return _refusal(request, str(error), 400)
-    except ProviderFailed as error:
-        return _refusal(request, str(error), 502)
-    except NotFound as error:
-        return _refusal(request, error.reason, 404)
-    title = title_of(linked.connector.provider)
-    told = {"linked": linked.connector, "title": title, "undo": linked.undo}
-    return _page(request, f"{title} is linked", told)
+            connector, undo_secret = services.link(provider, request.GET.dict(), signed_in=signed_in, now=utc_now())
+    except (TooManyRequests, OAuthRefused, GrantRevoked, ProviderFailed, NotFound) as error:
+        return _refusal(request, error)
+    title = title_of(connector.provider)
+    return _page(request, f"{title} is linked", {"linked": connector, "title": title, "undo": undo_secret})
 
 
-@csrf_exempt  # the secret of the form is what is asked for, and nothing of a browser's session
+@csrf_exempt  # the secret of the form authorizes this, and nothing of a browser's session
 @require_POST
 def undo(request: HttpRequest, provider: str) -> HttpResponse:
-    """Where the button of the page above leads: this was not my account."""
-    if (wait := seconds_to_wait(CALLBACK, client_network(request))) is not None:
-        return _too_many(request, wait)
+    """Undo a link that was just created in this browser."""
     try:
+        _count(request)
         connector = services.undo_link(provider, request.POST.get("secret", ""), now=utc_now())
+    except TooManyRequests as error:
+        return _refusal(request, error)
     except NotFound as error:
         return _page(request, "Nothing undone", {"problem": error.reason}, status=400)
     return _page(request, "Undone", {"undone": connector, "title": title_of(connector.provider)})
 
 
-def _too_many(request: HttpRequest, wait: float) -> HttpResponse:
-    page = _refusal(request, "Too many requests came from your address; wait a minute.", 429)
-    page["Retry-After"] = str(max(1, math.ceil(wait)))
+def _count(request: HttpRequest) -> None:
+    """Count the request against the limit of its network. Raises TooManyRequests."""
+    if (wait := seconds_to_wait(CALLBACK, client_network(request))) is not None:
+        raise TooManyRequests(wait=wait)
+
+
+def _refusal(request: HttpRequest, error: Exception) -> HttpResponse:
+    status = {ProviderFailed: 502, NotPermitted: 502, NotFound: 404, TooManyRequests: 429}.get(type(error), 400)
+    problem = "Too many requests came from your address; wait a minute." if status == 429 else str(error)
+    page = _page(request, "Not linked", {"problem": problem, "again": True}, status=status)
+    if isinstance(error, TooManyRequests):
+        page["Retry-After"] = str(max(1, math.ceil(error.wait or 1)))
     return page
 
 
-def _refusal(request: HttpRequest, problem: str | None, status: int) -> HttpResponse:
-    return _page(request, "Not linked", {"problem": problem, "again": True}, status=status)
-
-
-def _page(request: HttpRequest, heading: str, told: dict[str, Any], *, status: int = 200) -> HttpResponse:
-    context = {"heading": heading, "back": f"{settings.BASE_URL}/connectors", **told}
-    page = render(request, "connectors/callback.html", context, status=status)
-    for name, value in _PAGE_HEADERS.items():
-        page[name] = value
-    return page
+def _page(request: HttpRequest, heading: str, about: dict[str, Any], *, status: int = 200) -> HttpResponse:
+    context = {"heading": heading, "back": f"{settings.BASE_URL}/connectors", **about}
+    return TemplateResponse(request, "connectors/callback.html", context, status=status, headers=_PAGE_HEADERS)

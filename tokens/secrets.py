@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass
+from typing import Any
 
 from django.utils.crypto import salted_hmac
 
@@ -13,26 +13,15 @@ LOOKUP_LENGTH = 16  # 80 bits in base32, unique
 SECRET_LENGTH = 52  # 256 bits in base32
 
 
-@dataclass(frozen=True, slots=True)
-class Issued:
-    """A new token; `plaintext` is returned to the caller once and never stored."""
-
-    plaintext: str
-    lookup: str
-    digest: bytes
-
-    def __repr__(self) -> str:
-        return f"Issued(lookup={self.lookup!r})"
-
-
 def digest(plaintext: str) -> bytes:
     return salted_hmac("pulsekeeper.tokens", plaintext, algorithm="sha256").digest()
 
 
-def issue(prefix: str) -> Issued:
+def issue(prefix: str) -> tuple[str, dict[str, Any]]:
+    """Return a new token, which is shown once and never stored, and the columns that store it."""
     lookup = random_text(10)
     plaintext = prefix + lookup + random_text(32)
-    return Issued(plaintext, lookup, digest(plaintext))
+    return plaintext, {"lookup": lookup, "digest": digest(plaintext)}
 
 
 def lookup_of(plaintext: str, *, prefix: str) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from datetime import datetime, timedelta
 from hmac import compare_digest
 from typing import TypeVar
@@ -17,6 +17,7 @@ from accounts import second_factor
 from accounts.models import User
 from accounts.services import is_verified
 from audit.actions import Action
+from audit.models import Entry
 from core.bulk import BulkResult
 from core.db import get_or_not_found
 from core.errors import (
@@ -65,18 +66,17 @@ def sign_in(*, email: str, password: str, now: datetime, code: str | None = None
         if second_factor.use_code(user, code) is None:
             raise InvalidCredentials("The code is wrong, or was used before.")
     accept_invitations(user, now=now)
-    issued = secrets.issue(SESSION_PREFIX)
+    plaintext, columns = secrets.issue(SESSION_PREFIX)
     with transaction.atomic():
         session = Session.objects.create(
             user=user,
             password_hash=user.get_session_auth_hash(),
-            lookup=issued.lookup,
-            digest=issued.digest,
+            **columns,
             created_at=now,
             expires_at=now + SESSION_LIFETIME,
         )
         audit.services.record(Action.SIGN_IN_SUCCEEDED, actor=user, target_id=session.public_id, details={"door": DOOR})
-    return session, issued.plaintext
+    return session, plaintext
 
 
 def session_lookup(plaintext: str) -> str | None:
@@ -122,25 +122,19 @@ def end_sessions(user: User) -> int:
     with transaction.atomic():
         ended = Session.objects.filter(user=user).delete()[0]
         if ended:
-            details = {"door": DOOR, "sessions": ended}
-            audit.services.record(Action.SESSION_REVOKED, actor=user, details=details)
+            audit.services.record(Action.SESSION_REVOKED, actor=user, details={"door": DOOR, "sessions": ended})
     return ended
 
 
 def end_sessions_by_key(ids: Collection[int]) -> BulkResult[Session]:
     """End sessions of any account, for operators."""
-    with transaction.atomic():
-        ended = _delete(Session.objects.select_related("user"), ids)
-        audit.services.record_all(
-            audit.services.draft(
-                Action.SESSION_REVOKED,
-                actor=session.user,
-                target_id=session.public_id,
-                details={"door": DOOR},
-            )
-            for session in ended
-        )
-    return BulkResult(ended)
+    return _delete(
+        Session.objects.select_related("user"),
+        ids,
+        lambda session: audit.services.draft(
+            Action.SESSION_REVOKED, actor=session.user, target_id=session.public_id, details={"door": DOOR}
+        ),
+    )
 
 
 def delete_expired_sessions(now: datetime) -> int:
@@ -162,7 +156,7 @@ def create_token(
     caller: Caller, *, project_id: str, name: str, ttl_seconds: int | None = None, now: datetime
 ) -> tuple[ProjectToken, str]:
     caller.require_session()
-    issued = secrets.issue(TOKEN_PREFIX)
+    plaintext, columns = secrets.issue(TOKEN_PREFIX)
     with transaction.atomic():
         try:
             project = access.lock_project(caller, project_id)
@@ -172,13 +166,12 @@ def create_token(
             project=project,
             created_by=caller.user,
             name=name,
-            lookup=issued.lookup,
-            digest=issued.digest,
+            **columns,
             created_at=now,
             expires_at=None if ttl_seconds is None else now + timedelta(seconds=ttl_seconds),
         )
         _record(caller, Action.TOKEN_CREATED, token)
-    return token, issued.plaintext
+    return token, plaintext
 
 
 def list_tokens(caller: Caller) -> QuerySet[ProjectToken]:
@@ -204,26 +197,26 @@ def _record(caller: Caller, action: Action, token: ProjectToken) -> None:
 
 def revoke_tokens_by_key(ids: Collection[int]) -> BulkResult[ProjectToken]:
     """Revoke tokens of any project, for operators."""
+    return _delete(
+        ProjectToken.objects.select_related("project", "created_by"),
+        ids,
+        lambda token: audit.services.draft(
+            Action.TOKEN_REVOKED,
+            actor=token.created_by,
+            project=token.project,
+            target_id=token.public_id,
+            target_name=token.name,
+        ),
+    )
+
+
+def _delete(credentials: QuerySet[C], ids: Collection[int], entry: Callable[[C], Entry]) -> BulkResult[C]:
+    """Delete rows with an entry in the audit log for each. Concurrent calls delete and record each row once."""
     with transaction.atomic():
-        revoked = _delete(ProjectToken.objects.select_related("project", "created_by"), ids)
-        audit.services.record_all(
-            audit.services.draft(
-                Action.TOKEN_REVOKED,
-                actor=token.created_by,
-                project=token.project,
-                target_id=token.public_id,
-                target_name=token.name,
-            )
-            for token in revoked
-        )
-    return BulkResult(revoked)
-
-
-def _delete(credentials: QuerySet[C], ids: Collection[int]) -> list[C]:
-    """Lock and delete rows. Concurrent calls delete and record each row once."""
-    held = list(credentials.select_for_update(of=["self"]).filter(pk__in=ids).order_by("pk"))
-    credentials.model._default_manager.filter(pk__in=[row.pk for row in held]).delete()
-    return held
+        locked = list(credentials.select_for_update(of=["self"]).filter(pk__in=ids).order_by("pk"))
+        credentials.model._default_manager.filter(pk__in=[row.pk for row in locked]).delete()
+        audit.services.record_all(map(entry, locked))
+    return BulkResult(locked)
 
 
 def caller_for(plaintext: str, *, now: datetime) -> Caller | None:

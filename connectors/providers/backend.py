@@ -1,4 +1,4 @@
-"""What the backends of providers share: the tokens, listing projects, and failures."""
+"""The base of the provider backends: tokens, listing projects, and failures."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import requests
+from django.conf import settings
 from social_core.exceptions import AuthCredentialError, SocialAuthBaseException
 from social_django.models import DjangoStorage
 
@@ -43,7 +44,7 @@ class ProviderBackend(GuardedBackend):
     ASSOCIATION_ONLY = True
     shares = "your projects"
     needs: str = ""
-    """What has to be granted for listing projects, as the rest of a sentence."""
+    """What must be granted to list projects, as the rest of a sentence."""
 
     def __init__(self, strategy: Strategy | None = None, redirect_uri: str | None = None) -> None:
         super().__init__(strategy or Strategy(), redirect_uri)
@@ -54,25 +55,21 @@ class ProviderBackend(GuardedBackend):
         raise NotImplementedError
 
     def page(self, tokens: Mapping[str, Any], cursor: str | None) -> tuple[list[Any], str | None]:
-        """Return the list from `cursor` on, and the cursor of the next page, if there is one."""
+        """Return the page at `cursor`, and the cursor of the next page or None."""
         raise NotImplementedError
 
-    def project_of(self, listed: Mapping[str, Any]) -> ProviderProject:
-        """Raise KeyError, TypeError or ValueError if the item is malformed."""
+    def url_of(self, listed: Mapping[str, Any]) -> str:
+        """Return the URL of a project, or "". Raises KeyError, TypeError, ValueError or AttributeError if malformed."""
         raise NotImplementedError
 
     def tokens_of(self, answer: Mapping[str, Any], *, now: datetime) -> dict[str, Any]:
-        """Return what is stored of the token response."""
+        """Return the tokens to store from the token response."""
         lifetime = answer.get("expires_in")
         refresh_token = answer.get("refresh_token")
         if not isinstance(lifetime, int | None) or not isinstance(refresh_token, str | None):
             raise self.failed("answered with tokens that make no sense")
         expires_at = None if lifetime is None else int(now.timestamp()) + lifetime
-        return {
-            "access_token": answer["access_token"],
-            "refresh_token": refresh_token,
-            "expires_at": expires_at,
-        }
+        return {"access_token": answer["access_token"], "refresh_token": refresh_token, "expires_at": expires_at}
 
     def user_data(self, access_token: str, *args: Any, **context: Any) -> dict[str, Any]:
         """Return the tokens and the account's name for the pipeline."""
@@ -83,6 +80,10 @@ class ProviderBackend(GuardedBackend):
 
     def is_configured(self) -> bool:
         return all(self.get_key_and_secret())
+
+    def get_key_and_secret(self) -> tuple[str, str]:
+        prefix = self.name.upper()
+        return getattr(settings, f"{prefix}_CLIENT_ID"), getattr(settings, f"{prefix}_CLIENT_SECRET")
 
     def has_run_out(self, tokens: Mapping[str, Any], *, now: datetime) -> bool:
         expires_at = tokens.get("expires_at")
@@ -108,11 +109,13 @@ class ProviderBackend(GuardedBackend):
             page, cursor = self.page(tokens, cursor)
             for listed in page:
                 try:
-                    project = self.project_of(listed)
+                    reference = _reference_of(listed)
+                    name = first_text(listed["name"]) or reference
+                    project = ProviderProject(reference, name, self.url_of(listed))
                 except (KeyError, TypeError, ValueError, AttributeError):
                     odd += 1
                     continue
-                found.setdefault(project.external_ref, project)  # pages shift while they are read
+                found.setdefault(reference, project)  # pages shift while they are read
             if cursor is None:
                 break
             if cursor in cursors:
@@ -129,7 +132,7 @@ class ProviderBackend(GuardedBackend):
     # Requests.
 
     def ask(self, url: str, tokens: Mapping[str, Any], params: Mapping[str, Any] | None = None) -> requests.Response:
-        """Of the API, as the account. Raises ProviderFailed, GrantRevoked."""
+        """Send a GET request to the API with the account's token. Raises ProviderFailed, GrantRevoked."""
         headers = {"Authorization": f"Bearer {tokens['access_token']}", "Accept": "application/json"}
         response = self.send("GET", url, headers=headers, params=dict(params or {}))
         if not response.ok:
@@ -137,7 +140,7 @@ class ProviderBackend(GuardedBackend):
         return response
 
     def denial(self, response: requests.Response) -> ProviderFailed | GrantRevoked:
-        """Why the API does not answer the account, by an answer of 400 to 499."""
+        """Return the error for a response of 400 to 499."""
         if response.status_code == 401:
             return self.revoked()
         if response.status_code == 403:
@@ -153,11 +156,11 @@ class ProviderBackend(GuardedBackend):
         return GrantRevoked(f"{self.title} does not take this link any more.")
 
 
-def reference_of(listed: Mapping[str, Any], key: str) -> str:
-    """What names a project, as long as a column of ours can hold it unchanged. Raises KeyError, ValueError."""
-    value = listed[key]
+def _reference_of(listed: Mapping[str, Any]) -> str:
+    """Return the id of a project. Raises KeyError, or ValueError if our column cannot store it unchanged."""
+    value = listed["id"]
     if not isinstance(value, str) or not 0 < len(value) <= _LONGEST_REFERENCE or value != _storable(value):
-        raise ValueError(key)
+        raise ValueError("id")
     return value
 
 
@@ -170,5 +173,5 @@ def first_text(*values: object) -> str | None:
 
 
 def _storable(text: str) -> str:
-    """Without what JSON can spell and PostgreSQL cannot hold: NUL, and halves of surrogate pairs."""
+    """Return the text without NUL and lone surrogates, which JSON can contain and PostgreSQL cannot store."""
     return text.replace("\0", "").encode("utf-8", "replace").decode()

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 import requests
 from social_core.backends.oauth import BaseOAuth2
@@ -74,20 +73,10 @@ class GuardedBackend(BaseOAuth2[Any]):
         return None
 
     def request(
-        self,
-        url: str,
-        *,
-        method: Literal["GET", "POST", "DELETE"] = "GET",
-        headers: Mapping[str, str | bytes] | None = None,
-        data: dict[str, Any] | None = None,
-        json: dict[str, Any] | None = None,
-        auth: Any = None,
-        params: dict[str, Any] | None = None,
-        timeout: float | None = None,
-        stage: ErrorStage = "user_info",
+        self, url: str, *, method: str = "GET", stage: ErrorStage = "user_info", **given: Any
     ) -> requests.Response:
         """Send a request for social-auth. Raises ProviderFailed, or social-auth's error for a 4xx."""
-        response = self.send(method, url, headers=headers, data=data, json=json, auth=auth, params=params)
+        response = self.send(method, url, **given)
         try:
             response.raise_for_status()
         except requests.HTTPError as error:
@@ -100,12 +89,7 @@ class GuardedBackend(BaseOAuth2[Any]):
         left = min(REQUEST_SEC, self.seconds_left())
         if left <= 0:
             raise self.failed("took too long to answer")
-        session = GuardedSession(
-            guard(),
-            ca_file=trust_store(),
-            total_sec=left,
-            max_body=MAX_RESPONSE,
-        )
+        session = GuardedSession(guard(), ca_file=trust_store(), total_sec=left, max_body=MAX_RESPONSE)
         try:
             # Redirects are not followed: secrets go only where the settings say.
             response = session.request(method, url, allow_redirects=False, **given)

@@ -12,8 +12,7 @@ from urllib.parse import urlsplit
 from django.conf import settings
 from social_core.backends.oauth import BaseOAuth2PKCE
 
-from connectors.providers.backend import PAGE_SIZE, ProviderBackend, first_text, reference_of
-from connectors.providers.base import ProviderProject
+from connectors.providers.backend import PAGE_SIZE, ProviderBackend, first_text
 
 
 class Netlify(ProviderBackend, BaseOAuth2PKCE[Any]):
@@ -22,9 +21,6 @@ class Netlify(ProviderBackend, BaseOAuth2PKCE[Any]):
     name = "netlify"
     title = "Netlify"
     needs = "whoever links it needs access to the sites of the team"
-
-    def get_key_and_secret(self) -> tuple[str, str]:
-        return settings.NETLIFY_CLIENT_ID, settings.NETLIFY_CLIENT_SECRET
 
     def authorization_url(self) -> str:
         return f"{settings.NETLIFY_URL}/authorize"
@@ -47,16 +43,8 @@ class Netlify(ProviderBackend, BaseOAuth2PKCE[Any]):
             raise self.malformed()
         return page, str(number + 1) if "next" in response.links else None
 
-    def project_of(self, listed: Mapping[str, Any]) -> ProviderProject:
-        return ProviderProject(
-            external_ref=reference_of(listed, "id"),
-            name=first_text(listed["name"]) or reference_of(listed, "id"),
-            url=_address(listed),
-        )
-
-
-def _address(listed: Mapping[str, Any]) -> str:
-    if domain := first_text(listed.get("custom_domain")):
-        return f"https://{domain}"
-    found = first_text(listed.get("ssl_url"), listed.get("url")) or ""
-    return urlsplit(found)._replace(scheme="https").geturl() if found else ""
+    def url_of(self, listed: Mapping[str, Any]) -> str:
+        if domain := first_text(listed.get("custom_domain")):
+            return f"https://{domain}"
+        found = first_text(listed.get("ssl_url"), listed.get("url")) or ""
+        return urlsplit(found)._replace(scheme="https").geturl() if found else ""

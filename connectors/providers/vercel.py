@@ -14,8 +14,8 @@ from urllib.parse import quote
 import requests
 from django.conf import settings
 
-from connectors.providers.backend import PAGE_SIZE, ProviderBackend, first_text, reference_of
-from connectors.providers.base import GrantRevoked, NotPermitted, ProviderFailed, ProviderProject
+from connectors.providers.backend import PAGE_SIZE, ProviderBackend, first_text
+from connectors.providers.base import GrantRevoked, NotPermitted, ProviderFailed
 
 
 class Vercel(ProviderBackend):
@@ -26,14 +26,11 @@ class Vercel(ProviderBackend):
     def is_configured(self) -> bool:
         return super().is_configured() and bool(settings.VERCEL_SLUG)
 
-    def get_key_and_secret(self) -> tuple[str, str]:
-        return settings.VERCEL_CLIENT_ID, settings.VERCEL_CLIENT_SECRET
-
     def authorization_url(self) -> str:
         return f"{settings.VERCEL_URL}/integrations/{settings.VERCEL_SLUG}/new"
 
     def auth_params(self, state: str | None = None) -> dict[str, str]:
-        """It knows client and redirect URL by the slug, and takes no PKCE."""
+        """Vercel knows the client and the redirect URL by the slug, and does not support PKCE."""
         return {"state": state or ""}
 
     def access_token_url(self) -> str:
@@ -51,7 +48,7 @@ class Vercel(ProviderBackend):
         try:
             answer = self.json_of(self.ask(f"{settings.VERCEL_API_URL}{path}", tokens))
         except NotPermitted:
-            return None  # an integration may list projects without reading whose they are
+            return None  # an integration may list projects without permission to read the account
         account = answer.get("user") if team_id is None and isinstance(answer, dict) else answer
         if not isinstance(account, dict):
             raise self.malformed()
@@ -73,7 +70,7 @@ class Vercel(ProviderBackend):
         return page, str(following) if following else None
 
     def denial(self, response: requests.Response) -> ProviderFailed | GrantRevoked:
-        """A token that is not good any more is 403 as well, and `invalidToken` tells it from a missing permission."""
+        """A revoked token is also a 403; `invalidToken` distinguishes it from a missing permission."""
         error = _error_of(response)
         if error.get("invalidToken") is True:
             return self.revoked()
@@ -81,27 +78,19 @@ class Vercel(ProviderBackend):
             return self.not_permitted("has disabled this integration; transfer it there, or link it again")
         return super().denial(response)
 
-    def project_of(self, listed: Mapping[str, Any]) -> ProviderProject:
-        host = _production_host(listed)
-        return ProviderProject(
-            external_ref=reference_of(listed, "id"),
-            name=first_text(listed["name"]) or reference_of(listed, "id"),
-            url=f"https://{host}" if host else "",
-        )
+    def url_of(self, listed: Mapping[str, Any]) -> str:
+        """Return the first custom domain, else the shortest of Vercel's own, which stays the same in deployments."""
+        production = (listed.get("targets") or {}).get("production") or {}
+        hosts = [host for host in map(first_text, production.get("alias") or []) if host and host[0] != "*"]
+        custom = [host for host in hosts if not host.endswith(".vercel.app")]
+        host = custom[0] if custom else min(hosts, key=len, default=None)
+        return f"https://{host}" if host else ""
 
 
 def _error_of(response: requests.Response) -> dict[str, Any]:
-    """{"code", "message", …}; empty where it is of another shape."""
+    """Return {"code", "message", …}, or an empty dict for another format."""
     try:
         error = response.json()["error"]
     except (ValueError, RecursionError, KeyError, TypeError):
         return {}
     return error if isinstance(error, dict) else {}
-
-
-def _production_host(listed: Mapping[str, Any]) -> str | None:
-    """A custom domain before one of Vercel's own; of these the shortest, which stays with every deployment."""
-    production = (listed.get("targets") or {}).get("production") or {}
-    hosts = [host for host in map(first_text, production.get("alias") or []) if host and host[0] != "*"]
-    custom = [host for host in hosts if not host.endswith(".vercel.app")]
-    return custom[0] if custom else min(hosts, key=len, default=None)

@@ -70,9 +70,9 @@ def _one_of_each(number: int) -> list[str]:
     monitor = MonitorFactory(owner=owner, down=True, project=project, method="POST", name=f"Till {number}", **given)
     heartbeat = MonitorFactory(owner=owner, heartbeat=True, name=f"Backup {number}", interval_sec=300)
     token, plaintext = create_token(Caller(owner), project_id=project.public_id, name="CI", ttl_seconds=None, now=NOON)
-    issued = token_secrets.issue("ses_")
+    session_token, columns = token_secrets.issue("ses_")
     session = Session.objects.create(
-        user=owner, password_hash="hash of a password", lookup=issued.lookup, digest=issued.digest,
+        user=owner, password_hash="hash of a password", **columns,
         created_at=NOON, expires_at=NOON + timedelta(days=14),
     )  # fmt: skip
     browser = UserSession.objects.create(
@@ -93,7 +93,7 @@ def _one_of_each(number: int) -> list[str]:
     Group.objects.create(name=f"Helpers {number}")
     assert social.pk
     return [
-        plaintext, issued.plaintext, token.lookup, session.lookup, session.password_hash, browser.session_key,
+        plaintext, session_token, token.lookup, session.lookup, session.password_hash, browser.session_key,
         heartbeat.public_id, badge.key, owner.password,
     ]  # fmt: skip
 

@@ -15,7 +15,7 @@ from django.db import connection
 from pytest_django import Settings
 
 from accounts.models import User
-from connectors import oauth, states
+from connectors import oauth
 from connectors.models import Connector, OAuthState
 from connectors.providers import BACKENDS, provider
 from connectors.providers.base import OAuthRefused, ProviderFailed
@@ -132,9 +132,9 @@ def test_a_state_of_two_callbacks_at_once_is_good_for_one(fake: Fake, user: User
 
 def test_a_state_lives_ten_minutes(fake: Fake, user: User) -> None:
     late = begin(fake, user)
-    assert "has expired" in refused(fake, late, now=NOON + states.LIFETIME)
+    assert "has expired" in refused(fake, late, now=NOON + oauth.LIFETIME)
     in_time = begin(fake, user)
-    finish(fake, in_time, now=NOON + states.LIFETIME - timedelta(seconds=1))
+    finish(fake, in_time, now=NOON + oauth.LIFETIME - timedelta(seconds=1))
 
 
 @pytest.mark.parametrize("state", [None, "", "forged", "x" * 10_000, "\0"])
@@ -298,5 +298,5 @@ def test_nothing_secret_is_in_a_failure(fake: Fake, user: User, mode: Mode) -> N
 
 def test_what_ran_out_is_deleted(fake: Fake, user: User) -> None:
     begin(fake, user)
-    assert states.delete_expired(NOON + states.LIFETIME - timedelta(seconds=1)) == 0
-    assert states.delete_expired(NOON + states.LIFETIME) == 1
+    assert oauth.delete_expired_states(NOON + oauth.LIFETIME - timedelta(seconds=1)) == 0
+    assert oauth.delete_expired_states(NOON + oauth.LIFETIME) == 1
