@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from manifests.importers import rows
@@ -19,10 +19,6 @@ _VARIABLE = re.compile(r"(?<!\$)(?:\$\$)*\$\{?([A-Za-z_]\w*)")
 _PLACEHOLDER = re.compile(r"\[(?:ENDPOINT_NAME|ENDPOINT_GROUP|ENDPOINT_URL|LOCAL_ADDRESS|RANDOM_STRING_\d+|CONTEXT)\]")
 _MAX_CONDITION = 1_000
 _OPERATOR = re.compile(r"==|!=|<=|>=|<|>")
-_HAS = re.compile(r"has\(\[BODY\]\.(.+)\)")
-_JSON_PATH = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+|\[\d+\])*|(?:\[\d+\])(?:\.[A-Za-z0-9_-]+|\[\d+\])*")
-_CONTAINS = re.compile(r"pat\(\*([^*?\[\]]+)\*\)")
-_EXPIRY_NOTE = "warnings are sent 30, 14, 7, 3 and 1 days before expiry, and the monitor stays up"
 
 
 def read(text: str) -> list[MappedMonitor]:
@@ -176,66 +172,48 @@ def duration(text: object) -> float | None:
 def _apply_condition(builder: MonitorBuilder, condition: str) -> None:
     """Apply a condition like `[STATUS] == 200`, or note that it is not supported."""
     found = _OPERATOR.search(condition, 1) if len(condition) <= _MAX_CONDITION else None
-    if found is None or not _apply_to(
-        builder, condition, condition[: found.start()].strip(), found[0], condition[found.end() :].strip()
-    ):
-        builder.note("conditions", f"{condition[:200]} is not supported and is skipped")
+    if found is not None:
+        parts = f"{condition[: found.start()].strip()} {found[0]} {condition[found.end() :].strip()}"
+        for pattern, apply in _CONDITIONS.items():
+            if match := pattern.fullmatch(parts):
+                apply(builder, match)
+                return
+    builder.note("conditions", f"{condition[:200]} is not supported and is skipped")
 
 
-def _apply_to(builder: MonitorBuilder, condition: str, left: str, operator: str, right: str) -> bool:
-    if left == "[STATUS]":
-        return _status(builder, operator, right)
-    if left == "[RESPONSE_TIME]":
-        return _response_time(builder, condition, operator, right)
-    if left == "[CONNECTED]":
-        return (operator, right) == ("==", "true")  # this is always checked
-    if left in ("[CERTIFICATE_EXPIRATION]", "[DOMAIN_EXPIRATION]"):
-        builder.body["check_ssl" if left.startswith("[CERT") else "check_domain"] = True
-        builder.note("conditions", f"{condition[:200]}: {_EXPIRY_NOTE}")
-        return operator in (">", ">=")
-    return _body(builder, left, operator, right)
+def _response_time(builder: MonitorBuilder, condition: re.Match[str]) -> None:
+    builder.body["slow_ms"] = int(condition[2]) + (condition[1] == "<=")
+    builder.note("conditions", f"{condition[0]}: slower answers make it slow, not down")
 
 
-def _status(builder: MonitorBuilder, operator: str, right: str) -> bool:
-    if not re.fullmatch("[0-9]{1,3}", right) or operator not in ("==", "<", "<="):
-        return False
-    end = int(right) + (operator != "<")
-    if operator != "==" and end not in (300, 400):
-        return False
-    builder.expect("conditions", {int(right)} if operator == "==" else set(range(200, end)))
-    return True
+def _expiry(builder: MonitorBuilder, condition: re.Match[str]) -> None:
+    builder.body["check_ssl" if condition[1] == "CERTIFICATE" else "check_domain"] = True
+    note = "warnings are sent 30, 14, 7, 3 and 1 days before expiry, and the monitor stays up"
+    builder.note("conditions", f"{condition[0][:200]}: {note}")
 
 
-def _response_time(builder: MonitorBuilder, condition: str, operator: str, right: str) -> bool:
-    if not re.fullmatch("[0-9]{1,6}", right) or operator not in ("<", "<="):
-        return False
-    builder.body["slow_ms"] = int(right) + (operator == "<=")
-    builder.note("conditions", f"{condition[:200]}: slower answers make it slow, not down")
-    return True
+def _text(builder: MonitorBuilder, condition: re.Match[str]) -> None:
+    kind = "text_contains" if condition[1] == "==" else "text_absent"
+    builder.add_rule("conditions", type=kind, value=condition[2])
 
 
-def _body(builder: MonitorBuilder, left: str, operator: str, right: str) -> bool:
-    if left == "[BODY]" and (found := _CONTAINS.fullmatch(right)):
-        if operator not in ("==", "!="):
-            return False
-        builder.add_rule("conditions", type="text_contains" if operator == "==" else "text_absent", value=found[1])
-        return True
-    if (found := _HAS.fullmatch(left)) and (operator, right) in (("==", "true"), ("!=", "false")):
-        path = _dotted(found[1])
-        if path is not None:
-            builder.add_rule("conditions", type="json_field", path=path)
-        return path is not None
-    if not left.startswith(("[BODY].", "[BODY][")) or operator != "==":
-        return False
-    path = _dotted(left.removeprefix("[BODY]").removeprefix("."))
-    if path is None or re.match(r"(pat|any|len|has)\(|\[[A-Z_]+\]", right):
-        return False
-    builder.add_rule("conditions", type="json_field", path=path, equals=right)
-    return True
+def _json_field(builder: MonitorBuilder, condition: re.Match[str]) -> None:
+    path = re.sub(r"\[(\d+)\]", r".\1", condition["path"]).removeprefix(".")
+    expected = {"equals": condition["equals"]} if "equals" in condition.groupdict() else {}
+    builder.add_rule("conditions", type="json_field", path=path, **expected)
 
 
-def _dotted(path: str) -> str | None:
-    """Return `data[0].id` as `data.0.id`, or None for other expressions."""
-    if not _JSON_PATH.fullmatch(path):
-        return None
-    return re.sub(r"\[(\d+)\]", r".\1", path).removeprefix(".")
+_PATH = r"(?P<path>(?:[A-Za-z0-9_-]+|\[[0-9]+\])(?:\.[A-Za-z0-9_-]+|\[[0-9]+\])*)"
+_CONDITIONS: Mapping[re.Pattern[str], Callable[[MonitorBuilder, re.Match[str]], None]] = {
+    re.compile(r"\[STATUS\] == ([0-9]{1,3})"): lambda builder, found: builder.expect("conditions", {int(found[1])}),
+    re.compile(r"\[STATUS\] (?:< 300|<= 299)"): lambda builder, _: builder.expect("conditions", {*range(200, 300)}),
+    re.compile(r"\[STATUS\] (?:< 400|<= 399)"): lambda builder, _: builder.expect("conditions", {*range(200, 400)}),
+    re.compile(r"\[CONNECTED\] == true"): lambda _, __: None,  # this is always checked
+    re.compile(r"\[RESPONSE_TIME\] (<=?) ([0-9]{1,6})"): _response_time,
+    re.compile(r"\[(CERTIFICATE|DOMAIN)_EXPIRATION\] >=? .*"): _expiry,
+    re.compile(r"\[BODY\] (==|!=) pat\(\*([^*?\[\]]+)\*\)"): _text,
+    re.compile(rf"has\(\[BODY\]\.{_PATH}\) (?:== true|!= false)"): _json_field,
+    re.compile(
+        rf"\[BODY\](?:\.|(?=\[)){_PATH} == (?!(?:pat|any|len|has)\(|\[[A-Z_]+\])(?P<equals>.*)", re.DOTALL
+    ): _json_field,
+}
