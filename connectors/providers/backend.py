@@ -102,6 +102,15 @@ class ProviderBackend(GuardedBackend):
         new["refresh_token"] = new["refresh_token"] or tokens["refresh_token"]
         return {**tokens, **new}
 
+    def project_of(self, listed: Mapping[str, Any]) -> ProviderProject:
+        """Raise KeyError, TypeError, ValueError or AttributeError if the item is malformed."""
+        reference = listed["id"]
+        if not isinstance(reference, str) or not 0 < len(reference) <= _LONGEST_REFERENCE:
+            raise ValueError("id")
+        if reference != _storable(reference):  # the column must store it unchanged
+            raise ValueError("id")
+        return ProviderProject(reference, first_text(listed["name"]) or reference, self.url_of(listed))
+
     def projects(self, tokens: Mapping[str, Any]) -> dict[str, ProviderProject]:
         found: dict[str, ProviderProject] = {}
         odd, cursor, cursors = 0, None, set()
@@ -109,13 +118,11 @@ class ProviderBackend(GuardedBackend):
             page, cursor = self.page(tokens, cursor)
             for listed in page:
                 try:
-                    reference = _reference_of(listed)
-                    name = first_text(listed["name"]) or reference
-                    project = ProviderProject(reference, name, self.url_of(listed))
+                    project = self.project_of(listed)
                 except (KeyError, TypeError, ValueError, AttributeError):
                     odd += 1
                     continue
-                found.setdefault(reference, project)  # pages shift while they are read
+                found.setdefault(project.external_ref, project)  # pages shift while they are read
             if cursor is None:
                 break
             if cursor in cursors:
@@ -154,14 +161,6 @@ class ProviderBackend(GuardedBackend):
 
     def revoked(self) -> GrantRevoked:
         return GrantRevoked(f"{self.title} does not take this link any more.")
-
-
-def _reference_of(listed: Mapping[str, Any]) -> str:
-    """Return the id of a project. Raises KeyError, or ValueError if our column cannot store it unchanged."""
-    value = listed["id"]
-    if not isinstance(value, str) or not 0 < len(value) <= _LONGEST_REFERENCE or value != _storable(value):
-        raise ValueError("id")
-    return value
 
 
 def first_text(*values: object) -> str | None:
