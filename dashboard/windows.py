@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -16,12 +17,12 @@ from django import forms
 from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import redirect
+from django.utils.text import get_text_list
 
 from core.clock import utc_now
 from core.forms import conditional
 from dashboard.forms import ProjectField, ScopeForm
 from dashboard.pages import PageRequest, action, button, done, errors_as_messages, page, render_page
-from dashboard.recurring import DAYS, FREQUENCIES, Recurrence, in_words, read
 from incidents import selectors, windows
 from incidents.models import MaintenanceWindow
 from incidents.serializers import MAX_RULE
@@ -39,6 +40,70 @@ REPEATS = {
     RULE: "Custom rule, RFC 5545 (advanced)",
 }
 _SCHEDULE = {"starts_at", "ends_at", "time_zone", "repeats", "days", "until", "rrule"}
+DAYS = {
+    "MO": "Monday",
+    "TU": "Tuesday",
+    "WE": "Wednesday",
+    "TH": "Thursday",
+    "FR": "Friday",
+    "SA": "Saturday",
+    "SU": "Sunday",
+}
+FREQUENCIES = ("daily", "weekly", "monthly")
+_PERIODS = {"DAILY": "day", "WEEKLY": "week", "MONTHLY": "month", "YEARLY": "year"}
+
+
+@dataclass(frozen=True, slots=True)
+class Recurrence:
+    """A recurrence. `repeats` is one of FREQUENCIES; `days` are for weekly ones. `until` is the last local day."""
+
+    repeats: str
+    until: date
+    days: tuple[str, ...] = ()
+
+    def rrule(self) -> str:
+        days = f"BYDAY={','.join(day for day in DAYS if day in self.days)};" if self.days else ""
+        return f"FREQ={self.repeats.upper()};{days}UNTIL={self.until:%Y%m%d}"
+
+
+def read_recurrence(rrule: str) -> Recurrence | None:
+    """Parse a rule. Return None if the form cannot show it."""
+    found = re.fullmatch(r"FREQ=(DAILY|WEEKLY|MONTHLY);(?:BYDAY=([A-Z,]+);)?UNTIL=(\d{8})", rrule.upper(), re.ASCII)
+    if found is None:
+        return None
+    repeats = found[1].lower()
+    days = tuple(found[2].split(",")) if found[2] else ()
+    if any(day not in DAYS for day in days) or (days and repeats != "weekly"):
+        return None
+    try:
+        return Recurrence(repeats, datetime.strptime(found[3], "%Y%m%d").date(), days)  # noqa: DTZ007  (a day)
+    except ValueError:
+        return None
+
+
+def in_words(rrule: str) -> str:
+    """Describe a rule: `every week on Monday and Friday until 31 Dec 2027`, or `custom rule` if it is more complex."""
+    parts = dict(part.split("=", 1) for part in rrule.upper().split(";") if "=" in part)
+    days = [DAYS.get(day) for day in parts.get("BYDAY", "").split(",") if day]
+    if not rrule:
+        return "once"
+    if parts.keys() - {"FREQ", "BYDAY", "UNTIL", "COUNT"} or None in days or parts.get("FREQ") not in _PERIODS:
+        return "custom rule"
+    words = f"every {_PERIODS[parts['FREQ']]}"
+    if days:
+        words += f" on {get_text_list([day for day in days if day], 'and')}"
+    if "COUNT" in parts:
+        words += f", {parts['COUNT']} times"
+    if "UNTIL" in parts:
+        words += f" until {_day(parts['UNTIL'])}"
+    return words
+
+
+def _day(until: str) -> str:
+    try:
+        return f"{datetime.strptime(until[:8], '%Y%m%d'):%-d %b %Y}"  # noqa: DTZ007  (a day)
+    except ValueError:
+        return until
 
 
 @cache
@@ -148,19 +213,17 @@ class WindowForm(ScopeForm):
         }
 
     def _rrule(self) -> str | None:
-        cleaned = self.cleaned_data
-        if cleaned["repeats"] == ONCE:
-            return None
-        if cleaned["repeats"] == RULE:
-            return str(cleaned["rrule"])
-        days = tuple(cleaned["days"]) if cleaned["repeats"] == "weekly" else ()
-        return Recurrence(cleaned["repeats"], cleaned["until"], days).rrule()
+        cleaned, repeats = self.cleaned_data, self.cleaned_data["repeats"]
+        if repeats not in FREQUENCIES:
+            return str(cleaned["rrule"]) if repeats == RULE else None
+        days = tuple(cleaned["days"]) if repeats == "weekly" else ()
+        return Recurrence(repeats, cleaned["until"], days).rrule()
 
 
 def _initial_of(window: MaintenanceWindow) -> dict[str, Any]:
     zone = ZoneInfo(window.time_zone)
     starts_at = window.starts_at.astimezone(zone)
-    recurrence = read(window.rrule)
+    recurrence = read_recurrence(window.rrule)
     initial = {
         "name": window.name,
         "starts_at": _local_as_utc(starts_at),

@@ -63,16 +63,16 @@ class Listing:
     def query(self) -> str:
         """Return the query string with `?` and without defaults, or an empty string."""
         usual = Listing()
-        asked = {
+        changes = {
             field.name: "1" if value is True else value
             for field in fields(self)
             if (value := getattr(self, field.name)) != getattr(usual, field.name)
         }
-        return f"?{urlencode(asked)}" if asked else ""
+        return f"?{urlencode(changes)}" if changes else ""
 
-    def changed(self, **asked: Any) -> Listing:
+    def changed(self, **changes: Any) -> Listing:
         """Return a copy with these changes, on its first page."""
-        return replace(self, **{"page": 1, **asked})
+        return replace(self, **{"page": 1, **changes})
 
 
 @dataclass(frozen=True, slots=True)

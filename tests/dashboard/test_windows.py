@@ -13,8 +13,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from accounts.models import User
-from dashboard.recurring import Recurrence, in_words, read
-from dashboard.windows import MOST_SHOWN, Calendar
+from dashboard.windows import MOST_SHOWN, Calendar, Recurrence, in_words, read_recurrence
 from incidents.models import MaintenanceWindow
 from incidents.windows import create_window
 from projects.access import Caller
@@ -162,7 +161,7 @@ def test_what_is_refused_is_said_beside_its_field_and_kept(
     ],
 )
 def test_what_the_form_writes_it_can_read(recurrence: Recurrence) -> None:
-    assert read(recurrence.rrule()) == recurrence
+    assert read_recurrence(recurrence.rrule()) == recurrence
 
 
 @pytest.mark.parametrize(
@@ -179,7 +178,7 @@ def test_what_the_form_writes_it_can_read(recurrence: Recurrence) -> None:
     ],
 )
 def test_what_it_has_no_words_for_stays_a_rule(rrule: str) -> None:
-    assert read(rrule) is None
+    assert read_recurrence(rrule) is None
     assert in_words(rrule)
 
 
