@@ -12,20 +12,29 @@ SHARED = {
     "tests/processes/test_alerts.py": "instance",
     "tests/processes/test_following.py": "instance",
     "tests/processes/test_readme.py": "instance",
+    # One group each, as they take long and share nothing.
+    "tests/api/test_schemathesis.py::test_schemathesis[session]": "schemathesis with a session",
+    "tests/api/test_schemathesis.py::test_schemathesis[project token]": "schemathesis with a token",
 }
 """Tests that share one process tree: it is started once, by the process that runs them all."""
 
 SLOWEST = (
     "browser",
+    "schemathesis with a session",
     "instance",
-    "tests/processes/test_up.py",
-    "attacks",
-    "tests/api/test_schemathesis.py",
-    "tests/processes/",
-    "tests/alerts/test_notify.py",
     "tests/api/test_hostile_input.py",
+    "tests/processes/test_up.py",
+    "schemathesis with a token",
+    "attacks",
+    "tests/alerts/test_notify.py",
+    "tests/processes/",
+    "tests/test_migrations.py",
+    "tests/admin/test_every_page.py",
+    "tests/core/test_stolen_broker.py",
+    "tests/alerts/test_crashes.py",
 )
-"""Started first, in this order. What takes long must not be what all others wait for at the end."""
+"""Started first, in this order: the last group to end must be a short one. Tests that wait for processes take turns
+with tests that use the processor all the time."""
 
 
 def group_of(nodeid: str) -> str:

@@ -24,7 +24,7 @@ from projects.access import Caller
 from projects.models import Membership
 from tests.alerts.drivers import EVERYTHING, Drive, Message, at, events, make_channel, timeline
 from tests.factories import ProjectFactory, UserFactory
-from tests.helpers import NOON, run_concurrently
+from tests.helpers import EXAMPLES, NOON, run_concurrently
 
 DOWN, UP, SLOW = Verdict.DOWN, Verdict.UP, Verdict.SLOW
 HOUR = 3600.0
@@ -477,7 +477,10 @@ def test_reminders_until_somebody_acknowledges(owner: User, drive: Drive) -> Non
     drive.check(monitor, DOWN, at(60))
     drive.tick(at(60))
     drive.sent.clear()
+    # Beat reminds every minute. `make test` skips most minutes that are not near a full hour.
     for minute in range(60 * 12):
+        if EXAMPLES == 1 and minute % 10 and (minute + 2) % 60 > 4:
+            continue
         if minute == 60 * 11:
             Incident.objects.update(acknowledged_at=at(60 + 60 * minute))
         drive.remind(at(60 + 60 * minute))

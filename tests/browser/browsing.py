@@ -49,9 +49,17 @@ class Browse:
         """Faults with this in them are part of the test, like "status of 404", and one has to happen."""
         self._allowed.append(text)
 
+    def faults(self) -> list[str]:
+        """Return the faults of all pages since the last call, and forget what was allowed."""
+        faults = without([fault for watch in self._watches for fault in watch.faults], self._allowed)
+        for watch in self._watches:
+            watch.faults.clear()
+        self._allowed.clear()
+        return faults
+
     def close(self) -> list[str]:
-        """The faults of all pages."""
-        faults = [fault for watch in self._watches for fault in watch.faults]
+        """Close all pages and return their faults."""
+        faults = self.faults()
         for watch in self._watches:
             watch.close()
-        return without(faults, self._allowed)
+        return faults

@@ -6,10 +6,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 import pytest
 from django.conf import global_settings
 from django.test.utils import override_settings
+from playwright.sync_api import Browser
 
 from tests.browser import scene
 from tests.browser.application import Application, Person
@@ -31,16 +33,26 @@ def shown(app: Application) -> scene.Scene:
         return scene.build()
 
 
+@pytest.fixture(scope="module")
+def tabs(app: Application, browser: Browser, shown: scene.Scene) -> Iterator[Browse]:
+    """Two tabs for all pages, of the owner and of nobody: a new one for each page would take twice the time."""
+    tabs = Browse(app, browser)
+    tabs(Person(app, shown.owner))
+    tabs()
+    yield tabs
+    assert not tabs.close()
+
+
 @pytest.mark.parametrize("page", [page for page in PAGES if page.name not in OTHERS], ids=lambda page: page.name)
-def test_page(app: Application, browse: Browse, shown: scene.Scene, page: Page) -> None:
-    person = Person(app, shown.owner) if page.signed_in else None
-    path = page.path.format(**shown.places)
-    tab = browse(person)
-    answer = tab.goto(path)
+def test_page(tabs: Browse, shown: scene.Scene, page: Page) -> None:
+    tab = tabs.pages[0 if page.signed_in else 1]
+    tabs.faults()  # of a page that failed
+    tab.set_viewport_size({"width": 1280, "height": 720})
+    answer = tab.goto(page.path.format(**shown.places))
     assert answer is not None
     assert answer.status == page.status
     if not answer.ok:
-        browse.allow(f"status of {answer.status}")
+        tabs.allow(f"status of {answer.status}")
     if page.act is not None:
         page.act(tab)
     axe(tab)
@@ -48,6 +60,9 @@ def test_page(app: Application, browse: Browse, shown: scene.Scene, page: Page) 
     tab.set_viewport_size({"width": 390, "height": 844})
     # Once what listens to the new size has been called.
     tab.wait_for_function("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    tab.goto("about:blank")
+    faults = tabs.faults()
+    assert not faults, "\n".join(faults)
 
 
 @pytest.mark.parametrize("name", ["monitor-down", "incident", "incidents", "channel", "windows", "status"])
