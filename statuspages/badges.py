@@ -10,8 +10,9 @@ from checks.results.series import average_latency
 from core.db import get_or_not_found
 from core.errors import NotFound
 from core.ids import badge_key
-from monitors.models import Monitor, MonitorState
-from monitors.selectors import get_monitor, statistics
+from monitors.models import Monitor
+from monitors.selectors import statistics
+from monitors.services import lock_monitors
 from monitors.uptime.daily import daily_uptimes
 from projects.access import Caller
 from statuspages.models import Badge
@@ -29,9 +30,8 @@ _WIDE, _NARROW = frozenset("mwMW%@"), frozenset("iljtfrI.,:;|!'()[] 1")
 def create_badge(caller: Caller, monitor_id: str, *, now: datetime) -> Badge:
     """Return the monitor's badge, created if it has none."""
     with transaction.atomic():
-        monitor = get_monitor(caller, monitor_id)
-        # Deleting the monitor takes the same lock.
-        if not MonitorState.objects.select_for_update(no_key=True).filter(pk=monitor.pk).exists():
+        monitor = lock_monitors(caller, [monitor_id]).get(monitor_id)
+        if monitor is None:
             raise NotFound
         Badge.objects.bulk_create([Badge(monitor=monitor, key=badge_key(), created_at=now)], ignore_conflicts=True)
         return get_badge(caller, monitor_id)

@@ -72,7 +72,7 @@ def add_outage_events(now: datetime) -> None:
                 source=f"incident:{incident_id}:down",
                 incident_id=incident_id,
                 title=f"{name} is down",
-                text="Checks are failing. You get another mail when it has recovered.",
+                text="Checks are failing. You will get another mail when it recovers.",
                 at=started_at,
             )
             for page_id, name, incident_id, started_at in begun[:EVENTS_AT_ONCE]

@@ -88,7 +88,7 @@ def senders() -> Senders:
 def _send(mail: PageMail, connection: Any) -> SendResult:
     page, subscriber = mail.subscriber.page, mail.subscriber
     if mail.event is not None and not page.published:
-        return SendResult(delivered=False, detail="The page is not published any more.", retry=False)
+        return SendResult(delivered=False, detail="The page is no longer published.", retry=False)
     try:
         address = subscriber.address
     except InvalidToken:
@@ -102,7 +102,7 @@ def _confirmation(mail: PageMail) -> tuple[str, str, dict[str, str]]:
     page = mail.subscriber.page
     name = one_line(page.name)
     text = (
-        f"Confirm that you want updates of {name} at this address:\n\n"
+        f"Confirm that you want updates about {name} at this address:\n\n"
         f"{link(mail.subscriber, CONFIRM)}\n\n"
         "Open this link within 24 hours and confirm. You then get a mail for each outage and each update.\n"
         "If you did not subscribe, ignore this mail: the address is deleted automatically.\n"
@@ -115,8 +115,7 @@ def _update(mail: PageMail) -> tuple[str, str, dict[str, str]]:
     assert event is not None
     stop = link(mail.subscriber, UNSUBSCRIBE)
     text = (
-        f"{event.title}\n{event.at:%Y-%m-%d %H:%M} UTC\n\n{event.text}\n\n"
-        f"{page.url}\n\n-- \n"
+        f"{event.title}\n{event.at:%Y-%m-%d %H:%M} UTC\n\n{event.text}\n\n{page.url}\n\n-- \n"
         f"You get this mail because you subscribed to {one_line(page.name)}. To unsubscribe:\n{stop}\n"
     )
     headers = {"List-Unsubscribe": f"<{stop}>", "List-Unsubscribe-Post": "List-Unsubscribe=One-Click"}

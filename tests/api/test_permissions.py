@@ -14,12 +14,11 @@ import pytest
 from django.db import transaction
 from django.urls import URLPattern, URLResolver, get_resolver
 
-from alerts import testing
+from core import replies
 from core.clock import from_ms, to_ms, utc_now
 from incidents.services import declare
 from incidents.windows import create_window
 from monitors.check_ids import CheckIds
-from monitors.probing import interactive
 from monitors.services import FIRST_CLAIM
 from projects.access import Caller
 from statuspages.badges import create_badge
@@ -237,8 +236,7 @@ def world(module_db: None) -> World:
 
 @pytest.mark.parametrize(("method", "template"), TABLE, ids=[f"{method} {template}" for method, template in TABLE])
 def test_who_may(world: World, monkeypatch: pytest.MonkeyPatch, method: str, template: str) -> None:
-    for waits in (interactive, testing):
-        monkeypatch.setattr(waits, "_ask", nobody_answers)
+    monkeypatch.setattr(replies, "ask", nobody_answers)
     row = TABLE[method, template]
     public = row[0] == ANYBODY
     statuses = (row[1],) * len(SOMEBODY) if public else row

@@ -94,7 +94,7 @@ def unlink(user: User, provider: str) -> None:
         user = User.objects.select_for_update(of=["self"]).get(pk=user.pk)
         links = UserSocialAuth.objects.filter(user=user)
         if not user.has_usable_password() and not links.exclude(provider=provider).exists():
-            raise ValidationFailed("it is your only way to sign in; set a password first.")
+            raise ValidationFailed("This is your only way to sign in. Set a password first.")
         if not links.filter(provider=provider).delete()[0]:
             raise NotFound
         _record(user, Action.SOCIAL_ACCOUNT_UNLINKED, provider)

@@ -10,22 +10,20 @@ from allauth.account.internal.flows.login import record_authentication
 from allauth.account.utils import get_next_redirect_url, perform_login
 from allauth.core.exceptions import ReauthenticationRequired
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_POST
 
-from accounts.models import User
 from accounts.web.reauthentication import is_recent
 from accounts.web.social.backends import BACKENDS, SignInBackend, configured
 from accounts.web.social.pipeline import unlink
 from connectors.providers.base import OAuthRefused, ProviderFailed
 from core.addresses import client_network
 from core.clock import utc_now
-from core.errors import NotFound, TooManyRequests, ValidationFailed
-from core.forms import sentence
+from core.errors import TooManyRequests
 from core.waiting import limit_waiting
+from dashboard.pages import PageRequest, action, errors_as_messages
 
 BEGUN = "social_begun"
 """Session key: who started the flow, the page to return to, and whether it is a reauthentication."""
@@ -92,18 +90,10 @@ def callback(request: HttpRequest, provider: str) -> HttpResponse:
     return response
 
 
-@require_POST
-@login_required
-def remove(request: HttpRequest, provider: str) -> HttpResponse:
-    if provider not in BACKENDS:
-        raise Http404
-    try:
-        unlink(cast("User", request.user), provider)
-    except NotFound:
-        raise Http404 from None
-    except ValidationFailed as error:
-        messages.error(request, sentence(error.reason or ""))
-    else:
+@action
+def remove(request: PageRequest, provider: str) -> HttpResponse:
+    with errors_as_messages(request):
+        unlink(request.caller.user, provider)
         messages.success(request, f"{BACKENDS[provider].title} is no longer linked to this account.")
     return redirect("account")
 
