@@ -15,24 +15,15 @@ from tokens.services import caller_for
 
 class BearerAuthentication(BaseAuthentication):
     def authenticate(self, request: Request) -> tuple[Caller, str]:
-        try:
-            caller, plaintext = self._caller(request)
-        except Unauthorized:
+        scheme, _, credential = get_authorization_header(request).partition(b" ")
+        plaintext = credential.strip().decode("latin-1")
+        caller = caller_for(plaintext, now=utc_now()) if scheme.lower() == b"bearer" else None
+        if caller is None:
             count_unauthorized(request)
-            raise
+            raise Unauthorized
         logs.add(user=caller.user.public_id)
         if caller.project is not None:
             logs.add(project=caller.project.public_id)
-        return caller, plaintext
-
-    def _caller(self, request: Request) -> tuple[Caller, str]:
-        scheme, _, credential = get_authorization_header(request).partition(b" ")
-        if scheme.lower() != b"bearer":
-            raise Unauthorized
-        plaintext = credential.strip().decode("latin-1")
-        caller = caller_for(plaintext, now=utc_now())
-        if caller is None:
-            raise Unauthorized
         return caller, plaintext
 
     def authenticate_header(self, request: Request) -> str:
