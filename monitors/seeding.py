@@ -49,14 +49,14 @@ _CHANGES = f"""
            CASE WHEN after = 'down' THEN at END,
            CASE WHEN after = 'down' THEN 'http_failure' END,
            CASE WHEN after = 'down' THEN 'Answered 500.' END,
-           at  -- nobody is to be alerted
+           at  -- processed: no alerts
       FROM (
             SELECT id, slot, {_AT} AS at,
                    CASE WHEN {_IN_OUTAGE} THEN 'down' ELSE 'up' END AS after,
                    CASE WHEN slot = %(first)s THEN NULL
                         WHEN {_IN_OUTAGE.replace("slot", "slot - 1")} THEN 'down' ELSE 'up' END AS before
               FROM generate_series(%(start)s::bigint, %(end)s - 1) AS slot, {_MONITORS}
-           ) AS standing
+           ) AS statuses
      WHERE before IS DISTINCT FROM after
      ORDER BY at
 """

@@ -25,7 +25,7 @@ from monitors.models import (
     SchedulerTick,
     StatusChange,
 )
-from monitors.uptime.intervals import Span, StatusInterval, Transition, uptime_percent
+from monitors.uptime.intervals import Span, StatusInterval, Transition, tally
 from projects import access
 from projects.access import Caller
 
@@ -62,7 +62,7 @@ def statistics(monitors: Sequence[Monitor], *, now: datetime) -> dict[int, Stati
     transitions = transitions_since(window.start, ids)
     return {
         monitor.pk: Statistics(
-            uptime_percent(window, transitions[monitor.pk], status_interval_of(monitor), gaps),
+            tally([window], transitions[monitor.pk], status_interval_of(monitor), gaps)[0].percent,
             latencies.get(monitor.pk),
         )
         for monitor in monitors

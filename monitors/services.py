@@ -43,13 +43,10 @@ def permits_host(host: str) -> bool:
 
 
 def config_of(caller: Caller, given: Mapping[str, Any]) -> MonitorConfig:
-    """Return the config that creating from `given` would store, for a test run.
-
-    Raises ValidationFailed for a heartbeat, which has nothing to test.
-    """
+    """Return the config that creating from `given` would store, for a test run."""
     with transaction.atomic():
         _, owner = placement.place(caller, given)
-    return _testable(complete(given, owner.plan))
+    return complete(given, owner.plan)
 
 
 def config_of_change(caller: Caller, public_id: str, given: Mapping[str, Any]) -> MonitorConfig:
@@ -62,7 +59,7 @@ def config_of_change(caller: Caller, public_id: str, given: Mapping[str, Any]) -
     if "project_id" in given:
         with transaction.atomic():
             _, owner = placement.move(caller, given, project=monitor.project, owner=owner)
-    return _testable(_patched(monitor, given, owner=owner))
+    return _patched(monitor, given, owner=owner)
 
 
 def complete(given: Mapping[str, Any], plan: Plan) -> MonitorConfig:
@@ -75,16 +72,12 @@ def complete(given: Mapping[str, Any], plan: Plan) -> MonitorConfig:
     )
 
 
-def _testable(config: MonitorConfig) -> MonitorConfig:
+def test_spec(config: MonitorConfig) -> CheckSpec:
+    """Return the spec of a test run. Raises ValidationFailed for a heartbeat, which has nothing to test."""
     kind = types.get(config.type)
     if kind.waits:
         raise ValidationFailed(f"a {kind.name} is pinged, so there is nothing to test.", field="type")
-    return config
-
-
-def test_spec(config: MonitorConfig) -> CheckSpec:
-    """Return the spec of a test run."""
-    return types.get(config.type).spec(config, run_id=f"test-{random_text(10)}")
+    return kind.spec(config, run_id=f"test-{random_text(10)}")
 
 
 def create_monitor(caller: Caller, given: Mapping[str, Any], *, now: datetime) -> Monitor:
@@ -119,11 +112,9 @@ def release_first_claim(monitor: Monitor, *, now: datetime) -> None:
 
 def _patched(monitor: Monitor, given: Mapping[str, Any], *, owner: User) -> MonitorConfig:
     """Return the config that a PATCH leaves if `owner` owns the monitor. A new owner does not get the secrets."""
-    stored = (
-        monitor.full_config
-        if owner.pk == monitor.owner_id
-        else configuration.without_secrets(monitor.full_config, moved=True)
-    )
+    stored = monitor.full_config
+    if owner.pk != monitor.owner_id:
+        stored = configuration.without_secrets(stored, moved=True)
     return configuration.patch(stored, given, floor_sec=owner.plan.min_interval_sec, permits_host=permits_host)
 
 

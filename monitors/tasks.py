@@ -23,9 +23,8 @@ from core.egress import EgressGuard
 from core.outbound import guard, trust_store
 from monitors import metrics, scheduling, types
 from monitors.expiry import registrations, warnings
-from monitors.expiry.registrations import Lookup
 from monitors.heartbeats import signals
-from monitors.models import LEASE_MARGIN
+from monitors.models import LEASE_MARGIN, DomainRegistration
 from monitors.probing import interactive
 from monitors.probing.jobs import CheckJob, load_jobs
 from monitors.probing.prober import drain, prober
@@ -142,11 +141,11 @@ def refresh_registrations() -> None:
     """Look up due registrations, one after the other. Overlapping runs share the work."""
     registrations.remove_unused(utc_now())
     for _ in range(LOOKUPS_PER_RUN):
-        lookup = registrations.claim_lookup(utc_now())
-        if lookup is None:
+        registration = registrations.claim_lookup(utc_now())
+        if registration is None:
             return
         release_connection()
-        _look_up(lookup)
+        _look_up(registration)
 
 
 @shared_task(name="monitors.tasks.warn_of_expiries")
@@ -205,26 +204,26 @@ def _startable(jobs: list[CheckJob]) -> list[CheckJob]:
     return [job for job in jobs if not job.kind.fires or job.key in started]
 
 
-def _look_up(lookup: Lookup) -> None:
+def _look_up(registration: DomainRegistration) -> None:
     # Imported here, because other workers do not need these modules and each would use memory for them.
     from checks.domains import top_level
     from checks.rdap import LookupFailed, NoRegistry, RegistryBusy
 
     try:
         expires_at = _rdap_client(guard(), trust_store(), settings.RDAP_BOOTSTRAP_URL).look_up(
-            lookup.domain, now=utc_now()
+            registration.name, now=utc_now()
         )
     except RegistryBusy as refusal:
-        suffix = top_level(lookup.domain)
+        suffix = top_level(registration.name)
         logger.warning("the registry of .%s is left alone for %s", suffix, refusal.retry_after)
         registrations.put_off(suffix, refusal.retry_after, error=str(refusal), now=utc_now())
     except NoRegistry as gap:
-        registrations.record_failure(lookup, str(gap), now=utc_now(), retry_after=registrations.UNSUPPORTED_RETRY)
+        registrations.record_failure(registration, str(gap), now=utc_now(), retry_after=registrations.UNSUPPORTED_RETRY)
     except LookupFailed as failure:
-        logger.info("the lookup of %s failed: %s", lookup.domain, failure)
-        registrations.record_failure(lookup, str(failure), now=utc_now())
+        logger.info("the lookup of %s failed: %s", registration.name, failure)
+        registrations.record_failure(registration, str(failure), now=utc_now())
     else:
-        registrations.record_expiry(lookup, expires_at, now=utc_now())
+        registrations.record_expiry(registration, expires_at, now=utc_now())
 
 
 @cache

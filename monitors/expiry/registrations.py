@@ -7,7 +7,6 @@ state.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.db import transaction
@@ -21,14 +20,6 @@ INTERVAL = timedelta(days=1)
 FIRST_RETRY = timedelta(hours=1)
 UNSUPPORTED_RETRY = timedelta(days=7)  # a registry is seldom added
 JITTER = 0.1
-
-
-@dataclass(frozen=True, slots=True)
-class Lookup:
-    """A claim to look up one registration until its lease ends."""
-
-    registration_id: int
-    domain: str
 
 
 def lock_registration(domain: str | None, *, now: datetime) -> DomainRegistration | None:
@@ -52,8 +43,8 @@ def lock_registrations(domains: Iterable[str], *, now: datetime) -> dict[str, Do
     return locked
 
 
-def claim_lookup(now: datetime) -> Lookup | None:
-    """Claim the most overdue registration of an active monitor, or return None. Committed when this returns.
+def claim_lookup(now: datetime) -> DomainRegistration | None:
+    """Claim the lookup of the most overdue registration of an active monitor, if any. Committed when this returns.
 
     Only one at a time: a registry that asks for a pause postpones the lookups that would come next.
     """
@@ -61,39 +52,36 @@ def claim_lookup(now: datetime) -> Lookup | None:
     due = DomainRegistration.objects.filter(is_active, next_lookup_at__lte=now).order_by("next_lookup_at", "pk")
     with transaction.atomic():
         registration = due.select_for_update(skip_locked=True).first()
-        if registration is None:
-            return None
-        registration.next_lookup_at = now + LEASE
-        registration.save(update_fields=["next_lookup_at"])
-    return Lookup(registration.pk, registration.name)
+        if registration is not None:
+            registration.next_lookup_at = now + LEASE
+            registration.save(update_fields=["next_lookup_at"])
+    return registration
 
 
-def record_expiry(lookup: Lookup, expires_at: datetime, *, now: datetime) -> None:
+def record_expiry(claimed: DomainRegistration, expires_at: datetime, *, now: datetime) -> None:
     """Store the expiry that the registry returned, and copy it to every monitor of the domain.
 
     Two transactions, because of the lock order. The second one ends the lease, so a crash between them repeats the
     lookup.
     """
-    registration = DomainRegistration.objects.filter(pk=lookup.registration_id)
+    registration = DomainRegistration.objects.filter(pk=claimed.pk)
     registration.update(expires_at=expires_at, looked_up_at=now, failures=0, error=None)
     with transaction.atomic():
         # Nearly every lookup returns the known expiry: then no row is locked or written.
-        outdated = MonitorState.objects.filter(monitor__registration=lookup.registration_id).exclude(
-            domain_expires_at=expires_at
-        )
+        outdated = MonitorState.objects.filter(monitor__registration=claimed).exclude(domain_expires_at=expires_at)
         ids = list(outdated.select_for_update(of=("self",)).order_by("pk").values_list("pk", flat=True))
         # A separate query after the lock: a PATCH that had the lock may have changed a monitor's domain.
-        joined = Monitor.objects.filter(pk__in=ids, registration=lookup.registration_id).values("pk")
+        joined = Monitor.objects.filter(pk__in=ids, registration=claimed).values("pk")
         MonitorState.objects.filter(pk__in=joined).update(domain_expires_at=Subquery(registration.values("expires_at")))
-        registration.update(next_lookup_at=now + jittered(INTERVAL, lookup.registration_id))
+        registration.update(next_lookup_at=now + jittered(INTERVAL, claimed.pk))
 
 
-def record_failure(lookup: Lookup, error: str, *, now: datetime, retry_after: timedelta | None = None) -> None:
+def record_failure(
+    claimed: DomainRegistration, error: str, *, now: datetime, retry_after: timedelta | None = None
+) -> None:
     """Store the error and keep the known expiry. Retry after that time, or by default after `retry_delay`."""
     with transaction.atomic():
-        registration = (
-            DomainRegistration.objects.select_for_update(no_key=True).filter(pk=lookup.registration_id).first()
-        )
+        registration = DomainRegistration.objects.select_for_update(no_key=True).filter(pk=claimed.pk).first()
         if registration is None:
             return
         registration.failures += 1

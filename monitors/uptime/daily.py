@@ -20,7 +20,7 @@ from core.bulk import array
 from core.db import try_advisory_lock
 from monitors.models import DailyUptime, MaintenanceSpan, Monitor, UptimeProgress
 from monitors.selectors import gaps_since, last_tick, left_out_since, status_interval_of, transitions_since
-from monitors.uptime.intervals import Span, StatusInterval, Tally, Transition, by_outage, percent, tally, utc_days
+from monitors.uptime.intervals import Span, StatusInterval, Tally, Transition, by_outage, percent, tally
 
 DAY = timedelta(days=1)
 WRITTEN_ANEW = 2
@@ -97,24 +97,24 @@ def daily_uptimes(monitors: Sequence[Monitor], *, days: int, now: datetime) -> d
     until = max(min(_written_until() or start, today), start)
     ids = [monitor.pk for monitor in monitors]
     until, transitions = _outages_since(until, ids, earliest=start)
-    live = [_span(until + timedelta(days=n), now) for n in range((today - until).days + 1)]
+    live = _spans(until, today + DAY, now)
     gaps, left_out = gaps_since(live[0].start), left_out_since(live[0].start, ids)
     known: dict[int, tuple[list[int], list[int], list[int]]] = {}
     with connection.cursor() as cursor:
         cursor.execute(_READ, {"ids": ids, "start": start, "end": until})
         for monitor_id, *columns in cursor.fetchall():
             known[monitor_id] = (columns[0], columns[1], columns[2])
-    still: dict[StatusInterval, list[Tally]] = {}  # most monitors had no transition today
+    unchanged: dict[StatusInterval, list[Tally]] = {}  # most monitors had no transition today
     found: dict[int, History] = {}
     for monitor in monitors:
-        standing = status_interval_of(monitor)
+        interval = status_interval_of(monitor)
         if monitor.pk in transitions or monitor.pk in left_out:
             silent = [*gaps, *left_out.get(monitor.pk, ())]
-            latest = tally(live, transitions.get(monitor.pk, ()), standing, silent)
+            latest = tally(live, transitions.get(monitor.pk, ()), interval, silent)
         else:
-            if standing not in still:
-                still[standing] = tally(live, (), standing, gaps)
-            latest = still[standing]
+            if interval not in unchanged:
+                unchanged[interval] = tally(live, (), interval, gaps)
+            latest = unchanged[interval]
         offsets, observed, down = known.get(monitor.pk, ((), (), ()))
         length = (until - start).days
         found[monitor.pk] = History(
@@ -130,7 +130,8 @@ def daily_uptime(monitor: Monitor, *, days: int, now: datetime) -> list[Day]:
 
     Outages begin with their first failed check, and maintenance is excluded.
     """
-    windows = utc_days(days, now=now)
+    today = _day_of(now)
+    windows = _spans(today - timedelta(days=days - 1), today + DAY, now)
     start = windows[0].start
     latencies = daily_latency(monitor.pk, since=start)
     transitions = by_outage(transitions_since(start, [monitor.pk])[monitor.pk])
@@ -180,7 +181,7 @@ def write_days(now: datetime) -> int:
     end = _day_of(now if ticked is None else min(now, ticked))
     written = _written_until()
     start = end - timedelta(days=BACKFILL) if written is None else written - timedelta(days=WRITTEN_ANEW)
-    spans = [_span(start + timedelta(days=n), now) for n in range((end - start).days)]
+    spans = _spans(start, end, now)
     if not spans:
         return 0
     last_id = 0
@@ -247,7 +248,7 @@ def _write(monitors: Sequence[Monitor], days: Sequence[Span]) -> None:
     ids, start = [monitor.pk for monitor in monitors], _day_of(days[0].start)
     backfill = _day_of(days[-1].end) - timedelta(days=BACKFILL)
     first, transitions = _outages_since(start, ids, earliest=min(start, backfill))
-    spans = [*(_span(first + timedelta(days=n), days[0].start) for n in range((start - first).days)), *days]
+    spans = [*_spans(first, start, days[0].start), *days]
     gaps, left_out = gaps_since(spans[0].start), left_out_since(spans[0].start, ids)
     rows: list[tuple[Any, ...]] = []
     for monitor in monitors:
@@ -275,6 +276,7 @@ def _start(day: date) -> datetime:
     return datetime.combine(day, time(), UTC)
 
 
-def _span(day: date, now: datetime) -> Span:
-    start = _start(day)
-    return Span(start, max(start, min(start + DAY, now)))
+def _spans(start: date, end: date, now: datetime) -> list[Span]:
+    """Return the UTC days from `start` until before `end`. None ends after `now`."""
+    starts = [_start(start + timedelta(days=n)) for n in range((end - start).days)]
+    return [Span(at, max(at, min(at + DAY, now))) for at in starts]

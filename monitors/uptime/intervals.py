@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from checks.spec import Verdict
@@ -74,20 +74,21 @@ def tally(
     if not windows:
         return found
     at, last = windows[0].start, windows[-1].end
-    standing = transitions[0].before if transitions else now
+    interval = transitions[0].before if transitions else now
     index = 0
     for transition in [*transitions, Transition(last, now, now)]:
         end = max(transition.at, at)
+        goes_down = transition.after.status is Verdict.DOWN and transition.before.status is not Verdict.DOWN
         while index < len(windows) and windows[index].end <= at:
             index += 1
         for position in range(index, len(windows)):
             window = windows[position]
             if window.start > end:
                 break
-            found[position] = _add(found[position], window, Span(at, end), standing, gaps)
-            if _goes_down(transition) and window.start <= end < window.end:
+            found[position] = _add(found[position], window, Span(at, end), interval, gaps)
+            if goes_down and window.start <= end < window.end:
                 found[position] = replace(found[position], incidents=found[position].incidents + 1)
-        at, standing = end, transition.after
+        at, interval = end, transition.after
     return found
 
 
@@ -113,30 +114,12 @@ def by_outage(transitions: Iterable[Transition]) -> list[Transition]:
     ]
 
 
-def _goes_down(transition: Transition) -> bool:
-    return transition.after.status is Verdict.DOWN and transition.before.status is not Verdict.DOWN
-
-
-def _add(so_far: Tally, window: Span, stretch: Span, standing: StatusInterval, gaps: Sequence[Span]) -> Tally:
-    if not standing.observed:
+def _add(so_far: Tally, window: Span, stretch: Span, interval: StatusInterval, gaps: Sequence[Span]) -> Tally:
+    if not interval.observed:
         return so_far
     seen = Span(max(stretch.start, window.start), min(stretch.end, window.end))
     if seen.end <= seen.start:
         return so_far
     length = seen.end - seen.start - sum((seen.overlap(gap) for gap in gaps), timedelta())
-    down = length if standing.status is Verdict.DOWN else timedelta()
+    down = length if interval.status is Verdict.DOWN else timedelta()
     return replace(so_far, observed=so_far.observed + length, down=so_far.down + down)
-
-
-def uptime_percent(
-    window: Span, transitions: Sequence[Transition], now_standing: StatusInterval, gaps: Iterable[Span]
-) -> float | None:
-    """Return the uptime of one window in percent with two decimals, or None if nothing was observed."""
-    return tally([window], transitions, now_standing, gaps)[0].percent
-
-
-def utc_days(days: int, *, now: datetime) -> list[Span]:
-    """Return the last `days` UTC days, oldest first. Today ends at `now`."""
-    today = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    starts = [today - timedelta(days=back) for back in range(days - 1, -1, -1)]
-    return [Span(start, min(start + timedelta(days=1), now)) for start in starts]

@@ -19,7 +19,6 @@ from monitors.expiry.registrations import (
     JITTER,
     LEASE,
     UNSUPPORTED_RETRY,
-    Lookup,
     claim_lookup,
     jittered,
     lock_registration,
@@ -70,7 +69,7 @@ def names() -> list[str]:
     return list(DomainRegistration.objects.order_by("name").values_list("name", flat=True))
 
 
-def claimed(now: datetime = NOON) -> Lookup:
+def claimed(now: datetime = NOON) -> DomainRegistration:
     lookup = claim_lookup(now)
     assert lookup is not None
     return lookup
@@ -161,9 +160,9 @@ def test_a_certificate_of_another_origin_is_forgotten(user: User) -> None:
 def test_a_due_registration_is_claimed_once_and_again_after_its_lease(user: User) -> None:
     watching(user)
     assert claim_lookup(NOON - timedelta(seconds=1)) is None
-    assert claimed().domain == "example.com"
+    assert claimed().name == "example.com"
     assert claim_lookup(NOON + LEASE - timedelta(seconds=1)) is None
-    assert claimed(NOON + LEASE).domain == "example.com"
+    assert claimed(NOON + LEASE).name == "example.com"
 
 
 def test_what_only_paused_monitors_watch_is_not_looked_up(user: User) -> None:
@@ -344,8 +343,8 @@ class TestRaces:
         for number in range(3):
             watching(user, f"https://x{number}.com/")
         outcomes = run_concurrently(*[partial(claim_lookup, NOON)] * 6)
-        found = [outcome for outcome in outcomes if isinstance(outcome, Lookup)]
-        assert len({lookup.registration_id for lookup in found}) == len(found) == 3
+        found = [outcome for outcome in outcomes if isinstance(outcome, DomainRegistration)]
+        assert len({lookup.pk for lookup in found}) == len(found) == 3
 
     def test_first_monitors_of_a_domain_at_once(self, user: User) -> None:
         owners = [UserFactory() for _ in range(4)]
@@ -372,9 +371,9 @@ class TestRaces:
             one, two = f"https://x{turn}.com/", f"https://y{turn}.com/"
             first, second = watching(user, one), watching(user, two)
             lookups = [claimed(), claimed()]
-            dates = {lookup.domain[0]: date for lookup, date in zip(lookups, (EXPIRY, LATER), strict=True)}
+            dates = {lookup.name[0]: date for lookup, date in zip(lookups, (EXPIRY, LATER), strict=True)}
             run_concurrently(
-                *(partial(record_expiry, each, dates[each.domain[0]], now=NOON) for each in lookups),
+                *(partial(record_expiry, each, dates[each.name[0]], now=NOON) for each in lookups),
                 partial(patch, user, first, url=two),
                 partial(patch, user, second, url=one),
             )

@@ -22,7 +22,7 @@ from monitors.recording.batch import CheckRecord
 from monitors.scheduling import claim_due
 from monitors.services import update_monitor
 from monitors.state import Change, Policy, Status, advance
-from monitors.uptime.intervals import Span, StatusInterval, Transition, uptime_percent
+from monitors.uptime.intervals import Span, StatusInterval, Transition, tally
 from projects.access import Caller
 from tests.factories import MonitorFactory, UserFactory
 from tests.helpers import NOON, examples, minutes, outcome
@@ -276,12 +276,12 @@ def test_uptime_against_a_count_of_seconds(
     ]
     edges.sort()
     gaps = list(zip(edges[::2], edges[1::2], strict=False))  # disjoint, also over the window's edges
-    found = uptime_percent(
-        Span(second(0), second(LENGTH)),
+    found = tally(
+        [Span(second(0), second(LENGTH))],
         transitions,
         standings[-1],
         [Span(second(start), second(end)) for start, end in gaps],
-    )
+    )[0].percent
     silent = {at for start, end in gaps for at in range(start, end)}
     assert found == naive_uptime(history, first, silent)
     assert found is None or 0 <= found <= 100

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from checks.spec import Verdict
-from monitors.uptime.intervals import Span, StatusInterval, Transition, uptime_percent
+from monitors.uptime.intervals import Span, StatusInterval, Transition, tally
 from tests.helpers import NOON, minutes
 
 UP, DOWN, NONE = StatusInterval(Verdict.UP), StatusInterval(Verdict.DOWN), StatusInterval(None)
@@ -18,12 +18,12 @@ def percent(
     gaps: list[tuple[int, int]] | None = None,
 ) -> float | None:
     """Of a window of 100 minutes from NOON on."""
-    return uptime_percent(
-        Span(NOON, NOON + minutes(100)),
+    return tally(
+        [Span(NOON, NOON + minutes(100))],
         [Transition(NOON + minutes(minute), before, after) for minute, before, after in transitions],
         now,
         [Span(NOON + minutes(start), NOON + minutes(end)) for start, end in gaps or []],
-    )
+    )[0].percent
 
 
 @pytest.mark.parametrize(

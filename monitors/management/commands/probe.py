@@ -133,16 +133,14 @@ def as_json(outcome: CheckOutcome) -> str:
 
 def as_text(url: str, outcome: CheckOutcome) -> str:
     """Return the verdict as text: one line, its reason, and the evidence of a failure."""
-    facts = [f"status {outcome.http_status}" if outcome.http_status is not None else None]
-    for name, value in (
-        ("latency", outcome.latency_ms),
-        ("connect", outcome.connect_ms),
-        ("first byte", outcome.ttfb_ms),
-    ):
-        facts.append(f"{name} {value} ms" if value is not None else None)
-    if outcome.cert_expires_at is not None:
-        facts.append(f"certificate until {outcome.cert_expires_at:%Y-%m-%d}")
-    known = ", ".join(fact for fact in facts if fact is not None)
+    measured = {
+        "status {}": outcome.http_status,
+        "latency {} ms": outcome.latency_ms,
+        "connect {} ms": outcome.connect_ms,
+        "first byte {} ms": outcome.ttfb_ms,
+        "certificate until {:%Y-%m-%d}": outcome.cert_expires_at,
+    }
+    known = ", ".join(text.format(value) for text, value in measured.items() if value is not None)
     head = f"{outcome.verdict.upper()} {url}" + (f" ({known})" if known else "")
     seen = [] if outcome.evidence is None else outcome.evidence.lines()
     evidence = [f"  {name}: {value}" for name, value in seen if value]
