@@ -70,7 +70,7 @@ def test_an_invitation_link_is_copied_and_proves_no_address(browse: Browse, app:
     invited.get_by_role("textbox", name="E-mail address").fill(email)
     invited.get_by_role("button", name="Send link").click()
     expect(invited.get_by_role("heading", level=1)).to_have_text("Check your e-mail")
-    invited.goto(app.link_in(app.mail_to(email, about="Sign up at Pul"), with_="/account/signup/"))
+    invited.goto(app.link_in(app.mail_to(email, about="Sign up for Pul"), with_="/account/signup/"))
     invited.get_by_label("Password").fill(PASSWORD)
     invited.get_by_role("button", name="Sign up", exact=True).click()
     expect(invited.get_by_role("heading", level=1)).to_have_text("Monitors")
