@@ -9,12 +9,11 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from django.conf import global_settings
 from django.test.utils import override_settings
 from playwright.sync_api import Browser
 
 from tests.browser import scene
-from tests.browser.application import Application, Person
+from tests.browser.application import HASHERS, Application, Person
 from tests.browser.axe import axe
 from tests.browser.browsing import Browse
 from tests.browser.screenshots import PAGES, Page
@@ -26,8 +25,7 @@ OTHERS = {"docs", "admin"}  # Swagger UI's and Django's own
 def shown(app: Application) -> scene.Scene:
     settings = {
         "EMAIL_BACKEND": "django.core.mail.backends.dummy.EmailBackend",
-        # The application's processes know no cheaper hashes.
-        "PASSWORD_HASHERS": global_settings.PASSWORD_HASHERS,
+        "PASSWORD_HASHERS": HASHERS,
     }
     with app.database(), override_settings(**settings):
         return scene.build()
