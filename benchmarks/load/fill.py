@@ -27,7 +27,7 @@ _COPY = """
     WITH made AS (
         INSERT INTO monitors_monitor (public_id, url, {columns})
         SELECT 'mon_' || md5(random()::text || number),
-               CASE WHEN model.type = 'heartbeat' THEN ''
+               CASE WHEN model.url = '' THEN ''
                     ELSE format('http://%%s:%%s/%%s',
                                 (%(addresses)s::text[])[1 + number %% %(count)s], %(port)s, number)
                 END,
@@ -74,7 +74,7 @@ class Fleet:
             cursor.execute(
                 "UPDATE monitors_monitorstate AS state SET next_due_at = NULL, claimed_at = NULL"
                 "  FROM (SELECT monitor_id FROM monitors_monitorstate JOIN monitors_monitor AS monitor"
-                "            ON monitor.id = monitor_id WHERE type = 'http' AND next_due_at IS NOT NULL"
+                "            ON monitor.id = monitor_id WHERE url <> '' AND next_due_at IS NOT NULL"
                 "         ORDER BY monitor_id DESC LIMIT %s) AS newest"
                 " WHERE state.monitor_id = newest.monitor_id",
                 [fewer],
@@ -84,7 +84,7 @@ class Fleet:
     def add_heartbeats(self, more: int) -> list[str]:
         """Create heartbeats and return their ids. A ping of each is due within the interval."""
         self._add(self._heartbeat, more, wait=INTERVAL_SEC + GRACE_SEC, spread=0, pinged=True)
-        found = Monitor.objects.filter(type="heartbeat").exclude(pk=self._heartbeat.pk)
+        found = Monitor.objects.filter(type=self._heartbeat.type).exclude(pk=self._heartbeat.pk)
         return list(found.order_by("pk").values_list("public_id", flat=True))
 
     def _model(self, caller: Caller, **given: Any) -> Monitor:
