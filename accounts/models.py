@@ -25,8 +25,7 @@ class Plan(models.Model):
 
     name = models.SlugField(unique=True)
     min_interval_sec = models.PositiveIntegerField(
-        validators=[MinValueValidator(1)],
-        help_text="Seconds; shorter intervals of monitors are raised to it.",
+        validators=[MinValueValidator(1)], help_text="Seconds; shorter intervals of monitors are raised to it."
     )
     default_interval_sec = models.PositiveIntegerField(
         null=True,

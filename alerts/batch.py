@@ -37,11 +37,7 @@ TOPICS = {
     EventType.DOMAIN: Topic.EXPIRY,
     EventType.REMINDER: Topic.REMINDER,
 }
-_SUPPRESSED = {
-    Quiet.MUTED: "muted",
-    Quiet.MAINTENANCE: "under maintenance",
-    Quiet.FLAPPING: "flapping",
-}
+_SUPPRESSED = {Quiet.MUTED: "muted", Quiet.MAINTENANCE: "under maintenance", Quiet.FLAPPING: "flapping"}
 
 
 def monitor_payload(monitor: Monitor, event_type: EventType, at: datetime, **more: Any) -> Payload:

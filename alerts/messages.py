@@ -13,15 +13,7 @@ from typing import Any
 from django.template.loader import render_to_string
 
 from alerts.events import DOWN, EXPIRY, OVER, SEVERITY, WORDS, EventType, Payload
-from alerts.wording import (
-    BODY_CHARS,
-    DETAIL_CHARS,
-    duration,
-    several_lines,
-    uncalling,
-    unlinked,
-    written,
-)
+from alerts.wording import BODY_CHARS, DETAIL_CHARS, duration, several_lines, uncalling, unlinked, written
 from checks.evidence import Mask, shown_url
 from checks.spec import ReasonCode
 from core.clock import from_ms

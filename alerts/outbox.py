@@ -192,19 +192,14 @@ def _lock_channels(channel_ids: Collection[int]) -> dict[int, str]:
     """Lock the channels that still exist, and return their kinds. Senders do not wait for this lock."""
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT id, kind FROM alerts_alertchannel WHERE id = ANY(%s) ORDER BY id FOR KEY SHARE",
-            [list(channel_ids)],
+            "SELECT id, kind FROM alerts_alertchannel WHERE id = ANY(%s) ORDER BY id FOR KEY SHARE", [list(channel_ids)]
         )
         return dict(cursor.fetchall())
 
 
 def _delivery(channel_id: int, state: Delivery.State, now: datetime, *, after: timedelta = timedelta()) -> Delivery:
     return Delivery(
-        channel_id=channel_id,
-        created_at=now,
-        state=state,
-        next_try_at=now + after,
-        give_up_at=now + after + RETRY_FOR,
+        channel_id=channel_id, created_at=now, state=state, next_try_at=now + after, give_up_at=now + after + RETRY_FOR
     )
 
 
@@ -325,11 +320,7 @@ def log_test(channel_id: int, payload: Payload, *, key: str, result: SendResult,
             done_at=now,
         )
         DeliveryItem.objects.create(
-            delivery=delivery,
-            channel_id=channel_id,
-            source=f"test:{key}",
-            payload=payload.as_json(),
-            at=now,
+            delivery=delivery, channel_id=channel_id, source=f"test:{key}", payload=payload.as_json(), at=now
         )
 
 

@@ -39,9 +39,7 @@ class ChannelInputSerializer(StrictSerializer):
 
     kind = KindField()
     name = TextField(
-        max_length=200,
-        required=False,
-        help_text="Default: the hint, for Slack and the like after the service's name.",
+        max_length=200, required=False, help_text="Default: the hint, for Slack and the like after the service's name."
     )
     topics = serializers.ListField(
         child=ChoiceField(choices=Topic.values),

@@ -69,12 +69,7 @@ class ChannelViewSet(ServiceViewSet):
         """
         services.delete_channel(self.caller, channel_id)
 
-    @operation(
-        "test",
-        answer=ChannelTestSerializer,
-        errors=(NotConfirmed, NoWorker),
-        throttles=(ChannelTestThrottle,),
-    )
+    @operation("test", answer=ChannelTestSerializer, errors=(NotConfirmed, NoWorker), throttles=(ChannelTestThrottle,))
     def test(self, channel_id: str) -> Any:
         """Send a test through an alert channel.
 

@@ -16,12 +16,7 @@ from audit.models import Entry
 from core.clock import utc_now
 from core.staff import ReadOnlyAdmin
 
-_SPANS = {
-    "hour": timedelta(hours=1),
-    "day": timedelta(days=1),
-    "week": timedelta(days=7),
-    "month": timedelta(days=30),
-}
+_SPANS = {"hour": timedelta(hours=1), "day": timedelta(days=1), "week": timedelta(days=7), "month": timedelta(days=30)}
 
 
 class ActionFilter(admin.SimpleListFilter):

@@ -44,10 +44,7 @@ STATEMENTS = (
         """,
         ACCOUNTS,
     ),
-    (
-        "UPDATE monitors_monitor SET name = 'Shop ' || id, owner_id = (SELECT min(id) FROM accounts_user) + id % 5000",
-        1,
-    ),
+    ("UPDATE monitors_monitor SET name = 'Shop ' || id, owner_id = (SELECT min(id) FROM accounts_user) + id % 5000", 1),
     (
         """
         INSERT INTO projects_project (public_id, name, created_at)

@@ -48,10 +48,7 @@ create_account(email={EMAIL!r}, password="a fine long password", plan="pro")
 @contextmanager
 def servers() -> Iterator[tuple[Path, dict[str, str]]]:
     """Yield a folder and the environment of processes that use its servers, migrated and with an account."""
-    with (
-        tempfile.TemporaryDirectory(prefix="pulsekeeper-bench-") as name,
-        embedded_servers(Path(name)) as run,
-    ):
+    with tempfile.TemporaryDirectory(prefix="pulsekeeper-bench-") as name, embedded_servers(Path(name)) as run:
         folder = Path(name)
         environment = {
             **os.environ,

@@ -122,10 +122,7 @@ def compare(one: Deployment, many: Deployment, *, monitors: int, times: int) -> 
             f"{name}_{many.days}_days_ms": round(medians[1], 2),
             f"{name}_ratio": round(medians[1] / medians[0], 3),
         }
-        print(
-            f"{name}: {medians[0]:.2f} ms with {one.days} day, {medians[1]:.2f} ms with {many.days}",
-            flush=True,
-        )
+        print(f"{name}: {medians[0]:.2f} ms with {one.days} day, {medians[1]:.2f} ms with {many.days}", flush=True)
     return found
 
 

@@ -145,11 +145,7 @@ def measure(reader: Reader, path: str, *, times: int, sign: str) -> dict[str, fl
             raise SystemExit(f"{path}: not the page that was asked for: {html[:300]}")
         if number >= 3:  # the first ones warm up
             taken.append(ms)
-    return {
-        "median_ms": round(statistics.median(taken), 1),
-        "bytes": size,
-        "weight_bytes": size + reader.weight(html),
-    }
+    return {"median_ms": round(statistics.median(taken), 1), "bytes": size, "weight_bytes": size + reader.weight(html)}
 
 
 def all_rows(reader: Reader, monitors: int) -> int:

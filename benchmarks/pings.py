@@ -183,10 +183,7 @@ def main() -> int:
     parser.add_argument("--fresh", action="store_true", help="a new connection for each ping")
     parser.add_argument("--web", help="another command than the Procfile's; it finds PORT in its environment")
     options = parser.parse_args()
-    monitors, seconds = (
-        os.environ.get("MONITORS") or "5000",
-        float(os.environ.get("SECONDS_TO_RUN") or 10),
-    )
+    monitors, seconds = (os.environ.get("MONITORS") or "5000", float(os.environ.get("SECONDS_TO_RUN") or 10))
     variables = {"MONITORS": monitors, "THROTTLE_SCALE": "1e6"}
     with serving(variables, command=options.web, setup=FILL) as served:
         settings = durability(served)

@@ -39,10 +39,7 @@ def main() -> int:
         "--scenario", action="append", choices=SCENARIOS, help="may be given more than once; default all"
     )
     parser.add_argument(
-        "--checks",
-        type=int,
-        default=3_000,
-        help="checks a round, over TLS a third of it (default %(default)s)",
+        "--checks", type=int, default=3_000, help="checks a round, over TLS a third of it (default %(default)s)"
     )
     parser.add_argument("--rounds", type=int, default=5, help="rounds (default %(default)s)")
     parser.add_argument(

@@ -36,12 +36,7 @@ class Serving:
     def python(self, *arguments: str) -> str:
         """Run Python with this environment and return its standard output."""
         return subprocess.run(
-            [sys.executable, *arguments],
-            cwd=ROOT,
-            env=self.environment,
-            check=True,
-            stdout=subprocess.PIPE,
-            text=True,
+            [sys.executable, *arguments], cwd=ROOT, env=self.environment, check=True, stdout=subprocess.PIPE, text=True
         ).stdout
 
     def server_pid(self, name: str) -> int:
@@ -77,10 +72,7 @@ def serving(
     `setup` is Python code that runs after the migrations and before the web server starts. `command` replaces the web
     command of the Procfile.
     """
-    with (
-        tempfile.TemporaryDirectory(prefix="pulsekeeper-bench-") as folder,
-        embedded_servers(Path(folder)) as servers,
-    ):
+    with tempfile.TemporaryDirectory(prefix="pulsekeeper-bench-") as folder, embedded_servers(Path(folder)) as servers:
         port = free_port()
         environment = {
             **os.environ,

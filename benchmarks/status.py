@@ -148,10 +148,7 @@ def rename(served: Serving) -> str:
     headers = {"Authorization": f"Bearer {answer.json()['token']}"}
     pages = requests.get(f"{served.address}/v1/status-pages", headers=headers, timeout=30).json()
     renamed = requests.patch(
-        f"{served.address}/v1/status-pages/{pages[0]['id']}",
-        json={"name": "Renamed"},
-        headers=headers,
-        timeout=30,
+        f"{served.address}/v1/status-pages/{pages[0]['id']}", json={"name": "Renamed"}, headers=headers, timeout=30
     )
     renamed.raise_for_status()
     return "Renamed"

@@ -20,12 +20,7 @@ from django.conf import settings
 from django.http import Http404, HttpRequest, HttpResponse
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
-from prometheus_client.metrics_core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-    Metric,
-)
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from alerts import outbox
@@ -63,9 +58,7 @@ ALERT_LAG = Gauge(
     "How long the oldest alert that could be sent has waited, else 0. Delays by receivers do not count.",
 )
 UNREACHABLE = Gauge(
-    "pulsekeeper_unreachable",
-    "1 if /metrics could not query this source and omits its values.",
-    ("source",),
+    "pulsekeeper_unreachable", "1 if /metrics could not query this source and omits its values.", ("source",)
 )
 GAUGES = (LAG, DUE, TICK_AGE, QUEUE_LENGTH, ALERT_LAG, UNREACHABLE)
 

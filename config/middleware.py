@@ -14,14 +14,7 @@ from statuspages import public
 
 # Images and fonts are already compressed.
 _COMPRESSIBLE = frozenset(
-    {
-        "text/html",
-        "text/css",
-        "text/javascript",
-        "application/javascript",
-        "application/json",
-        "image/svg+xml",
-    }
+    {"text/html", "text/css", "text/javascript", "application/javascript", "application/json", "image/svg+xml"}
 )
 
 
@@ -43,9 +36,7 @@ def pings(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[Http
     return middleware
 
 
-def status_pages(
-    get_response: Callable[[HttpRequest], HttpResponse],
-) -> Callable[[HttpRequest], HttpResponse]:
+def status_pages(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
     """Answer status pages, badges and pages' own domains before the middleware for sessions, which they do not use.
 
     It runs before the check of the Host header, because the domains of pages are not in ALLOWED_HOSTS.
@@ -57,9 +48,7 @@ def status_pages(
     return middleware
 
 
-def compress(
-    get_response: Callable[[HttpRequest], HttpResponseBase],
-) -> Callable[[HttpRequest], HttpResponseBase]:
+def compress(get_response: Callable[[HttpRequest], HttpResponseBase]) -> Callable[[HttpRequest], HttpResponseBase]:
     """Compress pages and static files with gzip, except for the API and partial content.
 
     WhiteNoise would need a compressed copy of each file on disk. Django adds random bytes against BREACH attacks.

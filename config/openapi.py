@@ -75,11 +75,7 @@ TAGS = {
 _HEADERS: dict[str, tuple[str, dict[str, Any]]] = {
     "401": (
         "WWW-Authenticate",
-        {
-            "description": "The scheme to authenticate with.",
-            "schema": {"type": "string"},
-            "example": "Bearer",
-        },
+        {"description": "The scheme to authenticate with.", "schema": {"type": "string"}, "example": "Bearer"},
     ),
     "429": (
         "Retry-After",

@@ -346,10 +346,7 @@ SPECTACULAR_SETTINGS = {
     "DESCRIPTION": "Monitors, projects and tokens of the Pulsekeeper uptime monitoring service.",
     "VERSION": "1.0.0",
     "OAS_VERSION": "3.1.0",
-    "SERVERS": [
-        {"url": BASE_URL, "description": "Production"},
-        {"url": STAGING_URL, "description": "Staging"},
-    ],
+    "SERVERS": [{"url": BASE_URL, "description": "Production"}, {"url": STAGING_URL, "description": "Staging"}],
     "SERVE_INCLUDE_SCHEMA": False,
     "COMPONENT_SPLIT_PATCH": False,
     "ENUM_GENERATE_CHOICE_DESCRIPTION": False,

@@ -113,8 +113,7 @@ def check_public_addresses(**_: Any) -> Iterator[CheckMessage]:
     base = urlsplit(settings.BASE_URL)
     if base.scheme != "https":
         yield checks.Warning(
-            "BASE_URL is not https: passwords, tokens and cookies would be sent unencrypted.",
-            id="pulsekeeper.W013",
+            "BASE_URL is not https: passwords, tokens and cookies would be sent unencrypted.", id="pulsekeeper.W013"
         )
     elif not settings.TRUSTED_PROXIES:
         yield checks.Warning(

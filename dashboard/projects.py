@@ -86,9 +86,7 @@ def rename(request: PageRequest, project_id: str) -> HttpResponse:
 
 
 delete = button(
-    services.delete_project,
-    "Project deleted. Its monitors stay with the owner; its tokens are revoked.",
-    "projects",
+    services.delete_project, "Project deleted. Its monitors stay with the owner; its tokens are revoked.", "projects"
 )
 
 

@@ -107,10 +107,7 @@ class Postgres(Server):
         """Allow the user who started the servers and the user that runs them, over the socket only."""
         names = {pwd.getpwuid(os.geteuid()).pw_name, self._user.name}
         idents = [f'owners "{name}" {role}\n' for name in sorted(names) for role in (ROLE, SUPERUSER)]
-        for file, text in {
-            "pg_hba.conf": "local all all peer map=owners\n",
-            "pg_ident.conf": "".join(idents),
-        }.items():
+        for file, text in {"pg_hba.conf": "local all all peer map=owners\n", "pg_ident.conf": "".join(idents)}.items():
             path = self._data / file
             path.write_text(text)
             self._user.own(path)

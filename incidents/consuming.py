@@ -229,8 +229,5 @@ def _resolve(incident: Incident, resolution: Resolution, at: datetime) -> Incide
         type=Type.RESOLVED,
         text=_ENDINGS[resolution],
         at=incident.resolved_at,
-        data={
-            "resolution": resolution.value,
-            "lasted_ms": to_ms(incident.resolved_at) - to_ms(incident.started_at),
-        },
+        data={"resolution": resolution.value, "lasted_ms": to_ms(incident.resolved_at) - to_ms(incident.started_at)},
     )

@@ -125,8 +125,7 @@ def check(schedule: Schedule, *, now: datetime) -> None:
         raise ValidationFailed("must be after starts_at.", field="ends_at")
     if schedule.ends_at - schedule.starts_at > MAX_LENGTH:
         raise ValidationFailed(
-            f"is more than {MAX_LENGTH.days} days after starts_at; pause the monitors instead.",
-            field="ends_at",
+            f"is more than {MAX_LENGTH.days} days after starts_at; pause the monitors instead.", field="ends_at"
         )
     if schedule.starts_at > now + HORIZON:
         raise ValidationFailed(f"is more than {MAX_YEARS} years ahead.", field="starts_at")

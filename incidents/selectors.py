@@ -12,11 +12,7 @@ from projects.access import Caller
 
 
 def list_incidents(
-    caller: Caller,
-    *,
-    monitor_id: str | None = None,
-    project_id: str | None = None,
-    is_open: bool | None = None,
+    caller: Caller, *, monitor_id: str | None = None, project_id: str | None = None, is_open: bool | None = None
 ) -> QuerySet[Incident]:
     """Return the incidents of accessible monitors, and declared ones by their own owner and project.
 

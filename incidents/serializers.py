@@ -105,9 +105,7 @@ class WindowInputSerializer(StrictSerializer):
     starts_at = MomentField(help_text="Of the first occurrence, which has to be one of rrule.")
     ends_at = MomentField(help_text=f"Of the first occurrence, at most {MAX_LENGTH.days} days after starts_at.")
     time_zone = TextField(
-        required=False,
-        max_length=64,
-        help_text="By whose clock it recurs: a name of the IANA database. Default: UTC.",
+        required=False, max_length=64, help_text="By whose clock it recurs: a name of the IANA database. Default: UTC."
     )
     rrule = TextField(
         required=False,
@@ -118,14 +116,10 @@ class WindowInputSerializer(StrictSerializer):
         f"at most {MAX_YEARS} years after starts_at. null: once.",
     )
     monitors = ChoiceField(
-        choices=SCOPES,
-        help_text="all: those of the project, or without one those that the caller owns.",
+        choices=SCOPES, help_text="all: those of the project, or without one those that the caller owns."
     )
     monitor_ids = serializers.ListField(
-        child=TextField(max_length=64),
-        required=False,
-        max_length=MAX_CHOSEN,
-        help_text="With chosen: at least one.",
+        child=TextField(max_length=64), required=False, max_length=MAX_CHOSEN, help_text="With chosen: at least one."
     )
 
 

@@ -81,11 +81,7 @@ def create_window(caller: Caller, given: Mapping[str, Any], *, now: datetime) ->
         monitors = _choose(caller, project, scope=given["monitors"], monitor_ids=chosen)
         enforce_quota(owner, MaintenanceWindow, limit=MAX_WINDOWS, error=WindowLimit)
         window = MaintenanceWindow(
-            owner=owner,
-            project=project,
-            created_at=now,
-            name=given["name"],
-            all_monitors=given["monitors"] == "all",
+            owner=owner, project=project, created_at=now, name=given["name"], all_monitors=given["monitors"] == "all"
         )
         _reschedule(window, schedule, now=now)
         window.save(force_insert=True)

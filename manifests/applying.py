@@ -132,9 +132,7 @@ class _Applying:
         drafts = {existing.pk: self._draft(entry) for entry, existing in self.changed_monitors.items()}
         moves = [
             move_of(
-                self.locked[existing.pk],
-                self.projects[entry.project_ref],
-                self.account.owner_of(entry.project_ref),
+                self.locked[existing.pk], self.projects[entry.project_ref], self.account.owner_of(entry.project_ref)
             )
             for entry, existing in self.transferred.items()
         ]

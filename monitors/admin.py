@@ -21,12 +21,7 @@ from monitors.probing import on_demand
 from monitors.types.settings import MonitorConfig, settings_of
 
 LATEST = 20
-_MUTES = (
-    (60, "for an hour"),
-    (1_440, "for a day"),
-    (10_080, "for a week, the longest"),
-    (0, "not any longer"),
-)
+_MUTES = ((60, "for an hour"), (1_440, "for a day"), (10_080, "for a week, the longest"), (0, "not any longer"))
 
 
 class MuteForm(forms.Form):

@@ -136,12 +136,7 @@ class CheckViewSet(ServiceViewSet):
         verdict = None if status is None else Verdict(status)
         return results_of(self.found.pk, now=self.now, verdict=verdict, **bounds)
 
-    @operation(
-        id="check_monitor",
-        is_idempotent=False,
-        errors=(MonitorPaused, NoWorker),
-        throttles=(CheckThrottle,),
-    )
+    @operation(id="check_monitor", is_idempotent=False, errors=(MonitorPaused, NoWorker), throttles=(CheckThrottle,))
     def create(self, monitor_id: str) -> CheckResult:
         """Check a monitor now.
 

@@ -40,8 +40,7 @@ CLAIMS_LOST = Counter(
 )
 DISPATCH_SECONDS = Histogram("pulsekeeper_dispatch_seconds", "One tick of the scheduler.", SECONDS)
 DISPATCH_HELD_BACK = Counter(
-    "pulsekeeper_dispatch_held_back_total",
-    "Ticks that left due monitors unclaimed because workers were behind.",
+    "pulsekeeper_dispatch_held_back_total", "Ticks that left due monitors unclaimed because workers were behind."
 )
 
 PINGS = Counter(

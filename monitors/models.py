@@ -54,8 +54,7 @@ class Monitor(models.Model):
     enabled = models.BooleanField(default=True)
     muted_until = models.DateTimeField(null=True)
     config_version = models.IntegerField(
-        default=1,
-        help_text="Raised by every change of what is probed: older results no longer move the state.",
+        default=1, help_text="Raised by every change of what is probed: older results no longer move the state."
     )
 
     type = models.CharField(max_length=10)
@@ -223,9 +222,7 @@ class ExpiryWarning(models.Model):
                 fields=["monitor", "subject", "expires_at", "threshold_days"], name="expiry_warning_once"
             )
         ]
-        indexes: ClassVar = [
-            models.Index(fields=["id"], name="expiry_outbox", condition=models.Q(processed_at=None)),
-        ]
+        indexes: ClassVar = [models.Index(fields=["id"], name="expiry_outbox", condition=models.Q(processed_at=None))]
 
     def __str__(self) -> str:
         return f"{self.subject} expires at {self.expires_at}"

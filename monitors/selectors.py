@@ -17,14 +17,7 @@ from checks.results.series import average_latency
 from checks.spec import Verdict
 from core.db import get_or_not_found
 from monitors import types
-from monitors.models import (
-    MaintenanceSpan,
-    Monitor,
-    MonitorState,
-    SchedulerGap,
-    SchedulerTick,
-    StatusChange,
-)
+from monitors.models import MaintenanceSpan, Monitor, MonitorState, SchedulerGap, SchedulerTick, StatusChange
 from monitors.uptime.intervals import Span, StatusInterval, Transition, tally
 from projects import access
 from projects.access import Caller
@@ -139,17 +132,11 @@ def failing(now: datetime) -> Q:
     grace_sec = Cast(KT("config__grace_sec"), IntegerField())
     due_at = Greatest(
         ExpressionWrapper(
-            F("state__last_ping_at") + (F("interval_sec") + grace_sec) * second,
-            output_field=DateTimeField(),
+            F("state__last_ping_at") + (F("interval_sec") + grace_sec) * second, output_field=DateTimeField()
         ),
         F("state__armed_at"),
     )
-    overdue = Q(
-        LessThan(due_at, now),
-        type__in=types.waiting(),
-        muted_until__gt=now,
-        state__last_ping_at__isnull=False,
-    )
+    overdue = Q(LessThan(due_at, now), type__in=types.waiting(), muted_until__gt=now, state__last_ping_at__isnull=False)
     return Q(Q(state__failing_since__isnull=False) | overdue, ~Q(state__status=Verdict.DOWN), enabled=True)
 
 

@@ -28,10 +28,7 @@ class ContentRuleSerializer(StrictSerializer):
     value = TextField(max_length=256, required=False, help_text="Text rules: the literal to match.")
     path = TextField(max_length=128, required=False, help_text="json_field: dot path, for example a.b.")
     equals = TextField(
-        max_length=256,
-        required=False,
-        allow_blank=True,
-        help_text="json_field: without it, the field must exist.",
+        max_length=256, required=False, allow_blank=True, help_text="json_field: without it, the field must exist."
     )
 
 
@@ -83,11 +80,7 @@ _ITEMS: dict[Any, tuple[type[serializers.Serializer[Any]], type[serializers.Seri
 
 def input_field(setting: Setting) -> Field:
     """Return the request field of a setting."""
-    said: dict[str, Any] = {
-        "required": False,
-        "allow_null": setting.nullable,
-        "help_text": _help_text(setting),
-    }
+    said: dict[str, Any] = {"required": False, "allow_null": setting.nullable, "help_text": _help_text(setting)}
     if setting.item is not None:
         child = _ITEMS[setting.item][0]() if setting.item in _ITEMS else TextField()
         return serializers.ListField(child=child, max_length=setting.max_length, **said)
@@ -133,13 +126,7 @@ class MonitorInputSerializer(StrictSerializer):
         fields = {name: input_field(setting) for name, setting in types.settings().items()}
         kind = TypeField(choices=types.names(), required=False, help_text=f"Default: {types.DEFAULT}.")
         project_id = TextField(required=False, allow_null=True, max_length=64)
-        return {
-            "url": fields.pop("url"),
-            "name": fields.pop("name"),
-            "type": kind,
-            **fields,
-            "project_id": project_id,
-        }
+        return {"url": fields.pop("url"), "name": fields.pop("name"), "type": kind, **fields, "project_id": project_id}
 
 
 class MuteSerializer(StrictSerializer):

@@ -65,10 +65,7 @@ def config_of_change(caller: Caller, public_id: str, given: Mapping[str, Any]) -
 def complete(given: Mapping[str, Any], plan: Plan) -> MonitorConfig:
     """Return a new monitor's config with the interval limits of the owner's plan. Raises ValidationFailed."""
     return configuration.complete(
-        given,
-        floor_sec=plan.min_interval_sec,
-        default_sec=plan.default_interval_sec,
-        permits_host=permits_host,
+        given, floor_sec=plan.min_interval_sec, default_sec=plan.default_interval_sec, permits_host=permits_host
     )
 
 

@@ -34,9 +34,7 @@ class Notification(models.Model):
         abstract = True
         indexes: ClassVar = [
             models.Index(
-                fields=["next_try_at"],
-                name="%(class)s_open",
-                condition=Q(state__in=["gathering", "waiting"]),
+                fields=["next_try_at"], name="%(class)s_open", condition=Q(state__in=["gathering", "waiting"])
             ),
             models.Index(fields=["id"], name="%(class)s_dead", condition=Q(state="dead")),
         ]

@@ -138,10 +138,7 @@ class Outbox(ABC, Generic[M]):
 
     def finish(self, message: M, result: SendResult, *, now: datetime) -> Notification.State | None:
         """Store the result of an attempt and return the new state. Return None if another sender has claimed it."""
-        changes: dict[str, Any] = {
-            "leased_until": None,
-            "last_error": None if result.delivered else result.detail,
-        }
+        changes: dict[str, Any] = {"leased_until": None, "last_error": None if result.delivered else result.detail}
         if result.delivered:
             state = State.SENT
         elif not result.retry or now >= message.give_up_at:
@@ -166,11 +163,7 @@ class Outbox(ABC, Generic[M]):
             locked = self._rows().select_for_update().filter(pk__in=ids).order_by("pk")
             dead = [message for message in locked if message.state == State.DEAD]
             self._rows().filter(pk__in=[message.pk for message in dead]).update(
-                state=State.WAITING,
-                next_try_at=now,
-                give_up_at=now + RETRY_FOR,
-                leased_until=None,
-                done_at=None,
+                state=State.WAITING, next_try_at=now, give_up_at=now + RETRY_FOR, leased_until=None, done_at=None
             )
         alive = len(locked) - len(dead)
         return BulkResult(dead, {"sent, or still tried": alive} if alive else {})

@@ -40,9 +40,7 @@ def send_mail(
     except smtplib.SMTPRecipientsRefused as error:
         code, answer = next(iter(error.recipients.values()))
         return SendResult(
-            delivered=False,
-            detail=f"The mail server refused the recipient: {code} {_text(answer)}",
-            retry=code < 500,
+            delivered=False, detail=f"The mail server refused the recipient: {code} {_text(answer)}", retry=code < 500
         )
     except (smtplib.SMTPException, OSError) as error:
         return SendResult(delivered=False, detail=problem(error))

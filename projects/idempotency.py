@@ -48,10 +48,7 @@ def create_once(caller: Caller, *, key: str, content: Any, create: Callable[[], 
         if row_id is None:
             return _recall(caller, key, fingerprint)
         created = create()
-        IdempotencyKey.objects.filter(pk=row_id).update(
-            object_id=created.object_id,
-            answer=created.answer,
-        )
+        IdempotencyKey.objects.filter(pk=row_id).update(object_id=created.object_id, answer=created.answer)
     return created
 
 
@@ -73,13 +70,7 @@ def _claim(caller: Caller, key: str, fingerprint: bytes, *, now: datetime) -> in
         try:
             cursor.execute(
                 _CLAIM,
-                {
-                    "caller": caller.key,
-                    "key": key,
-                    "fingerprint": fingerprint,
-                    "now": now,
-                    "expired": now - LIFETIME,
-                },
+                {"caller": caller.key, "key": key, "fingerprint": fingerprint, "now": now, "expired": now - LIFETIME},
             )
         except OperationalError as error:
             if isinstance(error.__cause__, LockNotAvailable):

@@ -23,14 +23,7 @@ def record(caller: Caller, action: Action, **what: Any) -> None:
 
 
 def record_of_project(caller: Caller, action: Action, project: Project, **details: Any) -> None:
-    record(
-        caller,
-        action,
-        project=project,
-        target_id=project.public_id,
-        target_name=project.name,
-        details=details,
-    )
+    record(caller, action, project=project, target_id=project.public_id, target_name=project.name, details=details)
 
 
 def record_of_member(user: User, action: Action, member: Membership, **details: Any) -> None:

@@ -28,11 +28,7 @@ def list_projects(caller: Caller) -> QuerySet[Project]:
         return Count("monitors", filter=condition & Q(monitors__isnull=False))
 
     return access.accessible_projects(caller).annotate(
-        monitor_count=Count("monitors"),
-        up=count("up"),
-        slow=count("slow"),
-        down=count("down"),
-        unknown=count(None),
+        monitor_count=Count("monitors"), up=count("up"), slow=count("slow"), down=count("down"), unknown=count(None)
     )
 
 

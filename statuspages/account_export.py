@@ -30,6 +30,5 @@ def sections(user: User, *, now: datetime) -> Sections:
 
 def _of_pages(queryset: QuerySet[Any], serializer: type[BaseSerializer[Any]]) -> Rows:
     return rows_of(
-        queryset.select_related("page"),
-        lambda row: {"status_page_id": row.page.public_id, **serializer(row).data},
+        queryset.select_related("page"), lambda row: {"status_page_id": row.page.public_id, **serializer(row).data}
     )

@@ -133,8 +133,7 @@ def create_mails(now: datetime) -> int:
                 break
             with connection.cursor() as cursor:
                 cursor.execute(
-                    _CREATE_MAILS,
-                    {"event": event.pk, "page": event.page_id, "now": now, "give_up_at": now + RETRY_FOR},
+                    _CREATE_MAILS, {"event": event.pk, "page": event.page_id, "now": now, "give_up_at": now + RETRY_FOR}
                 )
             event.addressed_at = now
             event.save(update_fields=["addressed_at"])

@@ -62,19 +62,13 @@ class PageInputSerializer(StrictSerializer):
         help_text="Required to read the page; null: everyone can read it.",
     )
     custom_domain = TextField(
-        required=False,
-        allow_null=True,
-        max_length=253,
-        help_text="Own domain of the page; it must point here.",
+        required=False, allow_null=True, max_length=253, help_text="Own domain of the page; it must point here."
     )
     show_window_names = BoolField(
         required=False, help_text="Whether maintenance windows are shown by their names. Default: false."
     )
     groups = serializers.ListField(
-        child=PageGroupInputSerializer(),
-        required=False,
-        max_length=MAX_GROUPS,
-        help_text="In display order.",
+        child=PageGroupInputSerializer(), required=False, max_length=MAX_GROUPS, help_text="In display order."
     )
 
 

@@ -80,10 +80,7 @@ def create_note(caller: Caller, page_id: str, given: Mapping[str, Any], *, now: 
     with transaction.atomic():
         page = lock_page(caller, page_id)
         note = PageNote.objects.create(
-            page=page,
-            incident=_incident(page, given.get("incident_id")),
-            title=given["title"],
-            created_at=now,
+            page=page, incident=_incident(page, given.get("incident_id")), title=given["title"], created_at=now
         )
         _add_update(page, note, given, now=now)
         return get_note(page, note.public_id)

@@ -45,11 +45,7 @@ def subscribe(page_id: int, text: str, *, now: datetime) -> None:
             if Subscriber.objects.filter(page=page_id).count() >= MAX_SUBSCRIBERS:
                 raise ValidationFailed("this page has reached its limit of subscribers.", field="email")
             found = Subscriber.objects.create(
-                page_id=page_id,
-                created_at=now,
-                address=address,
-                address_digest=digest,
-                hint=mask_address(address),
+                page_id=page_id, created_at=now, address=address, address_digest=digest, hint=mask_address(address)
             )
         elif found.confirmed_at is None and found.created_at <= now - REPEAT_AFTER:
             # The first mail may be lost. The link stays the same, and its validity is extended by a day.

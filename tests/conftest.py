@@ -64,9 +64,7 @@ def _start_servers() -> None:
     folder = Path(_session.enter_context(tempfile.TemporaryDirectory(prefix="pulsekeeper-test-")))
     servers = _session.enter_context(
         embedded_servers(
-            folder,
-            postgres_settings=POSTGRES_SETTINGS,
-            valkey_settings={"databases": str(VALKEY_DATABASES)},
+            folder, postgres_settings=POSTGRES_SETTINGS, valkey_settings={"databases": str(VALKEY_DATABASES)}
         )
     )
     os.environ.update(

@@ -44,11 +44,7 @@ class Registry:
         self._site: Site | None = None
 
     def expires(self, domain: str, date: Any) -> None:
-        events = (
-            ("registration", "1995-08-14T04:00:00Z"),
-            ("expiration", date),
-            ("last changed", "2025-08-14"),
-        )
+        events = (("registration", "1995-08-14T04:00:00Z"), ("expiration", date), ("last changed", "2025-08-14"))
         self.answers[domain] = told(domain_object(domain, *events))
 
     @property

@@ -120,11 +120,7 @@ def test_a_process_by_its_name(tmp_path: Path, asked: str, expected: str) -> Non
     celery.chmod(0o755)
     path = f"{tmp_path}:/usr/bin:/bin"
     done = subprocess.run(
-        [str(ROOT / "deploy" / "process"), asked],
-        env={"PATH": path},
-        capture_output=True,
-        text=True,
-        check=True,
+        [str(ROOT / "deploy" / "process"), asked], env={"PATH": path}, capture_output=True, text=True, check=True
     )
     words = done.stdout.split()
     assert words[words.index("--hostname") + 1] == expected

@@ -32,12 +32,7 @@ MATTERING = ("Forwarded-For", "Forwarded-Proto", "Forwarded-Host", "Request-ID")
 # WSGI has one name for X-Forwarded-For, X_Forwarded_For, X-Forwarded_For and X_Forwarded-For.
 CLAIMED = {
     f"X{first}{name.replace('-', second)}": "203.0.113.66" for name in MATTERING for first in "-_" for second in "-_"
-} | {
-    "Forwarded": "for=203.0.113.66",
-    "X-Forwarded-Port": "66",
-    "HTTP_HOST": "evil.example",
-    "Host_": "evil.example",
-}
+} | {"Forwarded": "for=203.0.113.66", "X-Forwarded-Port": "66", "HTTP_HOST": "evil.example", "Host_": "evil.example"}
 
 
 class Echo(BaseHTTPRequestHandler):
@@ -70,10 +65,7 @@ def authority() -> trustme.CA:
 
 @pytest.fixture(scope="module", params=["nginx", "caddy"])
 def proxy(
-    request: pytest.FixtureRequest,
-    tmp_path_factory: pytest.TempPathFactory,
-    authority: trustme.CA,
-    upstream: int,
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, authority: trustme.CA, upstream: int
 ) -> Iterator[Callable[..., http.client.HTTPResponse]]:
     """`ask(method, path, body, headers)` through a running proxy."""
     program = shutil.which(request.param, path=PATH)
@@ -90,10 +82,7 @@ def proxy(
         authority.configure_trust(context)
 
         def ask(
-            method: str = "GET",
-            path: str = "/",
-            body: bytes | None = None,
-            headers: dict[str, str] | None = None,
+            method: str = "GET", path: str = "/", body: bytes | None = None, headers: dict[str, str] | None = None
         ) -> http.client.HTTPResponse:
             connection = Connection("127.0.0.1", secure, timeout=START_SECONDS, context=context)
             connections.callback(connection.close)

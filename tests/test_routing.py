@@ -37,9 +37,7 @@ BEAT = ["beat", "--schedule", "{folder}/schedule", "--pidfile="]
 
 
 @pytest.mark.parametrize(
-    ("module", "change", "command"),
-    [("celery", TASK, WORKER), ("beat", ENTRY, BEAT)],
-    ids=["worker", "beat"],
+    ("module", "change", "command"), [("celery", TASK, WORKER), ("beat", ENTRY, BEAT)], ids=["worker", "beat"]
 )
 def test_a_process_does_not_start_with_an_unrouted_task(
     tmp_path: Path, module: str, change: str, command: list[str]
@@ -62,9 +60,7 @@ def test_a_process_does_not_start_with_an_unrouted_task(
     assert "No queue in config/routing.py for: shop.tasks.sell." in done.stderr
 
 
-def test_an_unrouted_task_cannot_be_sent_and_is_an_error_of_the_check(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_unrouted_task_cannot_be_sent_and_is_an_error_of_the_check(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(ROUTES, "alerts.tasks.*")
     with pytest.raises(UnroutedTask):
         app.send_task("alerts.tasks.tick")

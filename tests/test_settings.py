@@ -156,12 +156,7 @@ def test_a_secret_from_a_file_is_validated(monkeypatch: pytest.MonkeyPatch, tmp_
 
 
 def test_all_errors_are_reported_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, text in {
-        "PORT": "65536",
-        "DEBUG": "perhaps",
-        "THROTTLE_SCALE": "nan",
-        "LOG_FORMAT": "xml",
-    }.items():
+    for name, text in {"PORT": "65536", "DEBUG": "perhaps", "THROTTLE_SCALE": "nan", "LOG_FORMAT": "xml"}.items():
         monkeypatch.setenv(name, text)
     with pytest.raises(ImproperlyConfigured) as caught:
         read_settings()

@@ -29,10 +29,7 @@ class ExportViewSet(ServiceViewSet):
     session_only = True
 
     @operation(
-        id="export_account",
-        answer=OpenApiTypes.OBJECT,
-        throttles=(ExportThrottle,),
-        errors=(ReauthenticationRequired,),
+        id="export_account", answer=OpenApiTypes.OBJECT, throttles=(ExportThrottle,), errors=(ReauthenticationRequired,)
     )
     def retrieve(self) -> StreamingHttpResponse:
         """Export everything that is stored about the account.

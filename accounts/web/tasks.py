@@ -24,8 +24,7 @@ def delete_expired(now: datetime) -> None:
     tokens.services.delete_expired_sessions(now)
     Session.objects.filter(expire_date__lte=now).delete()
     UserSession.objects.filter(
-        ~Exists(Session.objects.filter(session_key=OuterRef("session_key"))),
-        created_at__lt=now - FLOW_LIFETIME,
+        ~Exists(Session.objects.filter(session_key=OuterRef("session_key"))), created_at__lt=now - FLOW_LIFETIME
     ).delete()
     # In SQL, because workers do not load social_django.
     with connection.cursor() as cursor:

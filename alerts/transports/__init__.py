@@ -2,18 +2,7 @@
 
 from __future__ import annotations
 
-from alerts.transports import (
-    apprise,
-    discord,
-    email,
-    ntfy,
-    pagerduty,
-    pushover,
-    slack,
-    teams,
-    telegram,
-    webhook,
-)
+from alerts.transports import apprise, discord, email, ntfy, pagerduty, pushover, slack, teams, telegram, webhook
 from alerts.transports.base import ChannelKind, Setting
 
 _ALL: tuple[ChannelKind, ...] = (

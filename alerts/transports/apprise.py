@@ -26,11 +26,7 @@ class Apprise(ChannelKind):
     about = "Any other chat or on-call service, by its Apprise URL."
     settings = (
         Setting(
-            "apprise_url",
-            "Apprise URL",
-            check=_checked_url,
-            help="The Apprise URL of a service.",
-            max_length=MAX_URL,
+            "apprise_url", "Apprise URL", check=_checked_url, help="The Apprise URL of a service.", max_length=MAX_URL
         ),
     )
 

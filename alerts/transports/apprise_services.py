@@ -76,12 +76,7 @@ SERVICES = (
     Service("Sinch", "sinch", ("sinch",)),
     Service("Slack", "slack", ("slack",)),
     Service("Spike.sh", "spike", ("spike",)),
-    Service(
-        "Splunk On-Call",
-        "splunk",
-        ("splunk", "victorops"),
-        defaults={"action": "map", "entity_id": "{thread}"},
-    ),
+    Service("Splunk On-Call", "splunk", ("splunk", "victorops"), defaults={"action": "map", "entity_id": "{thread}"}),
     Service("Squadcast", "squadcast", ("squadcast",), defaults=_OPEN_AND_CLOSE),
     Service("Stackfield", "stackfield", ("stackfield",)),
     Service("Synology Chat", "synology", ("synologys",), own_host=True),

@@ -145,14 +145,7 @@ def choice(name: str, label: str, choices: Iterable[str], *, default: str, help_
     """Return an optional setting with one of these values."""
     values = tuple(choices)
     return Setting(
-        name,
-        label,
-        one_of(*values),
-        help_text,
-        required=False,
-        secret=False,
-        choices=values,
-        default=lambda: default,
+        name, label, one_of(*values), help_text, required=False, secret=False, choices=values, default=lambda: default
     )
 
 

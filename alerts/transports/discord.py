@@ -8,8 +8,7 @@ from alerts.transports.base import AppriseService, Config, UrlSetting, last_char
 
 _EXAMPLE = "https://discord.com/api/webhooks/000000000000000000/XXXX…"
 _WEBHOOK = re.compile(
-    r"https://(?:canary\.|ptb\.)?discord(?:app)?\.com(/api/webhooks/[0-9]{15,22}/[A-Za-z0-9_-]{60,90})",
-    re.ASCII,
+    r"https://(?:canary\.|ptb\.)?discord(?:app)?\.com(/api/webhooks/[0-9]{15,22}/[A-Za-z0-9_-]{60,90})", re.ASCII
 )
 
 

@@ -44,8 +44,7 @@ class Ntfy(AppriseService):
             "access_token",
             "Access token",
             check=matching(
-                r"tk_[A-Za-z0-9]{29}",
-                "tk_ and 29 letters and digits, for example tk_AgQdq7mVBoFD37zQVN29RhuMzNIz2",
+                r"tk_[A-Za-z0-9]{29}", "tk_ and 29 letters and digits, for example tk_AgQdq7mVBoFD37zQVN29RhuMzNIz2"
             ),
             help="Required if publishing to the topic is restricted.",
             example="tk_AgQdq7mVBoFD37zQVN29RhuMzNIz2",

@@ -211,8 +211,7 @@ def _explain_connect(handle: Handle) -> Failure:
             "No connection: its kind of address is not supported here; give its name an IPv4 address.",
         )
     fault = _CONNECT_FAULTS.get(
-        int(handle.easy.getinfo(pycurl.OS_ERRNO)),
-        "the connection failed; check the server and the routes to it",
+        int(handle.easy.getinfo(pycurl.OS_ERRNO)), "the connection failed; check the server and the routes to it"
     )
     return Failure(ReasonCode.CONNECTION_FAILURE, f"No connection: {fault}.")
 

@@ -44,10 +44,7 @@ class ProbeEngine:
         self._free: deque[Reactor] = deque()
 
     def service(
-        self,
-        on_outcome: Callable[[K, CheckOutcome], object],
-        *,
-        on_slow: Callable[[K, float], object] | None = None,
+        self, on_outcome: Callable[[K, CheckOutcome], object], *, on_slow: Callable[[K, float], object] | None = None
     ) -> Loop[K]:
         """Return a loop for checks that are submitted one by one, from any thread.
 

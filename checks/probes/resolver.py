@@ -72,13 +72,7 @@ _ERRORS = {
     errno.ARES_EBADNAME: "The name {name} could not be resolved: it is no valid domain name; check its spelling.",
     errno.ARES_ECONNREFUSED: "no name server could be reached",
 } | dict.fromkeys(
-    (
-        errno.ARES_ESERVFAIL,
-        errno.ARES_EREFUSED,
-        errno.ARES_ENOTIMP,
-        errno.ARES_EFORMERR,
-        errno.ARES_EBADRESP,
-    ),
+    (errno.ARES_ESERVFAIL, errno.ARES_EREFUSED, errno.ARES_ENOTIMP, errno.ARES_EFORMERR, errno.ARES_EBADRESP),
     "The name servers refused or failed to answer for {name}; check its zone.",
 )
 _OTHER_ERROR = "The name {name} could not be resolved; check its DNS records."

@@ -152,13 +152,7 @@ def exact_series(monitor_id: int, *, since: datetime, step: timedelta) -> Series
     """Return points of `step` from results, from `since` on, as far back as results are kept."""
     with connection.cursor() as cursor:
         cursor.execute(
-            _EXACT,
-            {
-                "id": monitor_id,
-                "hour": start_of_hour(since),
-                "since": since,
-                "step": step.total_seconds(),
-            },
+            _EXACT, {"id": monitor_id, "hour": start_of_hour(since), "since": since, "step": step.total_seconds()}
         )
         rows = cursor.fetchall()
     points = []

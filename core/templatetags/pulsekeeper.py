@@ -19,9 +19,7 @@ _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 def icon(name: str) -> SafeString:
     """Render an icon of static/vendor/lucide, as large as the text, hidden from screen readers."""
     return format_html(
-        '<svg class="icon" aria-hidden="true"><use href="{}#{}"/></svg>',
-        static("vendor/lucide/icons.svg"),
-        name,
+        '<svg class="icon" aria-hidden="true"><use href="{}#{}"/></svg>', static("vendor/lucide/icons.svg"), name
     )
 
 

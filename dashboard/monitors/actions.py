@@ -78,12 +78,7 @@ def named(text: str) -> Action:
 
 
 def apply(
-    caller: Caller,
-    action: Action,
-    public_ids: Sequence[str],
-    *,
-    now: datetime,
-    patience_sec: float = PATIENCE_SEC,
+    caller: Caller, action: Action, public_ids: Sequence[str], *, now: datetime, patience_sec: float = PATIENCE_SEC
 ) -> Outcome:
     """Apply an action to monitors. One that is refused does not affect the others.
 

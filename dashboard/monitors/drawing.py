@@ -20,12 +20,7 @@ class Cell(StrEnum):
     NONE = "none"
 
 
-_WORDS = {
-    Cell.DOWN: "with an outage",
-    Cell.SLOW: "with slow checks",
-    Cell.UP: "up",
-    Cell.NONE: "without observation",
-}
+_WORDS = {Cell.DOWN: "with an outage", Cell.SLOW: "with slow checks", Cell.UP: "up", Cell.NONE: "without observation"}
 
 
 class Bar(NamedTuple):

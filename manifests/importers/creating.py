@@ -46,12 +46,7 @@ class Imported:
 
 
 def import_monitors(
-    caller: Caller,
-    mapped: Sequence[MappedMonitor],
-    *,
-    place: Mapping[str, Any],
-    now: datetime,
-    dry_run: bool = False,
+    caller: Caller, mapped: Sequence[MappedMonitor], *, place: Mapping[str, Any], now: datetime, dry_run: bool = False
 ) -> list[Imported]:
     """Create the monitors that do not exist yet, in the project `place["project_id"]` if given.
 

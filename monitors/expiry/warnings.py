@@ -51,10 +51,5 @@ def warn_of_expiries(now: datetime) -> None:
         for subject, statement in _STATEMENTS.items():
             cursor.execute(
                 statement,
-                {
-                    "subject": subject.value,
-                    "now": now,
-                    "thresholds": list(THRESHOLDS),
-                    "waiting": types.waiting(),
-                },
+                {"subject": subject.value, "now": now, "thresholds": list(THRESHOLDS), "waiting": types.waiting()},
             )

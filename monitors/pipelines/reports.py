@@ -106,11 +106,7 @@ def table(findings: Sequence[Finding]) -> Table:
 def as_json(findings: Sequence[Finding], *, code: Exit) -> str:
     """Return one object: the exit code, the counts, and each monitor with its result."""
     return json.dumps(
-        {
-            "exit_code": int(code),
-            "counts": counts(findings),
-            "monitors": [_as_dict(finding) for finding in findings],
-        },
+        {"exit_code": int(code), "counts": counts(findings), "monitors": [_as_dict(finding) for finding in findings]},
         ensure_ascii=False,
         indent=2,
     )

@@ -6,18 +6,7 @@ import types
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import (
-    TYPE_CHECKING,
-    Annotated,
-    Any,
-    ClassVar,
-    Literal,
-    Self,
-    Union,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -101,11 +90,7 @@ class MonitorConfig(msgspec.Struct, frozen=True, kw_only=True):
     name: Annotated[
         str,
         Setting(
-            position=2,
-            section="target",
-            max_length=MAX_NAME,
-            probed=False,
-            help="Left empty: the host of the address.",
+            position=2, section="target", max_length=MAX_NAME, probed=False, help="Left empty: the host of the address."
         ),
     ] = "Untitled"
     url: Annotated[

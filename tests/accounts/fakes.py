@@ -58,10 +58,7 @@ class FakeGitHub(FakeDoor):
             return super().exchange(form)
         except Refused as refused:
             error = refused.answer.body["error"]
-            named = {
-                "invalid_grant": "bad_verification_code",
-                "invalid_client": "incorrect_client_credentials",
-            }
+            named = {"invalid_grant": "bad_verification_code", "invalid_client": "incorrect_client_credentials"}
             return {"error": named.get(error, error), "error_description": "It is incorrect or expired."}
 
     def listed(self, path: str, query: Mapping[str, str]) -> Answer:

@@ -71,12 +71,7 @@ def test_whoever_was_shut_out(browser: Browser, user: User) -> None:
 
 @pytest.mark.parametrize("elsewhere", ["https://evil.example/", "//evil.example/", "javascript:alert(1)"])
 def test_nobody_is_led_elsewhere(browser: Browser, user: User, elsewhere: str) -> None:
-    form = {
-        "login": user.email,
-        "password": PASSWORD,
-        "next": elsewhere,
-        "csrfmiddlewaretoken": browser.token(),
-    }
+    form = {"login": user.email, "password": PASSWORD, "next": elsewhere, "csrfmiddlewaretoken": browser.token()}
     answer = browser.client.post(reverse("account_login"), form)
     assert (answer.status_code, answer.headers["Location"]) == (302, "/")
 
@@ -309,12 +304,7 @@ def test_the_admin_has_no_door_and_no_password_form_of_its_own() -> None:
     assert browser.open("/admin/password_change/done/").path == reverse("account")
     change = f"/admin/accounts/user/{staff.pk}/change/"
     browser.send(
-        change,
-        email="stolen@example.com",
-        plan=str(staff.plan_id),
-        is_active="on",
-        is_staff="on",
-        is_superuser="on",
+        change, email="stolen@example.com", plan=str(staff.plan_id), is_active="on", is_staff="on", is_superuser="on"
     )
     staff.refresh_from_db()
     assert (staff.email, staff.check_password(PASSWORD)) == ("staff@example.com", True)

@@ -22,15 +22,7 @@ from incidents.models import FlappingSpell, Incident, IncidentEvent, Maintenance
 from monitors.models import DomainRegistration, ExpiryWarning, Monitor
 from projects.access import Caller
 from projects.models import Membership, Project
-from statuspages.models import (
-    Badge,
-    NoteUpdate,
-    PageEvent,
-    PageMail,
-    PageNote,
-    StatusPage,
-    Subscriber,
-)
+from statuspages.models import Badge, NoteUpdate, PageEvent, PageMail, PageNote, StatusPage, Subscriber
 from tests.encrypted import stored_secrets
 from tests.factories import (
     ChannelFactory,
@@ -63,10 +55,7 @@ def furnish(count: int) -> list[str]:
 def _one_of_each(number: int) -> list[str]:
     owner = UserFactory()
     project = ProjectFactory(owner=owner, name=f"Shop {number}")
-    given: dict[str, Any] = {
-        "request_headers": [{"name": "Authorization", "value": SECRET}],
-        "request_body": BODY,
-    }
+    given: dict[str, Any] = {"request_headers": [{"name": "Authorization", "value": SECRET}], "request_body": BODY}
     monitor = MonitorFactory(owner=owner, down=True, project=project, method="POST", name=f"Till {number}", **given)
     heartbeat = MonitorFactory(owner=owner, heartbeat=True, name=f"Backup {number}", interval_sec=300)
     token, plaintext = create_token(Caller(owner), project_id=project.public_id, name="CI", ttl_seconds=None, now=NOON)
@@ -76,10 +65,7 @@ def _one_of_each(number: int) -> list[str]:
         created_at=NOON, expires_at=NOON + timedelta(days=14),
     )  # fmt: skip
     browser = UserSession.objects.create(
-        user=owner,
-        ip="192.0.2.7",
-        session_key=f"{number:03}sessionkeyofabrowser{number:03}",
-        user_agent="Firefox",
+        user=owner, ip="192.0.2.7", session_key=f"{number:03}sessionkeyofabrowser{number:03}", user_agent="Firefox"
     )
     Authenticator.objects.create(user=owner, type="totp", data={"secret": encrypt(SECRET)})
     social = UserSocialAuth.objects.create(user=owner, provider="github", uid=f"77{number}")
@@ -131,11 +117,7 @@ def _around(owner: User, project: Project, monitor: Monitor, incident: Incident,
     NoteUpdate.objects.create(note=note, status="investigating", text="Soon more.", at=NOON)
     event = PageEvent.objects.create(page=page, kind="note", source="note 1", title="News", text="Soon more.", at=NOON)
     subscriber = Subscriber.objects.create(
-        page=page,
-        created_at=NOON,
-        address=SECRET,
-        address_digest=b"d" * 32,
-        hint="a…@example.com",
+        page=page, created_at=NOON, address=SECRET, address_digest=b"d" * 32, hint="a…@example.com"
     )
     PageMail.objects.create(event=event, subscriber=subscriber, state="dead", next_try_at=NOON, give_up_at=NOON)
     assert CheckResult.objects.exists()

@@ -106,9 +106,7 @@ def test_checking_now(staff: Client, django_capture_on_commit_callbacks: DjangoC
 
 
 def test_checks_that_no_broker_takes_are_due(
-    staff: Client,
-    django_capture_on_commit_callbacks: DjangoCaptureOnCommitCallbacks,
-    monkeypatch: pytest.MonkeyPatch,
+    staff: Client, django_capture_on_commit_callbacks: DjangoCaptureOnCommitCallbacks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def gone(*args: Any, **options: Any) -> None:
         raise OperationalError("gone")

@@ -63,10 +63,7 @@ def test_searching_and_filtering(staff: Client) -> None:
 
 
 QUERIES = [
-    (
-        "actor_email = 'a@example.com' OR target_name = 'a@example.com'",
-        ("audit_actor_email", "audit_target_name"),
-    ),
+    ("actor_email = 'a@example.com' OR target_name = 'a@example.com'", ("audit_actor_email", "audit_target_name")),
     ("address = '192.0.2.1'", ("audit_address",)),
     ("action = 'plan.changed'", ("audit_action",)),
     ("actor_id = 7 OR subject_id = 7", ("audit_actor", "audit_subject")),

@@ -46,13 +46,7 @@ def finish(
 def make_channel(owner: User, *, topics: Iterable[str] = EVERYTHING, **columns: Any) -> AlertChannel:
     """A webhook that everything goes to, but for what is given."""
     monitors = columns.pop("monitors", ())
-    given = {
-        "created_at": NOON,
-        "confirmed_at": NOON,
-        "name": "Pager",
-        "kind": "webhook",
-        "hint": "https://x.example",
-    }
+    given = {"created_at": NOON, "confirmed_at": NOON, "name": "Pager", "kind": "webhook", "hint": "https://x.example"}
     channel = AlertChannel(owner=owner, topics=list(topics), **(given | columns))
     channel.config = {"url": "https://x.example/", "secret": "s" * 40}
     channel.save()

@@ -54,9 +54,7 @@ def work(step: str) -> None:
     tasks.tick()
     # The account's cap may leave nothing to claim while messages are being sent: only the rows say when all are sent.
     until(
-        lambda: not outbox.OUTBOX.send_next() and not Delivery.objects.filter(done_at=None).exists(),
-        50,
-        "all is sent",
+        lambda: not outbox.OUTBOX.send_next() and not Delivery.objects.filter(done_at=None).exists(), 50, "all is sent"
     )
     outbox.senders().stop(grace_sec=30)
 

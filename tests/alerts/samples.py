@@ -63,13 +63,7 @@ SAMPLES: dict[str, list[Payload]] = {
     "grouped": [
         DOWN,
         *(other(n, f"API {region}", **TIMEOUT) for n, region in enumerate(("Frankfurt", "Virginia", "Tokyo"), 1)),
-        other(
-            4,
-            "Nightly backup",
-            type="heartbeat",
-            reason_code="heartbeat_missed",
-            detail="No ping since 02:00.",
-        ),
+        other(4, "Nightly backup", type="heartbeat", reason_code="heartbeat_missed", detail="No ping since 02:00."),
         other(5, "Blog", RECOVERED),
         other(
             6,

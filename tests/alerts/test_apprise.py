@@ -58,10 +58,7 @@ OWN = [
     ("goalerts://{host}/a1b2c3d4-e5f6-4a7b-8c9d-0e1f2a3b4c5d", "/api/v2/generic/incoming"),
     ("hassios://{host}/long-lived-token", "/api/services/persistent_notification/create"),
     ("signals://{host}/+15555550100/+15555550101", "/v2/send"),
-    (
-        "workflows://{host}/WFID4f6a0c81b2/SIG4f6a0c81b2",
-        "/workflows/WFID4f6a0c81b2/triggers/manual/paths/invoke",
-    ),
+    ("workflows://{host}/WFID4f6a0c81b2/SIG4f6a0c81b2", "/workflows/WFID4f6a0c81b2/triggers/manual/paths/invoke"),
     (f"rockets://{'a' * 24}/{'b' * 43}@{{host}}/#room", f"/hooks/{'a' * 24}/{'b' * 43}"),
     ("synologys://{host}/token-4f6a0c81b2", "/webapi/entry.cgi"),
     ("nctalks://user:secret@{host}/room", "/ocs/v2.php/apps/spreed/api/v1/chat/room"),
@@ -162,10 +159,7 @@ def test_no_private_address_by_number(settings: Settings, host: str) -> None:
     ],
 )
 def test_a_scheme_outside_the_list_is_refused(url: str) -> None:
-    for refused in (
-        lambda: apprise_plugins.check_url(url),
-        lambda: KINDS["apprise"].hint({"apprise_url": url}),
-    ):
+    for refused in (lambda: apprise_plugins.check_url(url), lambda: KINDS["apprise"].hint({"apprise_url": url})):
         with pytest.raises(ValueError, match="The URL must begin with the scheme of one of the services"):
             refused()
     assert deliver(url).delivered is False
@@ -275,11 +269,7 @@ LONG = b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n"
     ],
 )
 def test_a_receiver_gone_wrong_is_one_bounded_request(
-    targets: TargetServer,
-    trusting: Certificates,
-    monkeypatch: pytest.MonkeyPatch,
-    script: Script,
-    said: str,
+    targets: TargetServer, trusting: Certificates, monkeypatch: pytest.MonkeyPatch, script: Script, said: str
 ) -> None:
     monkeypatch.setattr(apprise_plugins, "TOTAL_SEC", 1)
     site = serve(targets, trusting, script)
@@ -519,18 +509,7 @@ def test_a_closed_port() -> None:
     assert outcome.detail == "Gotify: The receiver refused the connection."
 
 
-ODD = (
-    "",
-    "x",
-    "/",
-    "a:b@c:99999/d",
-    "a:b@[::1",
-    "%00/%0a",
-    "a/b/c/d/e/f?g=h&i",
-    "é.example/☃",
-    "@@::/?to=,,",
-    "1/2/3",
-)
+ODD = ("", "x", "/", "a:b@c:99999/d", "a:b@[::1", "%00/%0a", "a/b/c/d/e/f?g=h&i", "é.example/☃", "@@::/?to=,,", "1/2/3")
 
 
 def test_odd_urls_are_refused_or_taken(recwarn: pytest.WarningsRecorder) -> None:

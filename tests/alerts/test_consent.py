@@ -163,10 +163,7 @@ def test_an_account_that_ends_or_moves_while_its_person_enters_the_address(
 ) -> None:
     before = member.email
     given = {"kind": "email", "address": before, "project_id": project.public_id}
-    run_concurrently(
-        lambda: create_channel(Caller(member), given, now=utc_now()),
-        lambda: change(project, member),
-    )
+    run_concurrently(lambda: create_channel(Caller(member), given, now=utc_now()), lambda: change(project, member))
     confirmed = AlertChannel.objects.filter(project=project, confirmed_at__isnull=False)
     assert before not in [channel.config["address"] for channel in confirmed]
 

@@ -40,11 +40,7 @@ def test_deleted_while_news_comes_and_messages_are_sent() -> None:
             for n, one in enumerate(tries)
             if one is not None
         ]
-        run_concurrently(
-            partial(delete_channel, Caller(user), going.public_id),
-            *finishes,
-            partial(put, 1),
-        )
+        run_concurrently(partial(delete_channel, Caller(user), going.public_id), *finishes, partial(put, 1))
         assert not AlertChannel.objects.filter(pk=going.pk).exists()
         assert not Delivery.objects.exclude(channel=staying).exists()
         assert Delivery.objects.filter(channel=staying).count() >= 2

@@ -79,20 +79,11 @@ def test_another_try_is_the_same_mail(inbox: Inbox) -> None:
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
-        "Shop\r\nBcc: victim@example.com\r\n\r\nHello",
-        "Кафе ☕ \u202e",
-        "=?utf-8?q?=0D=0ABcc:x?=",
-        "x" * 5_000,
-    ],
+    "name", ["Shop\r\nBcc: victim@example.com\r\n\r\nHello", "Кафе ☕ \u202e", "=?utf-8?q?=0D=0ABcc:x?=", "x" * 5_000]
 )
 def test_dangerous_names_make_no_headers(inbox: Inbox, name: str) -> None:
     message = render(
-        [replace(DOWN, monitor=name, detail=name, evidence={"body": name})],
-        key="dlv_1",
-        base_url=BASE_URL,
-        now=NOW,
+        [replace(DOWN, monitor=name, detail=name, evidence={"body": name})], key="dlv_1", base_url=BASE_URL, now=NOW
     )
     assert deliver(message).delivered
     (mail,) = inbox.mails
@@ -157,10 +148,7 @@ def test_no_server(use_server: Callable[[int], None]) -> None:
     ],
 )
 def test_a_server_gone_wrong_is_one_bounded_try(
-    targets: TargetServer,
-    use_server: Callable[[int], None],
-    monkeypatch: pytest.MonkeyPatch,
-    script: Script,
+    targets: TargetServer, use_server: Callable[[int], None], monkeypatch: pytest.MonkeyPatch, script: Script
 ) -> None:
     monkeypatch.setattr(transport, "TOTAL_SEC", 0.5)
     site = targets.serve(Unasked(script))

@@ -71,12 +71,7 @@ SINGLE = [
         "Shop checkout has settled and is up.",
         Level.SUCCESS,
     ),
-    (
-        replace(DOWN, event_type=EventType.SLOW),
-        "[SLOW] Shop checkout",
-        "Shop checkout is slow.",
-        Level.WARNING,
-    ),
+    (replace(DOWN, event_type=EventType.SLOW), "[SLOW] Shop checkout", "Shop checkout is slow.", Level.WARNING),
     (
         replace(DOWN, event_type=EventType.CERTIFICATE, expires_at=at(3, 16, 47, day=28)),
         "[EXPIRES SOON] Shop checkout: certificate",
@@ -218,12 +213,7 @@ def test_the_payload() -> None:
     assert json.loads(json.dumps(payload)) == payload
     assert payload["id"] == KEY
     assert payload["version"] == 1
-    assert payload["monitor"] == {
-        "id": DOWN.monitor_id,
-        "name": "Shop checkout",
-        "type": "http",
-        "url": DOWN.url,
-    }
+    assert payload["monitor"] == {"id": DOWN.monitor_id, "name": "Shop checkout", "type": "http", "url": DOWN.url}
     assert payload["incident"] == {
         "id": DOWN.incident_id,
         "started_at": DOWN.started_at,

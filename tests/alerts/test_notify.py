@@ -195,10 +195,7 @@ def test_each_channel_reaches_as_far_as_its_owner(owner: User, drive: Drive) -> 
         "owner, project": (make_channel(owner, scope="project", scope_project=project), {"ours"}),
         "owner, chosen": (make_channel(owner, scope="chosen", monitors=[own, others]), {"own", "others"}),
         "project, all": (make_channel(owner, project=project), {"ours"}),
-        "project, chosen": (
-            make_channel(owner, project=project, scope="chosen", monitors=[ours, own]),
-            {"ours"},
-        ),
+        "project, chosen": (make_channel(owner, project=project, scope="chosen", monitors=[ours, own]), {"ours"}),
         "member, all": (make_channel(member), set()),
         "member, project": (make_channel(member, scope="project", scope_project=project), {"ours"}),
         "member, other project": (make_channel(member, scope="project", scope_project=other), set()),
@@ -232,13 +229,7 @@ def test_an_account_that_is_switched_off_hears_nothing(owner: User, channel: Ale
 # An outage from 100 to 700 (or one that goes on) against a silence: where it begins and ends, and what is told, by the
 # minute at which it is. Silences are from 0 to 50 (before), 150 to 400 (inside), 50 to 400 (over its beginning),
 # 400 to 900 (over its end), 50 to 900 (over all of it).
-SILENCES = {
-    "before": (0, 50),
-    "inside": (150, 400),
-    "beginning": (50, 400),
-    "end": (400, 900),
-    "all": (50, 900),
-}
+SILENCES = {"before": (0, 50), "inside": (150, 400), "beginning": (50, 400), "end": (400, 900), "all": (50, 900)}
 TRUTH: dict[tuple[str, str, bool], list[tuple[str, int]]] = {
     # (mute, window, both or neither; silence; whether it recovers at 700)
     ("window", "before", True): [("down", 100), ("recovered", 700)],

@@ -223,11 +223,7 @@ def test_news_joins_what_is_gathered_and_nothing_that_is_on_its_way(owner: User)
     channel = make_channel(owner)
     for number in range(3):
         tell(channel, f"test:{number}", at(0))
-    assert [delivery.state for delivery in Delivery.objects.order_by("pk")] == [
-        "waiting",
-        "waiting",
-        "gathering",
-    ]
+    assert [delivery.state for delivery in Delivery.objects.order_by("pk")] == ["waiting", "waiting", "gathering"]
     gathering = Delivery.objects.get(state="gathering")
     for second in (1, 2):
         tried(claimed(at(second)), at(second), delivered=True)

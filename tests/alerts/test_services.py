@@ -99,12 +99,7 @@ CASES = {
         [answer(401, b'{"error": {"code": "DirectApiAuthorizationRequired"}}', OK_JSON)],
         "…cdef",
         sent=lambda request: {k: v[0] for k, v in parse_qs(urlsplit(request.path).query).items()},
-        expected={
-            "api-version": "2016-06-01",
-            "sp": "/triggers/manual/run",
-            "sv": "1.0",
-            "sig": SIG,
-        },
+        expected={"api-version": "2016-06-01", "sp": "/triggers/manual/run", "sv": "1.0", "sig": SIG},
     ),
     "teams of Power Platform": Case(
         "teams",
@@ -279,11 +274,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("discord", {"url": f"https://discord.example/api/webhooks/417429632418316298/{HOOK}"}, "url: must be"),
     ("teams", {"url": "https://acme.webhook.office.com/webhookb2/x"}, "url: is of an Office 365 connector"),
     ("teams", {"url": f"https://{LOGIC}{RUN}?api-version=2016-06-01"}, "url: must be the whole URL"),
-    (
-        "teams",
-        {"url": f"https://logic.azure.com.example{RUN}?api-version=1&sig={SIG}"},
-        "url: must be the whole URL",
-    ),
+    ("teams", {"url": f"https://logic.azure.com.example{RUN}?api-version=1&sig={SIG}"}, "url: must be the whole URL"),
     ("teams", {"url": f"https://me@{LOGIC}{RUN}?api-version=1&sig={SIG}"}, "url: must be the whole"),
     ("telegram", {"bot_token": BOT}, "chat_id: is required"),
     ("telegram", {"bot_token": "123:abc", "chat_id": "1"}, "bot_token: must be the token that BotFather"),
@@ -318,12 +309,7 @@ def test_what_cannot_be_sent_to_is_refused_with_an_example(
 
 def test_a_change_keeps_what_is_not_given(api: Api) -> None:
     channel = stored(api, "ntfy", {"topic": "alerts", "access_token": TK})
-    assert channel.config == {
-        "topic": "alerts",
-        "server": "https://ntfy.sh",
-        "access_token": TK,
-        "priority": "default",
-    }
+    assert channel.config == {"topic": "alerts", "server": "https://ntfy.sh", "access_token": TK, "priority": "default"}
     changed = api.patch(f"{PATH}/{channel.public_id}", {"priority": "max", "access_token": None})
     assert changed.status == 200
     channel.refresh_from_db()
@@ -340,21 +326,14 @@ def test_a_page_is_resolved_when_its_incident_is(api: Api, pose: Pose) -> None:
     opened, closed = (json.loads(request.body) for request in site.seen)
     assert (opened["event_action"], opened["payload"]["severity"]) == ("trigger", "critical")
     assert opened["payload"]["source"] == "Pulsekeeper"
-    assert closed == {
-        "routing_key": KEY,
-        "event_action": "resolve",
-        "dedup_key": opened["dedup_key"],
-    }
+    assert closed == {"routing_key": KEY, "event_action": "resolve", "dedup_key": opened["dedup_key"]}
 
 
 @pytest.mark.django_db(transaction=True)
 def test_a_storm_is_a_page_for_each_incident() -> None:
     """One message for many incidents would be a page that no recovery resolves."""
     owner = UserFactory()
-    pager, chat = (
-        ChannelFactory(owner=owner, kind="pagerduty", integration_key=KEY),
-        ChannelFactory(owner=owner),
-    )
+    pager, chat = (ChannelFactory(owner=owner, kind="pagerduty", integration_key=KEY), ChannelFactory(owner=owner))
     pieces = [
         OutboxItem(f"outage:{n}", Payload(EventType.DOWN, at=0, monitor=str(n)), [pager.pk, chat.pk]) for n in range(5)
     ]

@@ -91,8 +91,7 @@ def test_redirects_are_not_followed(targets: TargetServer) -> None:
     for status in (301, 302, 303, 307, 308):
         outer = targets.serve(redirect(inner.url(), status))
         assert deliver(outer.url()) == SendResult(
-            delivered=False,
-            detail=f"The receiver answered {status}; redirects of a webhook are not followed.",
+            delivered=False, detail=f"The receiver answered {status}; redirects of a webhook are not followed."
         )
     assert inner.connections == 0
 
@@ -129,9 +128,7 @@ def test_a_receiver_gone_wrong_is_one_bounded_request(
 ) -> None:
     monkeypatch.setattr(transport, "_session", transport._session.__wrapped__)
     monkeypatch.setattr(
-        transport,
-        "GuardedSession",
-        lambda guard, **kwargs: GuardedSession(guard, **kwargs | {"total_sec": 0.5}),
+        transport, "GuardedSession", lambda guard, **kwargs: GuardedSession(guard, **kwargs | {"total_sec": 0.5})
     )
     site = targets.serve(script)
     start = time.monotonic()

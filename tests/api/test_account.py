@@ -49,11 +49,7 @@ def test_the_account_shows_plan_and_usage(db: None) -> None:
 def test_a_plan_with_a_default_interval_and_without_a_limit(db: None) -> None:
     user = UserFactory(plan__name="local")
     api = Api.signed_in(user)
-    assert api.get("/v1/account").json["plan"] == {
-        "name": "local",
-        "min_interval_sec": 10,
-        "monitor_limit": None,
-    }
+    assert api.get("/v1/account").json["plan"] == {"name": "local", "min_interval_sec": 10, "monitor_limit": None}
     heartbeat = {"type": "heartbeat"}
     asked: list[dict[str, int]] = [{}, {"interval_sec": 10}, {"interval_sec": 1}, {"interval_sec": 3600}]
     made = [api.post("/v1/monitors", heartbeat | given).json["interval_sec"] for given in asked]
@@ -74,12 +70,7 @@ def test_changing_the_password_ends_every_session(api: Api, user: User) -> None:
     token = Api.with_token(user, ProjectFactory(owner=user))
     changed = api.patch("/v1/account", {"current_password": PASSWORD, "password": NEW})
     assert (changed.status, changed.json["email"]) == (200, user.email)
-    assert [caller.get("/v1/monitors").status for caller in (api, other, stranger, token)] == [
-        401,
-        401,
-        200,
-        200,
-    ]
+    assert [caller.get("/v1/monitors").status for caller in (api, other, stranger, token)] == [401, 401, 200, 200]
     assert not Session.objects.filter(user=user).exists()
     credentials = {"email": user.email, "password": PASSWORD}
     assert Api().post("/v1/sessions", credentials).status == 401

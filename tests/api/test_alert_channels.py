@@ -271,10 +271,7 @@ def test_only_ones_own_monitors_and_projects(api: Api, user: User) -> None:
         assert api.post(PATH, WEBHOOK | more).status == 201
     chosen = AlertChannel.objects.get(scope="chosen")
     remove_member(
-        Caller(stranger),
-        theirs.public_id,
-        Membership.objects.get(project=theirs, user=user).public_id,
-        now=NOON,
+        Caller(stranger), theirs.public_id, Membership.objects.get(project=theirs, user=user).public_id, now=NOON
     )
     assert api.get(path_of(chosen)).json["monitor_ids"] == [], "one's own channel shows no monitor of others"
     assert {c["project_id"] for c in api.get(PATH).json} == {None}

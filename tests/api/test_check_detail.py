@@ -122,11 +122,7 @@ def test_what_a_real_check_saw(api: Api, user: User) -> None:
         site = targets.serve([answer(500, page, "Set-Cookie: a=b", "Server: nginx\xff")])
         created = api.post(
             "/v1/monitors",
-            {
-                "url": site.url(),
-                "method": "GET",
-                "request_headers": [{"name": "X-Key", "value": "top-secret-value"}],
-            },
+            {"url": site.url(), "method": "GET", "request_headers": [{"name": "X-Key", "value": "top-secret-value"}]},
         ).json
     assert created["status"] == "down"
     checks = f"/v1/monitors/{created['id']}/checks"

@@ -33,11 +33,7 @@ def test_the_answer_is_the_recorded_check(api: Api, user: User, targets: TargetS
     monitor = MonitorFactory(owner=user, url=site.url(), method="GET", up=True, created_at=utc_now())
     made = api.post(f"/v1/monitors/{monitor.public_id}/checks")
     assert made.status == 201
-    assert (made.json["status"], made.json["http_status"], made.json["evidence"]["body"]) == (
-        "down",
-        503,
-        "Sorry",
-    )
+    assert (made.json["status"], made.json["http_status"], made.json["evidence"]["body"]) == ("down", 503, "Sorry")
     assert api.get(f"/v1/monitors/{monitor.public_id}/checks/{made.json['id']}").json == made.json
     state = state_of(monitor)
     assert (state.status, state.failures, state.claimed_at) == ("up", 1, None), "it counts towards the threshold"

@@ -389,10 +389,7 @@ def test_a_project_that_makes_no_sense_costs_itself_alone(linked: Place, api: Ap
 @pytest.mark.parametrize("mode", ["down", "429", "500", "wrong_json", "wrong_types"])
 def test_a_provider_that_fails_is_502(linked: Place, api: Api, mode: Mode) -> None:
     linked.fake.mode = mode
-    for answer in (
-        api.get(f"{linked.path}/projects"),
-        api.post(f"{linked.path}/import", {"external_refs": ["prj_1"]}),
-    ):
+    for answer in (api.get(f"{linked.path}/projects"), api.post(f"{linked.path}/import", {"external_refs": ["prj_1"]})):
         assert (answer.status, answer.json["error"]) == (502, "provider_error")
         assert not any(secret in answer.text for secret in linked.fake.issued)
     assert not Monitor.objects.exists()

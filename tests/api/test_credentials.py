@@ -65,17 +65,7 @@ def test_a_session_ends_after_14_days(user: User) -> None:
 
 @pytest.mark.parametrize(
     "header",
-    [
-        "",
-        "Bearer",
-        "Bearer ",
-        "Bearer ses_",
-        "Bearer ses_x",
-        "Basic abc",
-        "Bearer svc_" + "a" * 68,
-        "Bearer \xff",
-        "x",
-    ],
+    ["", "Bearer", "Bearer ", "Bearer ses_", "Bearer ses_x", "Basic abc", "Bearer svc_" + "a" * 68, "Bearer \xff", "x"],
 )
 def test_missing_or_invalid_token(db: None, header: str) -> None:
     from django.test import Client
@@ -149,10 +139,7 @@ def test_use_is_noted_at_most_once_a_minute(user: User) -> None:
     ],
 )
 def test_bad_token_requests(api: Api, user: User, body: dict[str, object], status: int, code: str) -> None:
-    ids = {
-        "MINE": ProjectFactory(owner=user).public_id,
-        "FOREIGN": ProjectFactory().public_id,
-    }
+    ids = {"MINE": ProjectFactory(owner=user).public_id, "FOREIGN": ProjectFactory().public_id}
     body = {name: ids.get(str(value), value) for name, value in body.items()}
     answer = api.post("/v1/tokens", body)
     assert (answer.status, answer.json["error"]) == (status, code)

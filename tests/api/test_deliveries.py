@@ -73,11 +73,7 @@ def test_a_dead_one_is_tried_for_another_day(api: Api, user: User) -> None:
     with time_machine.travel(later, tick=False):
         answer = Api.signed_in(user).post(path)
     assert answer.status == 200
-    assert (answer.json["state"], answer.json["next_try_at"], answer.json["done_at"]) == (
-        "waiting",
-        to_ms(later),
-        None,
-    )
+    assert (answer.json["state"], answer.json["next_try_at"], answer.json["done_at"]) == ("waiting", to_ms(later), None)
     dead.refresh_from_db()
     assert (dead.state, dead.attempts, dead.give_up_at) == (State.WAITING, 3, later + timedelta(hours=24))
     assert dead.last_error

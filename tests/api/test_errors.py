@@ -12,8 +12,7 @@ from tests.api.client import SCHEMA, Api
 
 
 @pytest.mark.parametrize(
-    "path",
-    ["/v1", "/v1/", "/v1/nothing", "/v1/monitors/", "/v1/monitors/a/b", "/v1/monitors/mon_%00", "/v1/\x00"],
+    "path", ["/v1", "/v1/", "/v1/nothing", "/v1/monitors/", "/v1/monitors/a/b", "/v1/monitors/mon_%00", "/v1/\x00"]
 )
 @pytest.mark.parametrize("method", ["get", "post", "delete", "options"])
 def test_unknown_routes(db: None, method: str, path: str) -> None:
@@ -22,8 +21,7 @@ def test_unknown_routes(db: None, method: str, path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("method", "path"),
-    [("put", "/v1/monitors"), ("post", "/v1/monitors/mon_x"), ("get", "/v1/monitors/test/")],
+    ("method", "path"), [("put", "/v1/monitors"), ("post", "/v1/monitors/mon_x"), ("get", "/v1/monitors/test/")]
 )
 def test_wrong_method(api: Api, method: str, path: str) -> None:
     answer = api.send(method, path)

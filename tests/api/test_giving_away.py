@@ -99,11 +99,7 @@ def test_a_member_gives_nothing_away(way: Callable[[Scene], tuple[int, str]]) ->
     assert status == (403 if way is by_api else 200)
     assert REFUSED in text
     monitor = Monitor.objects.get()
-    assert (monitor.owner, monitor.project, monitor.full_config) == (
-        scene.owner,
-        scene.shop,
-        scene.monitor.full_config,
-    )
+    assert (monitor.owner, monitor.project, monitor.full_config) == (scene.owner, scene.shop, scene.monitor.full_config)
     assert not Entry.objects.filter(action__startswith="monitor.").exists()
 
 
@@ -166,10 +162,7 @@ def test_an_admin_s_file_gives_away_with_values_of_its_own() -> None:
     assert report.count("update") == 1
     monitor = Monitor.objects.get()
     assert (monitor.owner, monitor.project) == (scene.mover, None)
-    assert (monitor.full_config["request_headers"][0].value, monitor.options["request_body"]) == (
-        "mine",
-        None,
-    )
+    assert (monitor.full_config["request_headers"][0].value, monitor.options["request_body"]) == ("mine", None)
     sides = Entry.objects.filter(action__startswith="monitor.").values_list("action", "project_id")
     assert set(sides) == {("monitor.released", scene.shop.pk), ("monitor.received", None)}
 
@@ -183,11 +176,7 @@ def test_among_projects_of_one_owner_everything_stays() -> None:
     given = {"project_id": None}
     update_monitor(Caller(scene.mover), scene.monitor.public_id, given, now=utc_now())
     monitor = Monitor.objects.get()
-    assert (monitor.owner, monitor.project, monitor.full_config) == (
-        scene.owner,
-        None,
-        scene.monitor.full_config,
-    )
+    assert (monitor.owner, monitor.project, monitor.full_config) == (scene.owner, None, scene.monitor.full_config)
     assert not Entry.objects.filter(action__startswith="monitor.").exists()
 
 

@@ -19,13 +19,7 @@ from checks.spec import ReasonCode, Verdict
 from core.clock import MAX_MS, to_ms
 from monitors.models import Monitor, StatusChange
 from tests.api.client import Answer, Api
-from tests.factories import (
-    CheckResultFactory,
-    MonitorFactory,
-    ProjectFactory,
-    SchedulerGapFactory,
-    StatusChangeFactory,
-)
+from tests.factories import CheckResultFactory, MonitorFactory, ProjectFactory, SchedulerGapFactory, StatusChangeFactory
 from tests.helpers import NOON, minutes
 
 UP, SLOW, DOWN = Verdict.UP, Verdict.SLOW, Verdict.DOWN
@@ -172,11 +166,7 @@ class TestChecks:
         [
             *("limit=0", "limit=1001", "limit=-1", "limit=1.5", "limit=", "limit=%00", f"limit={'9' * 5000}"),
             *("cursor=", "cursor=x", "cursor=MQ==", "cursor=LTEuMQ==", "cursor=MS4tMQ==", "cursor=é"),
-            *(
-                "cursor=OTk5OTk5OTk5OTk5OTk5OTk5OS4x",
-                "cursor=OTAwMDAwMDAwMDAwMDAwMDAwMC4x",
-                "cursor=MS4xLjE=",
-            ),
+            *("cursor=OTk5OTk5OTk5OTk5OTk5OTk5OS4x", "cursor=OTAwMDAwMDAwMDAwMDAwMDAwMC4x", "cursor=MS4xLjE="),
             *("status=paused", "status=UP", "status=", "status=%00", "status=up,down"),
             *("since=-1", "since=now", "since=1.0", "since=", f"since={MAX_MS + 1}", "since=٣", "since=1e3"),
             *("until=-1", "until=2026-03-01", f"until={2**64}", "until=%F0%9F%92%A9"),
@@ -262,15 +252,7 @@ class TestUptime:
         answer = api.get(uptime)
         assert answer.status == 200
         assert [day["date"] for day in answer.json] == [
-            *(
-                "2026-02-23",
-                "2026-02-24",
-                "2026-02-25",
-                "2026-02-26",
-                "2026-02-27",
-                "2026-02-28",
-                "2026-03-01",
-            )
+            *("2026-02-23", "2026-02-24", "2026-02-25", "2026-02-26", "2026-02-27", "2026-02-28", "2026-03-01")
         ]
         assert all(
             (day["uptime"], day["down_sec"], day["incidents"], day["avg_latency_ms"]) == (None, 0, 0, None)
@@ -292,10 +274,7 @@ class TestUptime:
         add_change(monitor, MIDNIGHT - minutes(1440), None, UP)
         add_change(monitor, MIDNIGHT, UP, DOWN)
         found = self.days(api, uptime, 2)
-        assert [(d["uptime"], d["down_sec"], d["incidents"]) for d in found] == [
-            (100.0, 0, 0),
-            (0.0, 12 * 3600, 1),
-        ]
+        assert [(d["uptime"], d["down_sec"], d["incidents"]) for d in found] == [(100.0, 0, 0), (0.0, 12 * 3600, 1)]
 
     def test_it_stands_as_it_stood_before_the_oldest_day(self, api: Api, monitor: Monitor, uptime: str) -> None:
         add_change(monitor, MIDNIGHT - minutes(30 * 1440), None, DOWN)

@@ -48,12 +48,7 @@ SOUND: dict[str, dict[str, Json]] = {
     "/v1/alert-channels": {"kind": "webhook", "url": "https://hooks.example.com/"},
     "/v1/tokens": {"project_id": "{project}", "name": "t"},
     "/v1/incidents": {"title": "t", "text": "t"},
-    "/v1/maintenance-windows": {
-        "name": "t",
-        "starts_at": SOON,
-        "ends_at": SOON + 60_000,
-        "monitors": "all",
-    },
+    "/v1/maintenance-windows": {"name": "t", "starts_at": SOON, "ends_at": SOON + 60_000, "monitors": "all"},
 }
 # What decision 15 and the specification have clamped, floored or capped instead of refused.
 BENT = {"interval_sec", "timeout_ms", "minutes"}
@@ -220,14 +215,7 @@ def test_numbers_and_strings_that_fit_nowhere(
     before = everything()
     for name, field in schema["properties"].items():
         types = types_of(field)
-        values = [
-            r'"\u0000"',
-            r'"a\ud800"',
-            r'"\udc00\ud800"',
-            r'["\ud800"]',
-            r'{"\ud800": 1}',
-            r'{"\u0000": 1}',
-        ]
+        values = [r'"\u0000"', r'"a\ud800"', r'"\udc00\ud800"', r'["\ud800"]', r'{"\ud800": 1}', r'{"\u0000": 1}']
         if not types & {"integer", "number"} or name not in BENT:
             values += NUMBERS
         elif name in BENT:
@@ -285,21 +273,7 @@ def test_of_duplicate_keys_the_last_wins_or_none(api: Api, names: dict[str, str]
     assert api.send("patch", path, '{"slow_ms": "bad", "slow_ms": 5}').status in (200, 422)
 
 
-HEADERS = [
-    "",
-    " ",
-    "a b",
-    "a:b",
-    "a\r\nb",
-    "a\r\nX-Injected: y",
-    "a\nb",
-    "a\x00b",
-    "é",
-    "☃",
-    "(a)",
-    "a\x7f",
-    "X" * 257,
-]
+HEADERS = ["", " ", "a b", "a:b", "a\r\nb", "a\r\nX-Injected: y", "a\nb", "a\x00b", "é", "☃", "(a)", "a\x7f", "X" * 257]
 
 
 @pytest.mark.parametrize("name", HEADERS, ids=repr)
@@ -329,14 +303,7 @@ def test_header_values_that_would_end_the_line(api: Api, names: dict[str, str], 
 @pytest.mark.parametrize(
     "name",
     [
-        *(
-            "content-length",
-            "Content-Length",
-            "TRANSFER-ENCODING",
-            "Connection",
-            "Keep-Alive",
-            "Proxy-Connection",
-        ),
+        *("content-length", "Content-Length", "TRANSFER-ENCODING", "Connection", "Keep-Alive", "Proxy-Connection"),
         *("Proxy-Authorization", "TE", "Trailer", "Upgrade"),
     ],
 )
@@ -354,20 +321,7 @@ def test_host_may_be_set(api: Api, names: dict[str, str]) -> None:
 # --- addresses, queries and headers of the request -------------------------------------------------------
 
 ODD = [
-    *(
-        "%00",
-        "a%00b",
-        "%ED%A0%80",
-        "%ff",
-        "%F0%9F%92%A9",
-        "..",
-        "%2e%2e",
-        "%2F",
-        "a%2Fb",
-        "%0d%0aX: y",
-        "'--",
-        "{}",
-    ),
+    *("%00", "a%00b", "%ED%A0%80", "%ff", "%F0%9F%92%A9", "..", "%2e%2e", "%2F", "a%2Fb", "%0d%0aX: y", "'--", "{}"),
     *("null", "0", "-1", str(2**70), "a" * 65, "a" * 5000, "%25", "%", "*", "mon_", "mon_%20"),
 ]
 

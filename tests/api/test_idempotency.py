@@ -232,9 +232,7 @@ def test_the_second_waits_for_the_first(commits: bool) -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_first_request_that_does_not_end_is_waited_for_a_bounded_time(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_first_request_that_does_not_end_is_waited_for_a_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(idempotency, "LOCK_TIMEOUT_MS", 100)
     user = UserFactory()
     api = Api.signed_in(user)
@@ -248,9 +246,7 @@ def test_a_first_request_that_does_not_end_is_waited_for_a_bounded_time(
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_process_that_dies_after_the_commit_leaves_a_monitor_to_answer_with(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_process_that_dies_after_the_commit_leaves_a_monitor_to_answer_with(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(interactive, "PATIENCE_SEC", -0.5)  # and a second of timeout: the wait is bounded
     api = Api.signed_in(UserFactory())
     body = {"url": "http://127.0.0.1:9/", "timeout_ms": 1000}

@@ -36,10 +36,7 @@ def make_incident(monitor: Monitor, *, resolution: str | None = None, **fields: 
         "resolved_at": NOON + timedelta(minutes=9) if resolution else None,
         "resolution": resolution,
     }
-    return IncidentFactory(
-        monitor=monitor,
-        **found | fields,
-    )
+    return IncidentFactory(monitor=monitor, **found | fields)
 
 
 def declared(api: Api, **given: Any) -> Any:
@@ -123,21 +120,9 @@ def test_filters(api: Api, user: User) -> None:
     assert ids(api.get(f"{PATH}?status=open")) == [fourth, third, second]
     assert ids(api.get(f"{PATH}?status=resolved&monitor_id={inside.public_id}")) == [first]
     foreign = make_incident(MonitorFactory())
-    for query in (
-        f"monitor_id={foreign.monitor_public_id}",
-        "monitor_id=mon_x",
-        "project_id=prj_x",
-    ):
+    for query in (f"monitor_id={foreign.monitor_public_id}", "monitor_id=mon_x", "project_id=prj_x"):
         assert ids(api.get(f"{PATH}?{query}")) == []
-    for query in (
-        "status=closed",
-        "status=",
-        "limit=0",
-        "limit=1001",
-        "cursor=x",
-        "monitor_id=",
-        "project_id=%00",
-    ):
+    for query in ("status=closed", "status=", "limit=0", "limit=1001", "cursor=x", "monitor_id=", "project_id=%00"):
         assert (api.get(f"{PATH}?{query}").status, query) == (422, query)
 
 
@@ -212,20 +197,8 @@ def test_commenting(api: Api, user: User) -> None:
     text = "Ünïcode, <b>markup</b>\nand lines are kept: " + "x" * 1950
     answer = api.post(path, {"text": text})
     (entry,) = answer.json["events"]
-    assert (answer.status, entry["type"], entry["text"], entry["data"]) == (
-        200,
-        "commented",
-        text,
-        {"by": user.email},
-    )
-    for wrong in (
-        {},
-        {"text": ""},
-        {"text": None},
-        {"text": 5},
-        {"text": "x" * 2001},
-        {"text": "a", "by": "b"},
-    ):
+    assert (answer.status, entry["type"], entry["text"], entry["data"]) == (200, "commented", text, {"by": user.email})
+    for wrong in ({}, {"text": ""}, {"text": None}, {"text": 5}, {"text": "x" * 2001}, {"text": "a", "by": "b"}):
         refused = api.post(path, wrong)
         assert (refused.status, refused.json["error"], wrong) == (422, "validation_error", wrong)
     assert len(api.post(path, {"text": "second"}).json["events"]) == 2

@@ -17,12 +17,7 @@ from tests.site import Site
 
 def test_heartbeat(api: Api) -> None:
     made = api.post("/v1/monitors", {"type": "heartbeat", "interval_sec": 60})
-    assert (made.status, made.json["status"], made.json["last_ping_at"], made.json["url"]) == (
-        201,
-        None,
-        None,
-        "",
-    )
+    assert (made.status, made.json["status"], made.json["last_ping_at"], made.json["url"]) == (201, None, None, "")
     ping = f"/v1/heartbeats/{made.json['id']}/ping"
     before = to_ms(utc_now())
     for method in ("post", "get", "head"):

@@ -160,11 +160,7 @@ def test_no_secret_is_written(logged: Lines, monkeypatch: pytest.MonkeyPatch, se
     secrets.append(heartbeat.public_id)
     api.post(
         "/v1/alert-channels",
-        {
-            "kind": "webhook",
-            "url": f"https://example.com/?key={SECRETS['query']}",
-            "secret": SECRETS["webhook"],
-        },
+        {"kind": "webhook", "url": f"https://example.com/?key={SECRETS['query']}", "secret": SECRETS["webhook"]},
     )
     links = ["invitations", "alert-channels/confirm", "status-subscriptions/confirm", "account/confirm-email"]
     browser = Client(raise_request_exception=False)

@@ -113,10 +113,7 @@ WRONG = [
     ({"rrule": "FREQ=WEEKLY"}, "rrule: never ends; give UNTIL"),
     ({"rrule": "FREQ=SECONDLY;COUNT=9"}, "rrule: FREQ=SECONDLY is too often"),
     ({"rrule": "FREQ=DAILY;BYMONTH=2;BYMONTHDAY=30;COUNT=2"}, "rrule: has no occurrence."),
-    (
-        {"rrule": "FREQ=DAILY;COUNT=2", "ends_at": NOW + 2 * DAY},
-        "rrule: the occurrence of 2026-03-02 13:00 UTC",
-    ),
+    ({"rrule": "FREQ=DAILY;COUNT=2", "ends_at": NOW + 2 * DAY}, "rrule: the occurrence of 2026-03-02 13:00 UTC"),
     ({"rrule": "FREQ=WEEKLY;BYDAY=MO;COUNT=2"}, "starts_at: is none of the times of rrule"),
     ({"monitors": "some"}, "monitors: must be one of all, chosen."),
     ({"monitors": None}, "monitors"),

@@ -258,9 +258,7 @@ def test_the_list_is_paged_in_a_fixed_number_of_queries(api: Api, user: User) ->
         add_member(Caller(user), project.public_id, email=UserFactory().email, role="member", now=utc_now())
         add_member(Caller(user), project.public_id, email=f"i{n}@example.com", role="member", now=utc_now())
     api.get("/v1/projects")  # notes the use of the session
-    with CaptureQueriesContext(
-        connection,
-    ) as few:
+    with CaptureQueriesContext(connection) as few:
         first = api.get(path_of(project) + "?limit=3")
     with CaptureQueriesContext(connection) as many:
         everybody = api.get(path_of(project)).json

@@ -25,14 +25,7 @@ FIELDS = [
     *("follow_redirects", "check_ssl", "check_domain", "domain_expires_at", "cert_expires_at"),
     *("content_rules", "request_headers", "request_body", "fail_threshold", "recover_threshold"),
     *("grace_sec", "last_ping_at", "muted_until", "enabled", "project_id", "status", "status_since"),
-    *(
-        "last_latency_ms",
-        "last_connect_ms",
-        "last_ttfb_ms",
-        "uptime_24h",
-        "avg_latency_24h",
-        "last_checked_at",
-    ),
+    *("last_latency_ms", "last_connect_ms", "last_ttfb_ms", "uptime_24h", "avg_latency_24h", "last_checked_at"),
 ]
 
 
@@ -78,10 +71,7 @@ def test_every_field_comes_back_as_it_was_given(worker: None, site: Site) -> Non
             {"type": "json_field", "path": "method", "equals": "POST"},
             {"type": "json_field", "path": "body"},
         ],
-        "request_headers": [
-            {"name": "X-Key", "value": "hunter2", "type": "apikey"},
-            {"name": "X-Plain", "value": "p"},
-        ],
+        "request_headers": [{"name": "X-Key", "value": "hunter2", "type": "apikey"}, {"name": "X-Plain", "value": "p"}],
         "request_body": '{"a": 1}',
         "fail_threshold": 2,
         "recover_threshold": 4,
@@ -283,11 +273,7 @@ def test_somebody_elses_monitor_is_not_there(user: User) -> None:
     token = Api.with_token(user, ProjectFactory(owner=user))
     for caller, other in ((Api.signed_in(user), monitor), (token, monitor), (token, outside)):
         path = f"/v1/monitors/{other.public_id}"
-        assert [
-            caller.get(path).status,
-            caller.patch(path, {"bad": 1}).status,
-            caller.delete(path).status,
-        ] == [404] * 3
+        assert [caller.get(path).status, caller.patch(path, {"bad": 1}).status, caller.delete(path).status] == [404] * 3
 
 
 def test_project_token_creates_in_its_project_only(worker: None, site: Site) -> None:

@@ -158,11 +158,7 @@ class World:
             ("POST", "/v1/monitors/test"): {"url": "http://127.0.0.1:9/", "project_id": project_id},
             ("PATCH", "/v1/monitors/{monitor_id}"): {"name": "New"},
             ("POST", "/v1/monitors/{monitor_id}/mute"): {"minutes": 5},
-            ("POST", "/v1/alert-channels"): {
-                "kind": "webhook",
-                "url": "http://127.0.0.1:9/",
-                "project_id": project_id,
-            },
+            ("POST", "/v1/alert-channels"): {"kind": "webhook", "url": "http://127.0.0.1:9/", "project_id": project_id},
             ("PATCH", "/v1/alert-channels/{channel_id}"): {"name": "New"},
             ("POST", "/v1/incidents"): {"title": "New", "text": "New.", "project_id": project_id},
             ("POST", "/v1/incidents/{incident_id}/comments"): {"text": "New."},

@@ -108,9 +108,7 @@ def test_deleting_the_account_takes_what_is_its_own(api: Api, user: User) -> Non
     kept = MonitorFactory(owner=colleague, project=shared)
     ConnectorFactory(user=user)
     create_window(
-        Caller(user),
-        {"name": "Update", "starts_at": NOON, "ends_at": NOON + minutes(5), "monitors": "all"},
-        now=NOON,
+        Caller(user), {"name": "Update", "starts_at": NOON, "ends_at": NOON + minutes(5), "monitors": "all"}, now=NOON
     )
     token = Api.with_token(user, shared)
     assert api.send("delete", "/v1/account", {"password": "wrong"}).error.startswith("validation_error password:")

@@ -39,11 +39,7 @@ def test_what_is_created_is_read_back(api: Api, user: User) -> None:
     page = made.json
     assert page["id"].startswith("stp_")
     assert (page["groups"], page["accent"], page["theme"]) == (groups, "#5b6ee1", "dark")
-    assert (page["protected"], page["published"], page["url"]) == (
-        True,
-        True,
-        "http://localhost:8000/status/shop-api",
-    )
+    assert (page["protected"], page["published"], page["url"]) == (True, True, "http://localhost:8000/status/shop-api")
     assert "open sesame" not in made.text
     stored = StatusPage.objects.get()
     assert check_password("open sesame", stored.password_hash)
@@ -65,10 +61,7 @@ def test_sent_twice_with_a_key_it_is_made_once(api: Api) -> None:
 @pytest.mark.parametrize(
     ("given", "error"),
     [
-        (
-            {"slug": "Shop"},
-            "validation_error slug: must be 1 to 64 of a-z, 0-9 and -, with no - at either end.",
-        ),
+        ({"slug": "Shop"}, "validation_error slug: must be 1 to 64 of a-z, 0-9 and -, with no - at either end."),
         ({"slug": "-a"}, "validation_error slug: must be 1 to 64"),
         ({"slug": "static"}, "validation_error slug: is reserved"),
         ({"accent": "red"}, "validation_error accent: must be a colour"),
@@ -76,18 +69,9 @@ def test_sent_twice_with_a_key_it_is_made_once(api: Api) -> None:
         ({"accent": "#101010"}, "validation_error accent: is hard to see on the dark theme"),
         ({"theme": "blue"}, "validation_error theme: must be one of"),
         ({"password": "short"}, "validation_error password: "),
-        (
-            {"custom_domain": "status.shop.example"},
-            "validation_error custom_domain: is not a domain",
-        ),
-        (
-            {"groups": [{"monitors": [{"monitor_id": "mon_x", "name": "x"}]}]},
-            "validation_error groups[0].monitors[0]",
-        ),
-        (
-            {"groups": [{"monitors": [{"monitor_id": "mon_x"}]}]},
-            "validation_error groups[0].monitors[0].name",
-        ),
+        ({"custom_domain": "status.shop.example"}, "validation_error custom_domain: is not a domain"),
+        ({"groups": [{"monitors": [{"monitor_id": "mon_x", "name": "x"}]}]}, "validation_error groups[0].monitors[0]"),
+        ({"groups": [{"monitors": [{"monitor_id": "mon_x"}]}]}, "validation_error groups[0].monitors[0].name"),
         ({"published": 1}, "validation_error published"),
         ({"logo": "x"}, "validation_error logo: is not a field"),
     ],
@@ -99,8 +83,7 @@ def test_what_does_not_hold(api: Api, given: dict[str, Any], error: str) -> None
 
 
 @pytest.mark.parametrize(
-    "domain",
-    ["localhost", "shop", "192.0.2.1", "a b.example", "-a.example", "x" * 64 + ".example", "host:80", ""],
+    "domain", ["localhost", "shop", "192.0.2.1", "a b.example", "-a.example", "x" * 64 + ".example", "host:80", ""]
 )
 def test_what_is_no_domain(api: Api, settings: Settings, domain: str) -> None:
     settings.STATUS_PAGE_DOMAINS = ["*"]
@@ -189,10 +172,7 @@ class TestLogos:
         ("data", "reason"),
         [
             (b"", "may not be blank"),
-            (
-                b"<svg xmlns='http://www.w3.org/2000/svg'><script>alert(1)</script></svg>",
-                "is not a readable picture",
-            ),
+            (b"<svg xmlns='http://www.w3.org/2000/svg'><script>alert(1)</script></svg>", "is not a readable picture"),
             (picture()[:40], "is not a readable picture"),
             (b"%PDF-1.4" + picture(), "is not a readable picture"),
             (picture(size=(4_097, 1)), "is more than 4096 pixels"),
@@ -202,18 +182,7 @@ class TestLogos:
             (slow_jpeg(), "takes too long"),
             (b"x" * (1024 * 1024 + 1), "is larger than 1 MiB"),
         ],
-        ids=[
-            "nothing",
-            "svg",
-            "cut",
-            "pdf",
-            "wide",
-            "bomb",
-            "larger bomb",
-            "many pixels",
-            "many scans",
-            "heavy",
-        ],
+        ids=["nothing", "svg", "cut", "pdf", "wide", "bomb", "larger bomb", "many pixels", "many scans", "heavy"],
     )
     def test_what_is_none_is_refused(self, api: Api, path: str, data: bytes, reason: str) -> None:
         answer = self.put(api, path, data)

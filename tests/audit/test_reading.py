@@ -67,12 +67,7 @@ def test_staff_has_no_name_for_those_whom_it_serves(api: Api, user: User) -> Non
     entry = audit.services.record(Action.PLAN_CHANGED, actor=staff, subject=user, target_name=user.email)
     Entry.objects.filter(pk=entry.pk).update(actor_type="staff", address="192.0.2.1")
     (mine,) = rows(api, f"{OWN}?action=plan.changed")
-    assert (mine["actor_type"], mine["actor_id"], mine["actor_email"], mine["address"]) == (
-        "staff",
-        None,
-        None,
-        None,
-    )
+    assert (mine["actor_type"], mine["actor_id"], mine["actor_email"], mine["address"]) == ("staff", None, None, None)
     (theirs,) = rows(Api.signed_in(staff), f"{OWN}?action=plan.changed")
     assert (theirs["actor_email"], theirs["address"]) == (staff.email, "192.0.2.1")
 

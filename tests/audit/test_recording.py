@@ -55,10 +55,7 @@ def test_what_is_done_to_a_project_its_people_and_its_tokens(api: Api, user: Use
     send(api, "delete", f"{home}/members/{invitation}")
     token = send(api, "post", "/v1/tokens", {"project_id": project, "name": "CI"})
     channel = send(
-        Api(token["token"]),
-        "post",
-        "/v1/alert-channels",
-        {"kind": "webhook", "url": "http://127.0.0.1:9/secret-path"},
+        Api(token["token"]), "post", "/v1/alert-channels", {"kind": "webhook", "url": "http://127.0.0.1:9/secret-path"}
     )
     send(api, "patch", f"/v1/alert-channels/{channel['id']}", {"secret": "hunter22hunter22", "name": "Pager"})
     send(api, "delete", f"/v1/alert-channels/{channel['id']}")
@@ -92,11 +89,7 @@ def test_what_is_done_to_a_project_its_people_and_its_tokens(api: Api, user: Use
 
 def test_leaving_and_joining(user: User) -> None:
     project = ProjectFactory(member=user)
-    send(
-        Api.signed_in(user),
-        "delete",
-        f"/v1/projects/{project.public_id}/members/{user.memberships.get().public_id}",
-    )
+    send(Api.signed_in(user), "delete", f"/v1/projects/{project.public_id}/members/{user.memberships.get().public_id}")
     assert (last().action, last().actor_id, last().subject_id) == ("member.left", user.pk, None)
     Membership.objects.create(
         project=project,
@@ -106,11 +99,7 @@ def test_leaving_and_joining(user: User) -> None:
         invited_until=utc_now() + timedelta(days=1),
     )
     assert accept_invitations(user, now=utc_now()) == 1
-    assert (last().action, last().project_id, last().details) == (
-        "member.joined",
-        project.pk,
-        {"role": "admin"},
-    )
+    assert (last().action, last().project_id, last().details) == ("member.joined", project.pk, {"role": "admin"})
     assert accept_invitations(user, now=utc_now()) == 0
 
 
@@ -132,11 +121,7 @@ def test_signing_in_and_what_follows(user: User) -> None:
     send(api, "patch", "/v1/account", {"current_password": PASSWORD, "password": "quite another long one"})
     assert last().action == "password.changed"
     disconnect(Caller(ConnectorFactory(user=user).user), "vercel")
-    assert (last().action, last().target_name, last().actor_type) == (
-        "connector.unlinked",
-        "Shop Ltd",
-        "operator",
-    )
+    assert (last().action, last().target_name, last().actor_type) == ("connector.unlinked", "Shop Ltd", "operator")
 
 
 def test_the_address_is_the_one_that_throttles_count(user: User, settings: Settings) -> None:
@@ -252,8 +237,7 @@ def test_a_channel_that_somebody_agrees_to(user: User) -> None:
 
     project = ProjectFactory(owner=user)
     Api.signed_in(user).post(
-        "/v1/alert-channels",
-        {"kind": "email", "address": "on-call@example.com", "project_id": project.public_id},
+        "/v1/alert-channels", {"kind": "email", "address": "on-call@example.com", "project_id": project.public_id}
     )
     channel = AlertChannel.objects.latest("pk")
     digest = salted_hmac("pulsekeeper.alert-channels", "token", algorithm="sha256").digest()

@@ -128,17 +128,9 @@ def _entries(owner: User, shop: Project, *, now: datetime) -> None:
     channel: dict[str, Any] = {"target_id": "chn_a", "target_name": "On call", **of_shop}
     rows: list[tuple[Action, str, dict[str, Any]]] = [
         (Action.SIGN_IN_FAILED, kinds.ANONYMOUS, {**failed, "details": {"door": "api"}}),
-        (
-            Action.PLAN_CHANGED,
-            kinds.STAFF,
-            {"subject_id": owner.pk, "details": {"before": "free", "plan": "pro"}},
-        ),
+        (Action.PLAN_CHANGED, kinds.STAFF, {"subject_id": owner.pk, "details": {"before": "free", "plan": "pro"}}),
         (Action.CHANNEL_UPDATED, kinds.TOKEN, {**her, **channel, "details": {"fields": ["name", "secret"]}}),
-        (
-            Action.SIGN_IN_SUCCEEDED,
-            kinds.USER,
-            {**her, **here, "details": door},
-        ),
+        (Action.SIGN_IN_SUCCEEDED, kinds.USER, {**her, **here, "details": door}),
     ]
     for minutes, (action, kind, columns) in enumerate(rows):
         at = now - timedelta(minutes=40 - 7 * minutes)
@@ -256,11 +248,7 @@ def _heartbeat(anna: Caller, project: Project, *, now: datetime) -> Monitor:
 def _alerting(anna: Caller, monitors: dict[str, Monitor], *, now: datetime) -> str:
     channel, _ = create_channel(
         anna,
-        {
-            "kind": "webhook",
-            "name": "On-call pager",
-            "url": "https://pager.larkandpine.example/hooks/pulsekeeper",
-        },
+        {"kind": "webhook", "name": "On-call pager", "url": "https://pager.larkandpine.example/hooks/pulsekeeper"},
         now=now,
     )
     create_channel(anna, {"kind": "email", "address": "operations@larkandpine.example"}, now=now)
@@ -271,19 +259,14 @@ def _alerting(anna: Caller, monitors: dict[str, Monitor], *, now: datetime) -> s
         (1, Delivery.State.WAITING),
     ):
         DeliveryFactory(
-            channel=channel,
-            state=state,
-            created_at=now - timedelta(hours=hours),
-            monitor=monitors["Payments API"],
+            channel=channel, state=state, created_at=now - timedelta(hours=hours), monitor=monitors["Payments API"]
         )
     return channel.public_id
 
 
 def _pager(anna: Caller, *, now: datetime) -> str:
     channel, _ = create_channel(
-        anna,
-        {"kind": "pagerduty", "integration_key": "R0ABCDEF0123456789ABCDEF01234567", "region": "eu"},
-        now=now,
+        anna, {"kind": "pagerduty", "integration_key": "R0ABCDEF0123456789ABCDEF01234567", "region": "eu"}, now=now
     )
     return channel.public_id
 
@@ -292,9 +275,7 @@ def _maintenance(anna: Caller, project: Project, *, now: datetime) -> str:
     night = (now + timedelta(days=1)).replace(hour=2, minute=0, second=0, microsecond=0)
     place = {"project_id": project.public_id, "monitors": "all"}
     create_window(
-        anna,
-        {"name": "Database upgrade", "starts_at": night, "ends_at": night + timedelta(hours=1), **place},
-        now=now,
+        anna, {"name": "Database upgrade", "starts_at": night, "ends_at": night + timedelta(hours=1), **place}, now=now
     )
     weekly = create_window(
         anna,
@@ -309,20 +290,9 @@ def _maintenance(anna: Caller, project: Project, *, now: datetime) -> str:
         now=now,
     )
     _window(
-        anna,
-        "Router firmware",
-        now - timedelta(minutes=20),
-        timedelta(hours=2),
-        made=now - timedelta(days=1),
-        **place,
+        anna, "Router firmware", now - timedelta(minutes=20), timedelta(hours=2), made=now - timedelta(days=1), **place
     )
-    _window(
-        anna,
-        "Move to the new rack",
-        now - timedelta(days=6),
-        timedelta(hours=5),
-        made=now - timedelta(days=9),
-    )
+    _window(anna, "Move to the new rack", now - timedelta(days=6), timedelta(hours=5), made=now - timedelta(days=9))
     nightly = {"rrule": f"FREQ=DAILY;UNTIL={now + timedelta(days=9):%Y%m%d}", "time_zone": "America/New_York"}
     start = (now + timedelta(days=4)).replace(hour=3, minute=30, second=0, microsecond=0)
     _window(anna, "Nightly import of the catalogue", start, timedelta(minutes=50), made=now, **nightly)
@@ -352,10 +322,7 @@ def _status_pages(anna: Caller, monitors: dict[str, Monitor], incident: Incident
                 {
                     "name": name,
                     "monitors": [
-                        {
-                            "monitor_id": monitors[one].public_id,
-                            "name": one.removeprefix("Shop ").capitalize(),
-                        }
+                        {"monitor_id": monitors[one].public_id, "name": one.removeprefix("Shop ").capitalize()}
                         for one in members
                     ],
                 }

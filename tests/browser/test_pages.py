@@ -23,10 +23,7 @@ OTHERS = {"docs", "admin"}  # Swagger UI's and Django's own
 
 @pytest.fixture(scope="module")
 def shown(app: Application) -> scene.Scene:
-    settings = {
-        "EMAIL_BACKEND": "django.core.mail.backends.dummy.EmailBackend",
-        "PASSWORD_HASHERS": HASHERS,
-    }
+    settings = {"EMAIL_BACKEND": "django.core.mail.backends.dummy.EmailBackend", "PASSWORD_HASHERS": HASHERS}
     with app.database(), override_settings(**settings):
         return scene.build()
 

@@ -116,11 +116,7 @@ def test_the_monitors_own_header_values_are_not_shown(
     headers = (("X-Key", value),)
     followed = engine.check(spec(site.url(), follow_redirects=True, headers=headers))
     quoted = engine.check(
-        spec(
-            site.url("/plain"),
-            headers=headers,
-            rules=(ContentRule(RuleType.JSON_FIELD, path="sent", equals="x"),),
-        )
+        spec(site.url("/plain"), headers=headers, rules=(ContentRule(RuleType.JSON_FIELD, path="sent", equals="x"),))
     )
     assert (followed.verdict, quoted.verdict) == (Verdict.DOWN, Verdict.DOWN)
     for outcome in (followed, quoted):
@@ -197,11 +193,7 @@ def test_headers_are_shown_by_an_allow_list_and_cookies_by_name() -> None:
 
 @pytest.mark.parametrize(
     ("url", "shown"),
-    [
-        ("http://a/?b=c&d", "http://a/?b=***&d"),
-        ("http://a/?b", "http://a/?b"),
-        ("http://a/x=y", "http://a/x=y"),
-    ],
+    [("http://a/?b=c&d", "http://a/?b=***&d"), ("http://a/?b", "http://a/?b"), ("http://a/x=y", "http://a/x=y")],
 )
 def test_urls_are_shown_without_values(url: str, shown: str) -> None:
     assert shown_url(url, Mask(())) == shown

@@ -229,19 +229,7 @@ CHARSETS = (
     "ascii", "iso-8859-1", "iso-8859-8", "windows-1252", "windows-1255", "cp869", "koi8-t", "gb18030", "big5", "hz",
     "shift_jis", "euc-jp", "iso-2022-jp", "johab", "undefined", "zlib", "unheard-of",
 )  # fmt: skip
-BYTES = (
-    b"\xff",
-    b"\x81",
-    b"\xa1",
-    b"\x00\xd8",
-    b"\xd8\x00",
-    b"+",
-    b"a",
-    b"a-",
-    b"\x1b$",
-    b"~{",
-    b"\xe3\x81\x82",
-)
+BYTES = (b"\xff", b"\x81", b"\xa1", b"\x00\xd8", b"\xd8\x00", b"+", b"a", b"a-", b"\x1b$", b"~{", b"\xe3\x81\x82")
 NEEDLES = ("a" * 5 + "b", "b" + "a" * 255, "a" * 127 + "b" + "a" * 128, "ab" * 120 + "c")
 
 
@@ -341,10 +329,7 @@ def test_names(range_: Range) -> None:
     zone |= {f"lost-{link}": Name(alias=f"lost-{after}", truncated=True) for link, after in itertools.pairwise(links)}
     names = range_.targets.serve_names(zone)
     engine = ProbeEngine(LOOPBACK, resolver=Resolver([names.address]))
-    for host, reason in (
-        (links[0], ReasonCode.CONNECTION_FAILURE),
-        (f"lost-{links[0]}", ReasonCode.DNS_FAILURE),
-    ):
+    for host, reason in ((links[0], ReasonCode.CONNECTION_FAILURE), (f"lost-{links[0]}", ReasonCode.DNS_FAILURE)):
         outcomes: list[CheckOutcome] = []
         url = range_.site.url(host=host)
         pause = shortest(lambda: outcomes.append(engine.check(spec(range_.site, url=url))))  # noqa: B023

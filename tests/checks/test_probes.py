@@ -100,8 +100,7 @@ def test_a_spec_that_cannot_be_sent_is_one_failed_check(
     good = get(url=targets.serve([answer()]).url())
     ended: dict[str, CheckOutcome] = {}
     engine.run(
-        [("odd", replace(get(), **changes)), ("good", good)],
-        lambda key, outcome: ended.setdefault(key, outcome),
+        [("odd", replace(get(), **changes)), ("good", good)], lambda key, outcome: ended.setdefault(key, outcome)
     )
     assert ended["good"].verdict is UP
     assert ended["odd"].verdict is DOWN
@@ -111,12 +110,7 @@ def test_a_spec_that_cannot_be_sent_is_one_failed_check(
 
 def test_sends_what_the_monitor_asks_for(engine: ProbeEngine, targets: TargetServer) -> None:
     site = targets.serve([answer()])
-    headers = (
-        ("X-Empty", ""),
-        ("user-agent", "mine"),
-        ("Host", "shop.example"),
-        ("X-Ü".replace("Ü", "U"), "grün"),
-    )
+    headers = (("X-Empty", ""), ("user-agent", "mine"), ("Host", "shop.example"), ("X-Ü".replace("Ü", "U"), "grün"))
     engine.check(get(url=site.url("/a b?q=ü#fragment"), method="POST", headers=headers, body='{"a": "ü"}'))
     engine.check(get(url=site.url(), method="HEAD"))
     engine.check(get(url=site.url(), method="PUT"))
@@ -235,10 +229,7 @@ def test_of_a_name_only_the_permitted_addresses_are_used(targets: TargetServer) 
     inside = targets.serve([answer()], host="127.0.0.1")
     outside = targets.serve([answer()], host="127.0.0.2", port=inside.port)
     names = targets.serve_names(
-        {
-            "both.test": Name(("127.0.0.1", "127.0.0.2")),
-            "inside.test": Name(("127.0.0.1",), ("::1",)),
-        }
+        {"both.test": Name(("127.0.0.1", "127.0.0.2")), "inside.test": Name(("127.0.0.1",), ("::1",))}
     )
     guard = EgressGuard(parse_networks("127.0.0.2/32"))
     engine = ProbeEngine(guard, resolver=Resolver([names.address]))

@@ -122,9 +122,7 @@ steps = st.tuples(
 @hypothesis_settings(max_examples=examples(50), deadline=None)
 @given(story=st.lists(steps, min_size=1, max_size=12), since=st.integers(0, 40 * 3600), partitioned=st.booleans())
 def test_whatever_comes_when_it_is_as_if_counted_at_the_end(
-    story: list[tuple[int, list[tuple[int, timedelta, Verdict, int | None]], int | None]],
-    since: int,
-    partitioned: bool,
+    story: list[tuple[int, list[tuple[int, timedelta, Verdict, int | None]], int | None]], since: int, partitioned: bool
 ) -> None:
     empty()
     if partitioned:

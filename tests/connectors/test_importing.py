@@ -66,9 +66,7 @@ def test_two_imports_at_once_create_each_monitor_once(vercel: Place, api: Api, u
     refs = vercel.refs()
     shop = ProjectFactory(owner=user)
     results = outcomes(
-        importer(user, refs),
-        importer(user, refs[::-1]),
-        importer(user, refs, project_id=shop.public_id),
+        importer(user, refs), importer(user, refs[::-1]), importer(user, refs, project_id=shop.public_id)
     )
     created = [monitor.name for result in results for monitor in result.created]
     assert sorted(created) == sorted(p.name for p in vercel.fake.projects)

@@ -247,14 +247,8 @@ def test_vercel_needs_its_slug(vercel: FakeVercel, settings: Settings) -> None:
         ({"targets": None}, ""),
         ({"targets": {"production": None}}, ""),
         ({"targets": {"production": {"alias": None}}}, ""),
-        (
-            {"targets": {"production": {"alias": ["*.shop.example", "www.shop.example"]}}},
-            "https://www.shop.example",
-        ),
-        (
-            {"targets": {"production": {"alias": ["a-git-main.vercel.app", "a.vercel.app"]}}},
-            "https://a.vercel.app",
-        ),
+        ({"targets": {"production": {"alias": ["*.shop.example", "www.shop.example"]}}}, "https://www.shop.example"),
+        ({"targets": {"production": {"alias": ["a-git-main.vercel.app", "a.vercel.app"]}}}, "https://a.vercel.app"),
     ],
 )
 def test_addresses_at_vercel(given: dict[str, Any], url: str) -> None:
@@ -266,10 +260,7 @@ def test_addresses_at_vercel(given: dict[str, Any], url: str) -> None:
     [
         ({}, ""),
         ({"custom_domain": "shop.example", "ssl_url": "https://a.netlify.app"}, "https://shop.example"),
-        (
-            {"custom_domain": None, "ssl_url": "https://a.netlify.app", "url": "http://b"},
-            "https://a.netlify.app",
-        ),
+        ({"custom_domain": None, "ssl_url": "https://a.netlify.app", "url": "http://b"}, "https://a.netlify.app"),
         ({"custom_domain": "", "ssl_url": "", "url": "http://a.netlify.app"}, "https://a.netlify.app"),
     ],
 )
@@ -279,13 +270,7 @@ def test_addresses_at_netlify(given: dict[str, Any], url: str) -> None:
 
 @pytest.mark.parametrize(
     "given",
-    [
-        {},
-        {"id": 1, "name": "a"},
-        {"id": "", "name": "a"},
-        {"id": "x" * 201, "name": "a"},
-        {"id": "\0", "name": "a"},
-    ],
+    [{}, {"id": 1, "name": "a"}, {"id": "", "name": "a"}, {"id": "x" * 201, "name": "a"}, {"id": "\0", "name": "a"}],
 )
 def test_a_project_that_makes_no_sense(given: dict[str, Any]) -> None:
     for made in (Vercel(), Netlify()):

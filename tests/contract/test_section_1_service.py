@@ -25,10 +25,7 @@ def test_runs_checks_records_results_keeps_a_status(live: Api, site: Site) -> No
     up, down = (live.post("/v1/monitors", {"url": site.url(p)}).json for p in ("/ok", "/status/500"))
     check_now(live, up["id"])
     assert CheckResult.objects.count() == 3
-    assert {m["id"]: m["status"] for m in live.get("/v1/monitors").json} == {
-        up["id"]: "up",
-        down["id"]: "down",
-    }
+    assert {m["id"]: m["status"] for m in live.get("/v1/monitors").json} == {up["id"]: "up", down["id"]: "down"}
 
 
 def test_http_polls_a_url_and_judges_the_response(live: Api, targets: TargetServer) -> None:

@@ -372,10 +372,7 @@ DEFAULTS: dict[str, Any] = {
         ({}, {}),
         ({"type": "http"}, {}),
         ({"type": "scheduler"}, {"type": "scheduler", "method": "POST"}),
-        (
-            {"type": "api", "content_rules": [JSON_RULE]},
-            {"type": "api", "method": "GET", "content_rules": [JSON_RULE]},
-        ),
+        ({"type": "api", "content_rules": [JSON_RULE]}, {"type": "api", "method": "GET", "content_rules": [JSON_RULE]}),
         (
             {"type": "keyword", "content_rules": [TEXT_RULE]},
             {"type": "keyword", "method": "GET", "content_rules": [TEXT_RULE]},
@@ -459,16 +456,7 @@ def test_interval_is_floored_to_the_plan_minimum(db: None, plan: str, given: int
 
 @pytest.mark.parametrize(
     ("given", "stored"),
-    [
-        (-1, 1000),
-        (0, 1000),
-        (999, 1000),
-        (1000, 1000),
-        (1001, 1001),
-        (60000, 60000),
-        (60001, 60000),
-        (10**12, 60000),
-    ],
+    [(-1, 1000), (0, 1000), (999, 1000), (1000, 1000), (1001, 1001), (60000, 60000), (60001, 60000), (10**12, 60000)],
 )
 def test_timeout_is_clamped(api: Api, given: int, stored: int) -> None:
     """clamped to the range 1000 to 60000"""
@@ -497,12 +485,7 @@ def test_expect_status(live: Api, targets: TargetServer) -> None:
 
 def test_follow_redirects(live: Api, targets: TargetServer) -> None:
     """when off, a 3xx counts as reachable; when on, 3xx is followed and the final response is judged, […] not split"""
-    routes = {
-        "/to-ok": redirect("/ok"),
-        "/to-bad": redirect("/bad"),
-        "/ok": [answer()],
-        "/bad": [answer(500)],
-    }
+    routes = {"/to-ok": redirect("/ok"), "/to-bad": redirect("/bad"), "/ok": [answer()], "/bad": [answer(500)]}
     target = targets.serve(routes)
     off = try_draft(live, target.url("/to-bad"))
     assert (off["status"], off["http_status"]) == ("up", 302)
@@ -624,10 +607,7 @@ def test_project(api: Api, user: User) -> None:
 def test_error(snapshot: Path) -> None:
     """error | string | yes; reason | string | no; limit | number | no"""
     described = json.loads(snapshot.read_text())["components"]["schemas"]["Error"]
-    assert (sorted(described["properties"]), described["required"]) == (
-        ["error", "limit", "reason"],
-        ["error"],
-    )
+    assert (sorted(described["properties"]), described["required"]) == (["error", "limit", "reason"], ["error"])
 
 
 def test_a_scheduler_succeeds_by_2xx(live: Api, targets: TargetServer) -> None:

@@ -77,10 +77,7 @@ def test_patch_monitor_is_partial(api: Api, user: User) -> None:
     monitor = MonitorFactory(owner=user, name="Old", slow_ms=700, up=True)
     before = shown(api, monitor.public_id)
     patched = api.patch(f"/v1/monitors/{monitor.public_id}", {"name": "New"})
-    assert (patched.status, patched.json | {"uptime_24h": None}) == (
-        200,
-        before | {"name": "New", "uptime_24h": None},
-    )
+    assert (patched.status, patched.json | {"uptime_24h": None}) == (200, before | {"name": "New", "uptime_24h": None})
     assert api.patch(f"/v1/monitors/{monitor.public_id}", {}).status == 200
 
 
@@ -94,8 +91,7 @@ def test_delete_monitor(api: Api, user: User) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "lasts"),
-    [(1, 1), (WEEK_MIN, WEEK_MIN), (WEEK_MIN + 1, WEEK_MIN), (10**12, WEEK_MIN)],
+    ("given", "lasts"), [(1, 1), (WEEK_MIN, WEEK_MIN), (WEEK_MIN + 1, WEEK_MIN), (10**12, WEEK_MIN)]
 )
 def test_mute(api: Api, user: User, given: int, lasts: int) -> None:
     """POST | …/mute | {minutes: integer, required} | 200, Monitor; values are capped at 7 days"""
@@ -146,10 +142,7 @@ def test_a_ping_needs_no_token_and_minds_none(api: Api) -> None:
 @pytest.mark.parametrize("method", ["post", "get", "head"])
 def test_ping_of_what_is_no_heartbeat(api: Api, user: User, kind: str, method: str) -> None:
     """The heartbeat ping returns 404 when the id is not a heartbeat monitor or does not exist."""
-    rules = {
-        "api": [{"type": "json_field", "path": "a"}],
-        "keyword": [{"type": "text_contains", "value": "a"}],
-    }
+    rules = {"api": [{"type": "json_field", "path": "a"}], "keyword": [{"type": "text_contains", "value": "a"}]}
     if kind == "project":
         name = ProjectFactory(owner=user).public_id
     elif kind == "unknown":
@@ -187,16 +180,7 @@ def test_who_may_create_tokens(user: User, role: str, status: int) -> None:
 
 @pytest.mark.parametrize(
     ("ttl", "status"),
-    [
-        (59, 422),
-        (60, 201),
-        (7_776_000, 201),
-        (7_776_001, 422),
-        (0, 422),
-        (-60, 422),
-        (None, 422),
-        ("60", 422),
-    ],
+    [(59, 422), (60, 201), (7_776_000, 201), (7_776_001, 422), (0, 422), (-60, 422), (None, 422), ("60", 422)],
 )
 def test_ttl_seconds(api: Api, user: User, ttl: Any, status: int) -> None:
     """ttl_seconds, when given, is between 60 and 7776000 seconds; when omitted the token never expires"""
@@ -253,10 +237,7 @@ def test_openapi_json(db: None) -> None:
     """GET | /openapi.json | none | machine-readable description of the API, served by the API itself"""
     served = Api().get("/openapi.json")
     assert served.status == 200
-    assert served.headers["Content-Type"].partition(";")[0] in (
-        "application/json",
-        "application/vnd.oai.openapi+json",
-    )
+    assert served.headers["Content-Type"].partition(";")[0] in ("application/json", "application/vnd.oai.openapi+json")
     assert served.json["openapi"].startswith("3.")
 
 

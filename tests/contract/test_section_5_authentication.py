@@ -42,13 +42,7 @@ def test_scheme(api: Api, scheme: str) -> None:
     "header",
     [
         *("", "Bearer", "Bearer ", "Bearer svc_", "Bearer ses_", "Basic {token}", "Token {token}", "{token}"),
-        *(
-            "Bearer {token}x",
-            "Bearer {token} {token}",
-            "Bearer x{token}",
-            "Bearer {shortened}",
-            "Bearer {upper}",
-        ),
+        *("Bearer {token}x", "Bearer {token} {token}", "Bearer x{token}", "Bearer {shortened}", "Bearer {upper}"),
     ],
 )
 def test_missing_or_invalid(api: Api, header: str) -> None:
@@ -73,11 +67,7 @@ def test_a_token_reads_and_writes_its_own_project_only(api: Api, user: User) -> 
     own, other = ProjectFactory(owner=user), ProjectFactory(owner=user)
     token = issue(api, own)
     inside = MonitorFactory(owner=user, project=own)
-    for outside in (
-        MonitorFactory(owner=user, project=other),
-        MonitorFactory(owner=user),
-        MonitorFactory(),
-    ):
+    for outside in (MonitorFactory(owner=user, project=other), MonitorFactory(owner=user), MonitorFactory()):
         path = f"/v1/monitors/{outside.public_id}"
         answers = [
             token.get(path),
@@ -100,10 +90,7 @@ def test_a_token_reads_and_writes_its_own_project_only(api: Api, user: User) -> 
 def test_a_token_moves_nothing_out_of_its_project(api: Api, user: User, body: dict[str, str | None]) -> None:
     """scoped to exactly one project"""
     own = ProjectFactory(owner=user)
-    ids = {
-        "OTHER": ProjectFactory(owner=user).public_id,
-        "FOREIGN": ProjectFactory().public_id,
-    }
+    ids = {"OTHER": ProjectFactory(owner=user).public_id, "FOREIGN": ProjectFactory().public_id}
     given = {"project_id": ids.get(str(body["project_id"]))}
     token = issue(api, own)
     monitor = MonitorFactory(owner=user, project=own)

@@ -36,11 +36,7 @@ def test_400_project_id_missing(api: Api, project_id: str | None) -> None:
 
 def test_400_caller_not_permitted(api: Api, user: User) -> None:
     """400 | POST /v1/tokens | […] or caller not permitted on that project"""
-    for project_id in (
-        ProjectFactory().public_id,
-        "prj_unknown",
-        MonitorFactory(owner=user).public_id,
-    ):
+    for project_id in (ProjectFactory().public_id, "prj_unknown", MonitorFactory(owner=user).public_id):
         answered = api.post("/v1/tokens", {"project_id": project_id, "name": "t"})
         assert is_error(answered, 400, "project_forbidden")
     assert not ProjectToken.objects.exists()
@@ -95,10 +91,7 @@ def test_404(api: Api, user: User, method: str, path: str, body: object) -> None
     foreign = MonitorFactory(owner=stranger, project=foreign_project)
     token = ProjectToken.objects.get()
     wrong_kind = ProjectFactory(owner=user) if "projects" not in path else MonitorFactory(owner=user)
-    for name in (
-        "mon_unknown",
-        *(foreign.public_id, foreign_project.public_id, token.public_id, wrong_kind.public_id),
-    ):
+    for name in ("mon_unknown", *(foreign.public_id, foreign_project.public_id, token.public_id, wrong_kind.public_id)):
         assert is_error(api.send(method, path.format(name), body), 404, "not_found"), name
     assert {Monitor.objects.get(pk=foreign.pk).name, ProjectToken.objects.get().name} == {"Untitled", "t"}
 

@@ -26,10 +26,7 @@ def test_version_and_servers(db: None) -> None:
     served = Api().get("/openapi.json").json
     assert served["info"]["version"] == "1.0.0"
     production, staging = served["servers"]
-    assert (
-        "production" in production["description"].lower(),
-        "staging" in staging["description"].lower(),
-    ) == (
+    assert ("production" in production["description"].lower(), "staging" in staging["description"].lower()) == (
         True,
         True,
     )

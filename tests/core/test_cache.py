@@ -37,12 +37,7 @@ def test_what_is_kept(cache: FailOpenRedisCache) -> None:
     cache.set_many({"a": 1, "b": {"c": [2]}}, 60)
     assert cache.get("page") == "<p>"
     assert cache.get_many(["a", "b", "x"]) == {"a": 1, "b": {"c": [2]}}
-    assert (cache.add("a", 2), cache.add("new", 2), cache.incr("a"), cache.has_key("a")) == (
-        False,
-        True,
-        2,
-        True,
-    )
+    assert (cache.add("a", 2), cache.add("new", 2), cache.incr("a"), cache.has_key("a")) == (False, True, 2, True)
     assert (cache.touch("a", 1), cache.touch("x", 1), cache.delete("a"), cache.delete("a")) == (
         True,
         False,
@@ -62,12 +57,7 @@ def test_a_broker_that_is_away_makes_it_empty_and_is_not_asked_each_time(
         cache.set("page", "<p>")
         cache.set_many({"a": 1})
         cache.delete_many(["a"])
-        answers = [
-            cache.get("page", "none"),
-            cache.get_many(["page"]),
-            cache.has_key("page"),
-            cache.delete("page"),
-        ]
+        answers = [cache.get("page", "none"), cache.get_many(["page"]), cache.has_key("page"), cache.delete("page")]
         assert answers == ["none", {}, False, False]
         assert (cache.add("lock", 1), cache.touch("lock"), cache.incr("hits")) == (True, True, 1)
     assert time.monotonic() - began < 4 * PATIENCE_SEC

@@ -22,10 +22,7 @@ SESSION = "ses_abcdefghijklmnop2345"
         ("https://u:p@h/x", "https://[masked]@h/x"),
         ("GET https://h/cb?code=1&state=2 failed", "GET https://h/cb?[masked] failed"),
         ("https://hooks.slack.com/services/T0/B0/xyz", "https://hooks.slack.com/[masked]"),
-        (
-            "Max retries exceeded with url: /services/T0/xyz (Caused",
-            "Max retries exceeded with url: [masked] (Caused",
-        ),
+        ("Max retries exceeded with url: /services/T0/xyz (Caused", "Max retries exceeded with url: [masked] (Caused"),
         ("tgram://12:ab/34 was refused", "tgram://[masked] was refused"),
         ("password='hunter22', next=1", "password='[masked]', next=1"),
         ('{"client_secret": "hunter22"}', '{"client_secret": "[masked]"}'),

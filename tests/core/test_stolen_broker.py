@@ -78,11 +78,7 @@ def poison(broker: redis.Redis, value: bytes) -> None:
     ids=["pickle", "nothing", "no number", "no text", "nested", "no signature", "large number"],
 )
 def test_pages_answer_and_run_nothing_from_the_broker(
-    garbage: bytes | None,
-    broker: redis.Redis,
-    marker: Path,
-    settings: Settings,
-    monkeypatch: pytest.MonkeyPatch,
+    garbage: bytes | None, broker: redis.Redis, marker: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings.THROTTLE_SCALE = 1
     monkeypatch.setattr(health, "FRESH_SEC", -1)

@@ -107,19 +107,11 @@ def test_the_secret_of_a_webhook_is_shown_once_also_to_who_clicked_twice(web: Cl
         ("kind=slack", {"url": "https://h.example/"}, "for example https://hooks.slack.com/services/"),
         ("kind=telegram", {"bot_token": "123456789:" + "a" * 35, "chat_id": "x"}, "or the @name of a public"),
         ("kind=pagerduty", {"integration_key": "k" * 31, "region": "us"}, "32 letters and digits"),
-        (
-            "kind=webhook",
-            {"url": "https://h.example/", "remind_every_hours": "169"},
-            "less than or equal to 168",
-        ),
+        ("kind=webhook", {"url": "https://h.example/", "remind_every_hours": "169"}, "less than or equal to 168"),
         ("kind=webhook", {"url": "https://h.example/", "topics": ["gossip"]}, "Select a valid choice"),
         ("kind=webhook", {"url": "https://h.example/", "monitors": "project"}, "Choose a project."),
         ("kind=webhook", {"url": "https://h.example/", "monitors": "chosen"}, "Choose at least one monitor."),
-        (
-            "kind=webhook",
-            {"url": "https://h.example/", "monitors": "chosen", "monitor_ids": ["mon_x"]},
-            "mon_x is not",
-        ),
+        ("kind=webhook", {"url": "https://h.example/", "monitors": "chosen", "monitor_ids": ["mon_x"]}, "mon_x is not"),
         ("kind=webhook", {"url": "https://h.example/", "name": "x" * 201}, "at most 200 characters"),
     ],
 )
@@ -191,12 +183,7 @@ def test_an_edit_leaves_the_chosen_monitors_that_a_member_cannot_see(user: User)
     member.force_login(user)
     address = f"/alert-channels/{channel.public_id}/edit"
     assert "Private blog" not in member.get(address).content.decode()
-    form = FIELDS | {
-        "monitors": "chosen",
-        "monitor_ids": [shared.public_id],
-        "name": "New name",
-        "enabled": "on",
-    }
+    form = FIELDS | {"monitors": "chosen", "monitor_ids": [shared.public_id], "name": "New name", "enabled": "on"}
     assert member.post(address, form).status_code == 302
     assert set(channel.monitors.all()) == {shared, hidden}
 
@@ -353,9 +340,6 @@ def test_forms_without_their_token_are_refused(user: User) -> None:
     strict = Client(enforce_csrf_checks=True)
     strict.force_login(user)
     address = f"/alert-channels/{channel.public_id}"
-    for path in (
-        f"{NEW}?kind=webhook",
-        *(f"{address}/{to}" for to in ("edit", "delete", "test", "ask-again")),
-    ):
+    for path in (f"{NEW}?kind=webhook", *(f"{address}/{to}" for to in ("edit", "delete", "test", "ask-again"))):
         assert strict.post(path, FIELDS).status_code == 403
     assert strict.post(f"{address}/deliveries/dlv_x/replay").status_code == 403

@@ -105,9 +105,7 @@ def test_the_list_takes_as_many_queries_for_one_as_for_many(web: Client, user: U
     for count in (1, 12):
         for number in range(count):
             outage(user, name=f"{count}.{number}", given={"project_id": project.public_id})
-        with CaptureQueriesContext(
-            connection,
-        ) as queries:
+        with CaptureQueriesContext(connection) as queries:
             web.get("/incidents")
         counts.append(len(queries))
     assert counts[0] == counts[1] <= 8

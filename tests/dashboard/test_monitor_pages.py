@@ -115,12 +115,7 @@ def test_everything_that_is_typed_is_stored(web: Client, user: User) -> None:
     assert web.post("/monitors/new", given).status_code == 302
     config = created(user).full_config
     assert created(user).project == project
-    assert (config.type, config.name, config["method"], config["expect_status"]) == (
-        "api",
-        "Orders",
-        "POST",
-        201,
-    )
+    assert (config.type, config.name, config["method"], config["expect_status"]) == ("api", "Orders", "POST", 201)
     assert (config.interval_sec, config.timeout_ms, config.slow_ms) == (5_400, 60_000, 800)
     assert (config["follow_redirects"], config.check_ssl, config.check_domain) == (True, True, True)
     assert (config.fail_threshold, config.recover_threshold) == (5, 2)
@@ -172,10 +167,7 @@ def test_everything_that_is_typed_is_stored(web: Client, user: User) -> None:
         ({"rule-1-value": "x" * 257}, "Text: "),
         ({"rule-1-value": "x", "rule-1-kind": "odd"}, "Rule: "),
         ({"header-2-name": "Bad name", "header-2-value": "x"}, "Name: Is not a valid header name."),
-        (
-            {"header-2-name": "Connection", "header-2-value": "x"},
-            "Name: Connection is set by the prober itself.",
-        ),
+        ({"header-2-name": "Connection", "header-2-value": "x"}, "Name: Connection is set by the prober itself."),
         ({"header-2-value": "x"}, "Name: Name the header that has this value."),
         ({"header-2-name": "X-Team"}, "Value: Type the value"),
     ],
@@ -199,12 +191,7 @@ def test_bad_input_is_told_beside_its_field_and_kept(
 
 def test_an_error_of_a_row_stands_in_its_row(web: Client) -> None:
     """Rows that are empty are not sent, so the API counts otherwise than the page."""
-    given = typed() | {
-        "rule-1-value": "fine",
-        "rule-3-kind": "json_exists",
-        "rule-3-path": "",
-        "rule-3-value": "x",
-    }
+    given = typed() | {"rule-1-value": "fine", "rule-3-kind": "json_exists", "rule-3-path": "", "rule-3-value": "x"}
     page = web.post("/monitors/new", given).content.decode()
     rows = page.split('<fieldset class="repeat rule">')[1:]
     assert [("Is required for json_field" in row) for row in rows] == [False, False, False, True]
@@ -430,10 +417,7 @@ def test_a_member_edits_and_others_find_nothing(web: Client, user: User) -> None
 def test_a_copy_starts_from_everything_but_header_values(web: Client, user: User) -> None:
     project = ProjectFactory(owner=user)
     monitor = MonitorFactory(
-        owner=user,
-        name="Shop",
-        project=project,
-        request_headers=[{"name": "X-Key", "value": "s3cret"}],
+        owner=user, name="Shop", project=project, request_headers=[{"name": "X-Key", "value": "s3cret"}]
     )
     path = f"/monitors/new?from={monitor.public_id}"
     page = web.get(path).content.decode()
@@ -470,8 +454,7 @@ def test_a_test_run_shows_what_came_of_it_and_saves_nothing(client: Client, site
     passed = tried(client, "/monitors/new", typed(url=site.url("/ok")))
     assert "<form" not in passed.content.decode(), "the result alone, so that what is typed meanwhile stays"
     assert re.search(
-        r"Up HTTP 200 Connected after \d+ ms First byte after \d+ ms Done after \d+ ms",
-        _text(passed.content.decode()),
+        r"Up HTTP 200 Connected after \d+ ms First byte after \d+ ms Done after \d+ ms", _text(passed.content.decode())
     )
     failed = tried(client, "/monitors/new", typed(url=site.url("/ok"), expect_status="201"), htmx=False)
     page = failed.content.decode()
@@ -501,9 +484,7 @@ def test_the_form_says_that_stored_values_do_not_go_to_another_server(client: Cl
     client.force_login(user)
     with Site() as other:
         monitor = MonitorFactory(
-            owner=user,
-            url=other.url("/ok"),
-            request_headers=[{"name": "X-Key", "value": "s3cret"}],
+            owner=user, url=other.url("/ok"), request_headers=[{"name": "X-Key", "value": "s3cret"}]
         )
         path = f"/monitors/{monitor.public_id}"
         rule = {"rule-0-kind": "json_equals", "rule-0-path": "headers.X-Key", "rule-0-value": "s3cret"}

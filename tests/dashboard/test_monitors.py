@@ -26,14 +26,7 @@ from monitors.recording.batch import CheckRecord
 from monitors.scheduling import claim_now
 from monitors.services import mute_monitor, update_monitor
 from projects.access import Caller
-from tests.factories import (
-    ChannelFactory,
-    CheckResultFactory,
-    MonitorFactory,
-    PlanFactory,
-    ProjectFactory,
-    UserFactory,
-)
+from tests.factories import ChannelFactory, CheckResultFactory, MonitorFactory, PlanFactory, ProjectFactory, UserFactory
 from tests.helpers import check_record, outcome, record_ping, state_of
 
 HOSTILE = "<script>alert('x')</script>\"&"
@@ -121,15 +114,7 @@ def test_counts_the_states_and_says_in_the_title_what_is_down(web: Client, shown
     html = page(web, "/monitors")
     assert "<title>1 down · Monitors · Pulsekeeper</title>" in html
     counts = dict(re.findall(r'id="facet-(\w+)".*?<span class="number">(\d+)</span>', html, re.DOTALL))
-    assert counts == {
-        "all": "5",
-        "down": "1",
-        "slow": "1",
-        "pending": "1",
-        "up": "1",
-        "paused": "1",
-        "muted": "1",
-    }
+    assert counts == {"all": "5", "down": "1", "slow": "1", "pending": "1", "up": "1", "paused": "1", "muted": "1"}
 
 
 def test_says_what_fails_though_it_is_not_down_and_what_is_under_maintenance(web: Client, user: User) -> None:
@@ -156,12 +141,7 @@ def test_says_what_fails_though_it_is_not_down_and_what_is_under_maintenance(web
     changed = start + timedelta(minutes=100)
     update_monitor(Caller(user), made["Rescheduled"].public_id, {"interval_sec": 3000}, now=changed)
     update_monitor(Caller(user), made["Paused"].public_id, {"enabled": False}, now=utc_now())
-    window = {
-        "name": "Rack",
-        "starts_at": start,
-        "ends_at": utc_now() + timedelta(hours=1),
-        "monitors": "chosen",
-    }
+    window = {"name": "Rack", "starts_at": start, "ends_at": utc_now() + timedelta(hours=1), "monitors": "chosen"}
     create_window(Caller(user), window | {"monitor_ids": [made["Serviced"].public_id]}, now=utc_now())
 
     def said(name: str) -> str:
@@ -357,12 +337,7 @@ def test_what_is_somebody_elses_is_not_there(web: Client, action: str) -> None:
 def test_nothing_is_shown_to_those_who_are_not_signed_in(client: Client, user: User, settings: Settings) -> None:
     settings.LOGIN_URL = "/account/login/"
     monitor = MonitorFactory(owner=user)
-    paths = [
-        "/monitors",
-        "/monitors/live",
-        f"/monitors/{monitor.public_id}",
-        f"/monitors/{monitor.public_id}/live",
-    ]
+    paths = ["/monitors", "/monitors/live", f"/monitors/{monitor.public_id}", f"/monitors/{monitor.public_id}/live"]
     for path in paths:
         assert client.get(path).url.startswith("/account/login/")  # type: ignore[attr-defined]
     assert client.post("/monitors/actions", {"action": "delete", "monitor": monitor.public_id}).status_code == 302
@@ -511,9 +486,7 @@ def fill(monitor: Monitor, count: int) -> None:
 
 
 def queries(web: Client, path: str) -> int:
-    with CaptureQueriesContext(
-        connection,
-    ) as found:
+    with CaptureQueriesContext(connection) as found:
         page(web, path)
     return len(found)
 

@@ -69,9 +69,7 @@ def test_the_list_counts_states_and_names_the_role(web: Client, user: User) -> N
 
 def test_lists_need_as_many_queries_for_one_as_for_many(web: Client, user: User) -> None:
     def queries(path: str) -> int:
-        with CaptureQueriesContext(
-            connection,
-        ) as found:
+        with CaptureQueriesContext(connection) as found:
             assert web.get(path).status_code == 200
         return len(found)
 
@@ -221,11 +219,7 @@ def test_what_a_role_may_not_do_is_neither_offered_nor_done(db: None, role: str)
 def test_the_owner_stays_the_owner(web: Client, user: User) -> None:
     shop = ProjectFactory(owner=user)
     own = place_of(shop, user)
-    for action, told in (
-        ("member", "stays its owner"),
-        ("remove", "cannot be removed"),
-        ("king", "must be one of"),
-    ):
+    for action, told in (("member", "stays its owner"), ("remove", "cannot be removed"), ("king", "must be one of")):
         assert web.post(place_path(own), {"action": action}).headers["Location"] == path_of(shop)
         assert told in text_of(web.get(path_of(shop)))
     assert place_of(shop, user).role == Role.OWNER
@@ -263,10 +257,6 @@ def test_forms_are_refused_without_their_token(user: User) -> None:
 def test_an_invitation_that_ran_out_is_not_shown(web: Client, user: User) -> None:
     shop = ProjectFactory(owner=user)
     add_member(
-        Caller(user),
-        shop.public_id,
-        email="late@example.com",
-        role="member",
-        now=utc_now() - timedelta(days=15),
+        Caller(user), shop.public_id, email="late@example.com", role="member", now=utc_now() - timedelta(days=15)
     )
     assert "late@example.com" not in text_of(web.get(path_of(shop)))

@@ -58,21 +58,13 @@ def make(
     ("fields", "rrule", "words"),
     [
         ({}, "", "once"),
-        (
-            {"repeats": "daily", "until": "2026-04-30"},
-            "FREQ=DAILY;UNTIL=20260430",
-            "every day until 30 Apr 2026",
-        ),
+        ({"repeats": "daily", "until": "2026-04-30"}, "FREQ=DAILY;UNTIL=20260430", "every day until 30 Apr 2026"),
         (
             {"repeats": "weekly", "days": ["SU", "SA"], "until": "2026-12-31"},
             "FREQ=WEEKLY;BYDAY=SA,SU;UNTIL=20261231",
             "every week on Saturday and Sunday until 31 Dec 2026",
         ),
-        (
-            {"repeats": "monthly", "until": "2027-01-01"},
-            "FREQ=MONTHLY;UNTIL=20270101",
-            "every month until 1 Jan 2027",
-        ),
+        ({"repeats": "monthly", "until": "2027-01-01"}, "FREQ=MONTHLY;UNTIL=20270101", "every month until 1 Jan 2027"),
         (
             {"repeats": "rule", "rrule": "FREQ=MONTHLY;BYDAY=3SA;COUNT=9"},
             "FREQ=MONTHLY;BYDAY=3SA;COUNT=9",
@@ -120,18 +112,10 @@ def test_a_window_is_at_the_times_of_its_clock(web: Client, fields: dict[str, An
             "begins before the one before it ends",
         ),
         ({"repeats": "weekly", "until": "2026-04-20"}, "days", "Choose at least one day."),
-        (
-            {"repeats": "weekly", "until": "2026-04-20", "days": ["MO"]},
-            "days",
-            "The window starts on a Saturday",
-        ),
+        ({"repeats": "weekly", "until": "2026-04-20", "days": ["MO"]}, "days", "The window starts on a Saturday"),
         ({"repeats": "rule"}, "rrule", "Enter a rule."),
         ({"repeats": "rule", "rrule": "FREQ=HOURLY;COUNT=3"}, "rrule", "is too often"),
-        (
-            {"repeats": "rule", "rrule": "FREQ=WEEKLY;BYDAY=MO;COUNT=3"},
-            "starts_at",
-            "none of the times of the rule",
-        ),
+        ({"repeats": "rule", "rrule": "FREQ=WEEKLY;BYDAY=MO;COUNT=3"}, "starts_at", "none of the times of the rule"),
         ({"monitors": "chosen"}, "monitor_ids", "Choose at least one monitor."),
         ({"monitors": "chosen", "monitor_ids": ["mon_x"]}, "monitor_ids", "mon_x is not one of"),
         ({"project_id": "prj_x"}, "project_id", "Select a valid choice."),

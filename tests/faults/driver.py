@@ -22,15 +22,7 @@ from tests.alerts.receiver import Receiver
 from tests.faults.consumer import AlertConsumer
 from tests.faults.heartbeat_jobs import Job, Jobs
 from tests.faults.injector import RECOVERY_SECONDS, FaultInjector
-from tests.faults.script import (
-    DEADLINE_SEC,
-    LEASE_SEC,
-    STARTING_SEC,
-    TIMEOUT_MS,
-    WITHIN_SEC,
-    Script,
-    write_script,
-)
+from tests.faults.script import DEADLINE_SEC, LEASE_SEC, STARTING_SEC, TIMEOUT_MS, WITHIN_SEC, Script, write_script
 from tests.faults.system import System
 
 if TYPE_CHECKING:
@@ -60,11 +52,7 @@ def run(
         system = serve(stack, folder)
         django.setup()
         script = write_script(
-            seed,
-            seconds=seconds,
-            monitors=monitors,
-            victims=system.victims(),
-            starting_sec=starting_sec,
+            seed, seconds=seconds, monitors=monitors, victims=system.victims(), starting_sec=starting_sec
         )
         target = stack.enter_context(_target(folder, script, system.address))
         run = FaultRun(script, system, target)

@@ -198,14 +198,7 @@ def postgres(folder: Path) -> tuple[Server, str]:
     )
     server = Server("postgres", "postgres", (str(programs / "postgres"), "-D", str(data)), folder / "postgres.log")
     server.start()
-    psql = (
-        *as_user("postgres"),
-        str(programs / "psql"),
-        "--host",
-        str(home),
-        "--quiet",
-        "--set=ON_ERROR_STOP=1",
-    )
+    psql = (*as_user("postgres"), str(programs / "psql"), "--host", str(home), "--quiet", "--set=ON_ERROR_STOP=1")
     _until("PostgreSQL answers", lambda: _works(*psql, "--command=SELECT 1"))
     password = secrets.token_urlsafe(24)
     _run(*psql, f"--command=CREATE ROLE pulsekeeper LOGIN PASSWORD '{password}'")

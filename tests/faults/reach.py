@@ -39,15 +39,7 @@ PASSWORD = "correct horse battery"
 OWNER, INVITED, READER = "owner@example.com", "invited@example.com", "reader@example.com"
 
 # What the table of docs/operate/deployment.md names.
-NAMES = (
-    "database",
-    "broker",
-    "mail server",
-    "targets",
-    "receivers of alerts",
-    "providers",
-    "registries",
-)
+NAMES = ("database", "broker", "mail server", "targets", "receivers of alerts", "providers", "registries")
 NETWORKS = {name: Network(name, number) for number, name in enumerate(NAMES, start=1)}
 
 

@@ -37,11 +37,7 @@ class TwoHosts(System):
     """`places` maps hosts to places of the tree."""
 
     def __init__(
-        self,
-        tree: Tree,
-        hosts: Mapping[str, NamespaceHost],
-        places: Mapping[str, Place],
-        servers: Mapping[str, Server],
+        self, tree: Tree, hosts: Mapping[str, NamespaceHost], places: Mapping[str, Place], servers: Mapping[str, Server]
     ) -> None:
         super().__init__(tree, webs=[f"{host.address}:{PORT}" for host in hosts.values()], address=SERVER_ADDRESS)
         self.hosts = hosts

@@ -94,12 +94,7 @@ def part_from_json(given: dict[str, Any]) -> Part:
 
 
 def write_script(
-    seed: int,
-    *,
-    seconds: float,
-    monitors: int,
-    victims: dict[str, list[str]],
-    starting_sec: float = STARTING_SEC,
+    seed: int, *, seconds: float, monitors: int, victims: dict[str, list[str]], starting_sec: float = STARTING_SEC
 ) -> Script:
     """Return the schedule. `victims` are the names of what may be killed, by kind.
 

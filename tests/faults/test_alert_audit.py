@@ -63,11 +63,7 @@ def run(db: None) -> Run:
     first, second = Monitor.objects.order_by("pk")
     Monitor.objects.update(fail_threshold=1)
     drive.checks([first, second], Verdict.UP, at(0))
-    for moment, monitor, verdict in (
-        (10, first, Verdict.DOWN),
-        (20, second, Verdict.DOWN),
-        (30, first, Verdict.UP),
-    ):
+    for moment, monitor, verdict in ((10, first, Verdict.DOWN), (20, second, Verdict.DOWN), (30, first, Verdict.UP)):
         drive.check(monitor, verdict, at(moment))
         consume(moment)
         received += deliver(moment)

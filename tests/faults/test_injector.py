@@ -85,12 +85,9 @@ def test_a_host_stops_its_processes_and_restarts_only_those_that_should_run(slee
     )
     assert sleepers.running() == ALL
     events = [event.text for event in injector.events]
-    assert events == [
-        "killed clock-1",
-        "killed host-a and all its processes",
-        "restored host-a",
-        "started clock-1",
-    ], "a process that stays down longer than its host is started later"
+    assert events == ["killed clock-1", "killed host-a and all its processes", "restored host-a", "started clock-1"], (
+        "a process that stays down longer than its host is started later"
+    )
     changed = {name for name, member in sleepers.tree.members.items() if member.pid != before[name]}
     assert changed == {"clock-1", "hand-1"}
     assert injector.kills == 2

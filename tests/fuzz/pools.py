@@ -6,28 +6,7 @@ the number of another response of the same batch, `%p` the port of the server th
 
 from __future__ import annotations
 
-STATUSES = (
-    200,
-    204,
-    206,
-    300,
-    301,
-    302,
-    303,
-    304,
-    307,
-    308,
-    401,
-    404,
-    405,
-    407,
-    416,
-    417,
-    421,
-    500,
-    501,
-    503,
-)
+STATUSES = (200, 204, 206, 300, 301, 302, 303, 304, 307, 308, 401, 404, 405, 407, 416, 417, 421, 500, 501, 503)
 ODD_STATUS_LINES = (
     b"",
     b"\r\n",

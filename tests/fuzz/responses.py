@@ -50,16 +50,7 @@ def _abridged(data: bytes) -> object:
 
 
 def _settings(spec: HttpSpec) -> str:
-    names = (
-        "timeout_ms",
-        "slow_ms",
-        "expect_status",
-        "follow_redirects",
-        "check_ssl",
-        "only_2xx",
-        "body",
-        "rules",
-    )
+    names = ("timeout_ms", "slow_ms", "expect_status", "follow_redirects", "check_ssl", "only_2xx", "body", "rules")
     return " ".join(f"{name}={getattr(spec, name)!r}" for name in names)
 
 
@@ -302,8 +293,5 @@ def shots(draw: Draw) -> Shot:
     if draw(chance) >= 80:
         response = draw(spoilt(response))
     return Shot(
-        script=draw(deliveries(response)),
-        spec=draw(specs()),
-        host=draw(st.sampled_from(HOSTS)),
-        tls=draw(chance) >= 85,
+        script=draw(deliveries(response)), spec=draw(specs()), host=draw(st.sampled_from(HOSTS)), tls=draw(chance) >= 85
     )

@@ -90,11 +90,7 @@ def test_what_is_created(import_from: Callable[..., Ran], user: User) -> None:
     ran = import_from(*KUMA, "--account", user.email.upper(), "--project", project.public_id)
     assert (ran.code, ran.last) == (1, "3 created, 0 existing, 2 skipped")
     shop, backup = Monitor.objects.get(name="Shop"), Monitor.objects.get(name="Backup")
-    assert (shop.project, shop.owner, shop.full_config["request_headers"][0].value) == (
-        project,
-        user,
-        "hunter2-key",
-    )
+    assert (shop.project, shop.owner, shop.full_config["request_headers"][0].value) == (project, user, "hunter2-key")
     (token,) = Monitor.objects.filter(pk=shop.pk).values_list("header_values", flat=True)
     assert b"hunter2" not in bytes(token or b"")
     assert "hunter2" not in str(shop.options)

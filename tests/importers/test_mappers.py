@@ -105,12 +105,7 @@ def test_uptime_kuma_2() -> None:
 def test_healthchecks() -> None:
     found = sample("healthchecks-v3.json")
     files = found["Filesystem Backup"]
-    assert given_of(files) == {
-        "name": "Filesystem Backup",
-        "type": "heartbeat",
-        "interval_sec": 3600,
-        "grace_sec": 600,
-    }
+    assert given_of(files) == {"name": "Filesystem Backup", "type": "heartbeat", "interval_sec": 3600, "grace_sec": 600}
     assert set(notes_of(files)) == {
         "ping_url",
         "tags",
@@ -172,12 +167,7 @@ def test_uptimerobot_2() -> None:
         "content_rules": [{"type": "text_contains", "value": "Welcome"}],
     } == given_of(page)
     assert not page.enabled
-    assert set(notes_of(page)) == {
-        "checkSSLErrors",
-        "keywordCaseType",
-        "assignedAlertContacts",
-        "custom_http_statuses",
-    }
+    assert set(notes_of(page)) == {"checkSSLErrors", "keywordCaseType", "assignedAlertContacts", "custom_http_statuses"}
     assert notes_of(found["My FTP Server"]) == {"type": "PORT is not supported"}
     assert notes_of(found["PortTest"]) == {"type": "PING is not supported"}
     assert given_of(found["Nightly"])["type"] == "heartbeat"
@@ -317,18 +307,7 @@ _VALUES: st.SearchStrategy[Any] = st.recursive(
     | st.integers()
     | st.floats()
     | st.sampled_from(
-        [
-            "http",
-            "push",
-            "HTTP",
-            "KEYWORD",
-            "https://x.example/",
-            "basic",
-            "200-299",
-            "\ud800",
-            "²",
-            "[STATUS] < 300",
-        ]
+        ["http", "push", "HTTP", "KEYWORD", "https://x.example/", "basic", "200-299", "\ud800", "²", "[STATUS] < 300"]
     )
     | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),

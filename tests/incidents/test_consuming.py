@@ -88,10 +88,7 @@ def test_a_batch_with_outages_that_are_over(owner: User, drive: Drive) -> None:
     assert [
         list(Incident.objects.filter(monitor=monitor).order_by("pk").values_list("started_at", "resolved_at"))
         for monitor in (one, other)
-    ] == [
-        [(at(60), at(120)), (at(180), at(240)), (at(300), None)],
-        [(at(60), at(120)), (at(180), None)],
-    ]
+    ] == [[(at(60), at(120)), (at(180), at(240)), (at(300), None)], [(at(60), at(120)), (at(180), None)]]
 
 
 def test_a_pause_ends_it_and_still_down_afterwards_is_another(owner: User, drive: Drive) -> None:
@@ -138,10 +135,7 @@ def test_another_reason_is_noted_once(owner: User, drive: Drive) -> None:
     consume()
     for second in (120, 180):
         timeout = CheckOutcome(
-            verdict=DOWN,
-            checked_at=at(second),
-            reason_code=ReasonCode.TIMEOUT,
-            detail="No answer within 5 s.",
+            verdict=DOWN, checked_at=at(second), reason_code=ReasonCode.TIMEOUT, detail="No answer within 5 s."
         )
         record([CheckRecord(monitor.pk, 10 + second, 1, timeout)], now=at(second))
         consuming.note_reasons(at(second))

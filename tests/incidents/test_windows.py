@@ -15,14 +15,7 @@ from core.clock import utc_now
 from core.errors import ApiError, NotFound, ValidationFailed, WindowLimit
 from incidents import windows
 from incidents.models import MaintenanceWindow
-from incidents.windows import (
-    covered,
-    create_window,
-    delete_window,
-    note_maintenance,
-    roll_forward,
-    update_window,
-)
+from incidents.windows import covered, create_window, delete_window, note_maintenance, roll_forward, update_window
 from monitors.models import MaintenanceSpan, Monitor
 from monitors.services import delete_monitor, update_monitor
 from projects.access import Caller
@@ -73,10 +66,7 @@ class TestCover:
 
     def test_a_personal_window_over_all_covers_what_its_owner_owns(self) -> None:
         owner, friend = UserFactory(), UserFactory()
-        project, theirs = (
-            ProjectFactory(owner=owner, member=friend),
-            ProjectFactory(owner=friend, member=owner),
-        )
+        project, theirs = (ProjectFactory(owner=owner, member=friend), ProjectFactory(owner=friend, member=owner))
         mine, ours = MonitorFactory(owner=owner), MonitorFactory(owner=owner, project=project)
         foreign = MonitorFactory(owner=friend), MonitorFactory(owner=friend, project=theirs)
         make_window(owner)
@@ -134,11 +124,7 @@ class TestLeftOut:
 
     def test_each_monitor_once_and_no_longer_than_its_window(self) -> None:
         owner = UserFactory()
-        monitor, other, foreign = (
-            MonitorFactory(owner=owner),
-            MonitorFactory(owner=owner),
-            MonitorFactory(),
-        )
+        monitor, other, foreign = (MonitorFactory(owner=owner), MonitorFactory(owner=owner), MonitorFactory())
         everything = make_window(owner, now=NOON - HOUR)
         make_window(owner, chosen=[monitor], now=NOON - HOUR, ends_at=NOON + 3 * HOUR)
         for minute in (-1, 0, 1, 20):
@@ -233,13 +219,7 @@ class TestRolling:
         owner = UserFactory()
         monitor = MonitorFactory(owner=owner)
         start = datetime(2026, 3, 28, 1, 30, tzinfo=UTC)  # 02:30 in Berlin
-        make_window(
-            owner,
-            starts_at=start,
-            ends_at=start + HOUR,
-            rrule="FREQ=DAILY;COUNT=3",
-            time_zone="Europe/Berlin",
-        )
+        make_window(owner, starts_at=start, ends_at=start + HOUR, rrule="FREQ=DAILY;COUNT=3", time_zone="Europe/Berlin")
         on = []
         for quarter in range(3 * 24 * 4):
             at = start + timedelta(minutes=15 * quarter)

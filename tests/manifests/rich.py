@@ -53,11 +53,7 @@ def make_rich(owner: User | None = None, *, suffix: str = "") -> User:
     paused = MonitorFactory(owner=owner, name="Paused", project=shop, url="https://example.com/p")
     update_monitor(caller, paused.public_id, {"enabled": False}, now=now)
     ChannelFactory(
-        owner=owner,
-        name="On call",
-        kind="webhook",
-        url="https://hooks.example.com/T0/secret-path",
-        secret="s" * 20,
+        owner=owner, name="On call", kind="webhook", url="https://hooks.example.com/T0/secret-path", secret="s" * 20
     )
     mail = ChannelFactory(
         owner=owner,

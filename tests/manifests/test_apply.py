@@ -431,12 +431,7 @@ def test_as_many_queries_for_many_monitors() -> None:
     def asked(count: int) -> list[int]:
         """How many queries it takes to make so many, to find nothing to do, to change all, to delete all but one."""
         user, found = UserFactory(), []
-        steps = (
-            file(count, slow_ms=100),
-            file(count, slow_ms=100),
-            file(count, slow_ms=200),
-            file(1, slow_ms=200),
-        )
+        steps = (file(count, slow_ms=100), file(count, slow_ms=100), file(count, slow_ms=200), file(1, slow_ms=200))
         for text in steps:
             with CaptureQueriesContext(connection) as queries:
                 assert len(apply_text(user, text, prune=True).changes) in (0, count, count - 1)

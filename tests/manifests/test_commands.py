@@ -81,14 +81,7 @@ def test_as_json(email: str) -> None:
     assert (code, err) == (2, "")
     assert json.loads(out) == {
         "applied": False,
-        "problems": [
-            {
-                "line": 2,
-                "column": 65,
-                "path": "monitors[0].interval_sec",
-                "message": "must be an integer.",
-            }
-        ],
+        "problems": [{"line": 2, "column": 65, "path": "monitors[0].interval_sec", "message": "must be an integer."}],
     }
 
 
@@ -152,12 +145,7 @@ def test_without_a_broker_all_is_done_and_checks_come_with_the_next_tick(email: 
     text = GOOD + "status_pages: [{slug: s, name: S}]\n"
     given = connection.settings_dict
     url = f"postgresql:///{given['NAME']}?" + urlencode(
-        {
-            "host": given["HOST"],
-            "port": given["PORT"] or "5432",
-            "user": given["USER"],
-            "password": given["PASSWORD"],
-        }
+        {"host": given["HOST"], "port": given["PORT"] or "5432", "user": given["USER"], "password": given["PASSWORD"]}
     )
     ran = process(text, "apply", "-", "--account", email, DATABASE_URL=url, REDIS_URL="redis://127.0.0.1:1")
     assert ran.returncode == 0, ran.stderr

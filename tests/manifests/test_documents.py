@@ -28,11 +28,7 @@ def test_the_schema_is_that_of_the_code() -> None:
 def test_the_sample_applies() -> None:
     user = UserFactory()
     text = (SAMPLES / "pulsekeeper.yaml").read_text()
-    values = {
-        "PK_SHOP_TOKEN": "t",
-        "PK_ON_CALL_URL": "https://hooks.example.com/x",
-        "PK_ON_CALL_SECRET": "x" * 32,
-    }
+    values = {"PK_SHOP_TOKEN": "t", "PK_ON_CALL_URL": "https://hooks.example.com/x", "PK_ON_CALL_SECRET": "x" * 32}
     jsonschema.validate(read(text.encode()).root, schema())
     dry = apply_text(user, text, environment=values, dry_run=True)
     report = apply_text(user, text, environment=values)

@@ -70,8 +70,7 @@ def test_beside_changes_and_deletions_of_the_same_monitors(user: User) -> None:
             partial(delete_channel, caller, channel),
         )
         run_concurrently(
-            partial(apply_or_refused, user, changed.replace("monitors: [B]", "monitors: all")),
-            others[number % 3],
+            partial(apply_or_refused, user, changed.replace("monitors: [B]", "monitors: all")), others[number % 3]
         )
         assert apply_or_refused(user, changed) is not None
         assert apply_text(user, changed, prune=True).changes == []

@@ -22,10 +22,7 @@ def problems(text: str | bytes) -> list[str]:
 
 def test_values_are_those_of_yaml_1_2() -> None:
     text = "a: [yes, on, 012, 1.5, true, ~, 2026-01-01, '1', -3]\nb: {c: x}\n"
-    assert read(text.encode()).root == {
-        "a": ["yes", "on", 12, 1.5, True, None, "2026-01-01", "1", -3],
-        "b": {"c": "x"},
-    }
+    assert read(text.encode()).root == {"a": ["yes", "on", 12, 1.5, True, None, "2026-01-01", "1", -3], "b": {"c": "x"}}
 
 
 def test_every_value_knows_its_line() -> None:
@@ -56,10 +53,7 @@ BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
     [
         ("", ["f.yaml:1:1: the file is empty."]),
         (b"a: \xff", ["f.yaml:1:1: is not UTF-8."]),
-        (
-            "a: 1\nb: 2\na: 3\nb: 4\n",
-            ["f.yaml:3:1: a: is already in line 1.", "f.yaml:4:1: b: is already in line 2."],
-        ),
+        ("a: 1\nb: 2\na: 3\nb: 4\n", ["f.yaml:3:1: a: is already in line 1.", "f.yaml:4:1: b: is already in line 2."]),
         ("a: [1\nb: 2", ["f.yaml:2:2: while parsing a flow sequence, expected ',' or ']', but got ':'"]),
         ("a: *nowhere", ["f.yaml:1:4: found undefined alias 'nowhere'"]),
         ("a: &a [*a]", ["f.yaml:1:4: a[0]: is an alias of its own parent."]),

@@ -60,11 +60,7 @@ def test_without_the_broker(settings: Settings, listening: bool, monkeypatch: py
 
 
 def test_without_the_database(monkeypatch: pytest.MonkeyPatch) -> None:
-    elsewhere = connection.settings_dict | {
-        "HOST": "127.0.0.1",
-        "PORT": str(free_port()),
-        "PASSWORD": "secret",
-    }
+    elsewhere = connection.settings_dict | {"HOST": "127.0.0.1", "PORT": str(free_port()), "PASSWORD": "secret"}
     monkeypatch.setattr(connections["default"], "settings_dict", elsewhere)
     away = "the database does not answer"
     assert ready() == (503, dict.fromkeys(GOOD, away) | {"broker": "ok"})

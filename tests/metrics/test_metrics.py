@@ -85,10 +85,7 @@ def test_with_nothing_at_all() -> None:
 
 
 def test_what_a_worker_does_is_counted(user: User) -> None:
-    with (
-        Site() as site,
-        start_worker(app, pool="threads", concurrency=2, perform_ping_check=False, queues=["probes"]),
-    ):
+    with Site() as site, start_worker(app, pool="threads", concurrency=2, perform_ping_check=False, queues=["probes"]):
         MonitorFactory(owner=user, url=site.url("/"))
         MonitorFactory(owner=user, url=site.url("/"), expect_status=418)
         MonitorState.objects.update(next_due_at=utc_now() - timedelta(seconds=5), claimed_at=None)

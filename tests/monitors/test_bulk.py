@@ -70,11 +70,7 @@ def test_a_change_is_the_same_as_one_by_one(kind: str, given: dict[str, Any]) ->
     url = "" if kind == "heartbeat" else "https://www.example.com/"
     one, many = (
         MonitorFactory(
-            owner=user,
-            type=kind,
-            url=url,
-            interval_sec=300,
-            first=None if kind == "heartbeat" else Verdict.UP,
+            owner=user, type=kind, url=url, interval_sec=300, first=None if kind == "heartbeat" else Verdict.UP
         )
         for _ in range(2)
     )
@@ -97,16 +93,11 @@ def test_what_is_made_is_stored_to_the_letter() -> None:
     project = ProjectFactory(owner=user)
     heartbeat = build({"interval_sec": 60, "type": "heartbeat"})
     made = bulk.create_monitors(
-        [Draft(user, project, CONFIG), Draft(user, None, heartbeat), Draft(user, None, CONFIG, enabled=False)],
-        now=NOON,
+        [Draft(user, project, CONFIG), Draft(user, None, heartbeat), Draft(user, None, CONFIG, enabled=False)], now=NOON
     )
     stored = [Monitor.objects.get(pk=monitor.pk) for monitor in made]
     assert [monitor.full_config for monitor in stored] == [CONFIG, heartbeat, CONFIG]
-    assert [(monitor.project, monitor.enabled) for monitor in stored] == [
-        (project, True),
-        (None, True),
-        (None, False),
-    ]
+    assert [(monitor.project, monitor.enabled) for monitor in stored] == [(project, True), (None, True), (None, False)]
     assert [monitor.state.next_due_at for monitor in stored] == [NOON, None, None]
     assert {monitor.registration for monitor in stored} == {None, DomainRegistration.objects.get()}
     bulk.update_monitors({one.pk: Draft(user, None, one.full_config) for one in stored}, now=LATER)

@@ -25,13 +25,7 @@ RULES = [
     [
         {},
         {"method": "POST", "request_body": "{}", "request_headers": HEADERS, "expect_status": 418},
-        {
-            "content_rules": RULES,
-            "follow_redirects": True,
-            "check_ssl": True,
-            "timeout_ms": 5_000,
-            "slow_ms": 0,
-        },
+        {"content_rules": RULES, "follow_redirects": True, "check_ssl": True, "timeout_ms": 5_000, "slow_ms": 0},
         {"type": "api", "content_rules": RULES[1:2]},
         {"type": "keyword", "content_rules": RULES[:1]},
         {"type": "scheduler"},

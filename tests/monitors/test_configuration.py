@@ -255,11 +255,7 @@ def test_spellings_of_one_international_host_are_one_server() -> None:
 def test_values_given_with_the_new_server_are_used() -> None:
     headers = [{"name": "authorization", "value": "other"}, {"name": "X-Key"}, {"name": "X-New"}]
     after = changed(new(STORED), {"url": "https://other.example/", "request_headers": headers})
-    assert [(h.value, h.dropped) for h in after["request_headers"]] == [
-        ("other", False),
-        ("", True),
-        ("", False),
-    ]
+    assert [(h.value, h.dropped) for h in after["request_headers"]] == [("other", False), ("", True), ("", False)]
     emptied = changed(after, {"request_headers": [{"name": "X-Key", "value": ""}]})
     assert [(h.value, h.dropped) for h in emptied["request_headers"]] == [("", False)], "that is what was asked for"
 

@@ -130,11 +130,7 @@ def test_certificate_and_domain_that_end_together_are_two_things(user: User) -> 
 
 
 def test_nobody_is_warned_who_did_not_ask_or_has_paused(user: User) -> None:
-    silent = [
-        secured(user, NOON, check_ssl=False),
-        secured(user, None),
-        secured(user, NOON, type="heartbeat"),
-    ]
+    silent = [secured(user, NOON, check_ssl=False), secured(user, None), secured(user, NOON, type="heartbeat")]
     paused = secured(user, NOON)
     update_monitor(Caller(user), paused.public_id, {"enabled": False}, now=NOON)
     warn_of_expiries(NOON)

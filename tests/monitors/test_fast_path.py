@@ -82,12 +82,7 @@ def traces(monitor: Monitor) -> tuple[Any, ...]:
     certificate=None,
 )
 def test_both_ways_leave_the_same(
-    state: dict[str, Any],
-    verdict: Verdict,
-    now: Any,
-    interval_sec: int,
-    config_version: int,
-    certificate: Any,
+    state: dict[str, Any], verdict: Verdict, now: Any, interval_sec: int, config_version: int, certificate: Any
 ) -> None:
     short, long = two_alike(state, interval_sec)
     found: CheckOutcome = replace(outcome(verdict, at=NOON + SECOND), cert_expires_at=certificate)

@@ -152,11 +152,7 @@ def test_a_heartbeat_against_the_reference(
     owner: User, events: list[Event], interval: int, grace: int, recover: int
 ) -> None:
     MonitorState.objects.update(next_due_at=None)  # those of the examples before are out of the way
-    given_fields: dict[str, Any] = {
-        "interval_sec": interval,
-        "grace_sec": grace,
-        "recover_threshold": recover,
-    }
+    given_fields: dict[str, Any] = {"interval_sec": interval, "grace_sec": grace, "recover_threshold": recover}
     # A fail_threshold does not apply: whatever it is, one missed deadline is enough.
     monitor = MonitorFactory(owner=owner, heartbeat=True, fail_threshold=5, **given_fields)
     caller, name = Caller(owner), monitor.public_id
@@ -173,11 +169,7 @@ def test_a_heartbeat_against_the_reference(
                 mute_monitor(caller, name, minutes=length, now=now)
                 reference.mute(length, now)
             case Edit(new_interval, new_grace, new_recover):
-                edited = {
-                    "interval_sec": new_interval,
-                    "grace_sec": new_grace,
-                    "recover_threshold": new_recover,
-                }
+                edited = {"interval_sec": new_interval, "grace_sec": new_grace, "recover_threshold": new_recover}
                 update_monitor(caller, name, edited, now=now)
                 reference.edit(event, now)
             case Switch():

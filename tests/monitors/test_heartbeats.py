@@ -28,10 +28,7 @@ def at(seconds: float) -> datetime:
 
 def heartbeat(*pings: float, **given: Any) -> Monitor:
     monitor = MonitorFactory(
-        owner=UserFactory(),
-        url="",
-        type="heartbeat",
-        **{"interval_sec": 60, "grace_sec": 10, **given},
+        owner=UserFactory(), url="", type="heartbeat", **{"interval_sec": 60, "grace_sec": 10, **given}
     )
     for second in pings:
         assert record_ping(monitor.public_id, now=at(second))

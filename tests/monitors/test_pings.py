@@ -158,11 +158,7 @@ def test_many_at_once_are_each_taken_as_alone(owner: User) -> None:
     assert signals.keep_up(given) == [True, True, True, False, False, False]
     for monitor, (_, moment) in zip(simple, pings, strict=True):
         state = state_of(monitor)
-        assert (state.claim, state.last_ping_at, state.next_due_at) == (
-            8,
-            moment,
-            moment + timedelta(seconds=70),
-        )
+        assert (state.claim, state.last_ping_at, state.next_due_at) == (8, moment, moment + timedelta(seconds=70))
         assert CheckResult.objects.get(monitor_id=monitor.pk).checked_at == moment
     assert left(down) == before
 
@@ -290,10 +286,6 @@ def test_other_methods_and_bodies(owner: User) -> None:
     refused = Api().send("PUT", path)
     assert (refused.status, refused.json["error"]) == (405, "method_not_allowed")
     assert "POST" in refused.headers["Allow"]
-    for content_type, body in [
-        ("text/plain", "exit 0"),
-        ("application/json", "{"),
-        ("multipart/form-data", b"\x00"),
-    ]:
+    for content_type, body in [("text/plain", "exit 0"), ("application/json", "{"), ("multipart/form-data", b"\x00")]:
         assert Api().send("POST", path, body, content_type=content_type).json == {"ok": True}
     assert Api().send("POST", path.replace("/ping", "/ping/")).status == 404

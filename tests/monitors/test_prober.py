@@ -144,10 +144,7 @@ def test_one_odd_result_costs_itself_alone(prober: Prober, caplog: pytest.LogCap
     good, odd = assign("http://127.0.0.1:9/good", "http://127.0.0.1:9/odd")
     records = [
         CheckRecord(
-            each.monitor_id,
-            each.claim,
-            each.config_version,
-            outcome(Verdict.UP, at=NOON, latency_ms=latency_ms),
+            each.monitor_id, each.claim, each.config_version, outcome(Verdict.UP, at=NOON, latency_ms=latency_ms)
         )
         for each, latency_ms in ((good, 20), (odd, 2**40))
     ]

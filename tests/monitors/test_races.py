@@ -65,17 +65,11 @@ def test_a_ping_and_the_sweep_of_its_deadline(user: User) -> None:
         monitor = heartbeat(user, pinged_at=NOON)
         late = NOON + MINUTE + timedelta(seconds=1)
         claimed(monitor, at=late)
-        run_concurrently(
-            partial(record_ping, monitor.public_id, now=late),
-            partial(sweep, [monitor.pk], now=late),
-        )
+        run_concurrently(partial(record_ping, monitor.public_id, now=late), partial(sweep, [monitor.pk], now=late))
         state = state_of(monitor)
         assert (state.status, state.last_ping_at, state.claimed_at) == ("up", late, None)
         assert state.next_due_at == late + MINUTE, "and it is waited for again"
-        assert transitions(monitor) in (
-            [(None, "up")],
-            [(None, "up"), ("up", "down"), ("down", "up")],
-        )
+        assert transitions(monitor) in ([(None, "up")], [(None, "up"), ("up", "down"), ("down", "up")])
 
 
 def test_two_sweeps_of_one_deadline(user: User) -> None:
@@ -182,10 +176,7 @@ def test_a_deletion_and_a_result(user: User) -> None:
         now = NOON + MINUTE
         claim_due(now, limit=100)
         batch = [check_record(each, claim=2, verdict=DOWN, at=now) for each in (monitor, other)]
-        run_concurrently(
-            partial(record, batch, now=now),
-            partial(delete_monitor, Caller(user), monitor.public_id),
-        )
+        run_concurrently(partial(record, batch, now=now), partial(delete_monitor, Caller(user), monitor.public_id))
         assert not Monitor.objects.filter(pk=monitor.pk).exists()
         erase_deleted()
         assert not CheckResult.objects.filter(monitor_id=monitor.pk).exists()
@@ -234,8 +225,7 @@ def test_a_token_is_revoked_while_it_is_used(user: User) -> None:
         token = Api.with_token(user, project)
         name = ProjectToken.objects.latest("pk").public_id
         *answers, revoked = run_concurrently(
-            *[lambda token=token: token.get("/v1/monitors").status] * 4,
-            partial(revoke_token, Caller(user), name),
+            *[lambda token=token: token.get("/v1/monitors").status] * 4, partial(revoke_token, Caller(user), name)
         )
         assert set(answers) <= {200, 401}
         assert revoked is None

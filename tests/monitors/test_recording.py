@@ -164,8 +164,7 @@ def test_a_patch_and_a_result_at_once_both_hold() -> None:
         found = check_record(monitor, claim=claim.number, verdict=UP, at=at)
         given = {"name": f"name {minute}"}
         run_concurrently(
-            partial(record, [found], now=at),
-            partial(update_monitor, Caller(user), monitor.public_id, given, now=at),
+            partial(record, [found], now=at), partial(update_monitor, Caller(user), monitor.public_id, given, now=at)
         )
         monitor.refresh_from_db()
         assert monitor.name == f"name {minute}"

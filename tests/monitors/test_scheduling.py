@@ -20,8 +20,7 @@ LEASE = timedelta(seconds=10) + LEASE_MARGIN  # of a monitor with the default ti
 
 
 @pytest.mark.parametrize(
-    ("late_sec", "next_sec"),
-    [(0, 60), (1, 60), (59, 60), (60, 120), (61, 120), (3599, 3600), (3600, 3660)],
+    ("late_sec", "next_sec"), [(0, 60), (1, 60), (59, 60), (60, 120), (61, 120), (3599, 3600), (3600, 3660)]
 )
 def test_next_slot_keeps_its_phase_and_makes_nothing_up(late_sec: int, next_sec: int) -> None:
     now = NOON + timedelta(seconds=late_sec)

@@ -30,8 +30,7 @@ from tests.site import Site
 
 class ToySettings(Settings, frozen=True, kw_only=True):
     wheels: Annotated[
-        int,
-        Setting(description="How many it has.", label="Wheels", section="when", minimum=0, maximum=18),
+        int, Setting(description="How many it has.", label="Wheels", section="when", minimum=0, maximum=18)
     ] = 4
     path: Annotated[str, Setting(label="Toy path", max_length=20, blank=True)] = "/status/503"
     colours: Annotated[tuple[str, ...], Setting(label="Colours", max_length=3, probed=False)] = ()
@@ -52,10 +51,7 @@ class Toy(MonitorType):
 
     def spec(self, config: MonitorConfig, *, run_id: str) -> HttpSpec:
         return HttpSpec(
-            url=config.url + config["path"],
-            method="GET",
-            timeout_ms=config.timeout_ms,
-            slow_ms=config.slow_ms,
+            url=config.url + config["path"], method="GET", timeout_ms=config.timeout_ms, slow_ms=config.slow_ms
         )
 
 
@@ -95,12 +91,7 @@ def test_openapi_and_the_schema_of_manifests_describe_it() -> None:
 def test_it_is_created_checked_and_changed_by_the_api(site: Site) -> None:
     api = Api.signed_in(UserFactory())
     made = api.post("/v1/monitors", {"type": "toy", "url": site.url(""), "wheels": 3, "timeout_ms": 1_000})
-    assert (made.status, made.json["type"], made.json["wheels"], made.json["path"]) == (
-        201,
-        "toy",
-        3,
-        "/status/503",
-    )
+    assert (made.status, made.json["type"], made.json["wheels"], made.json["path"]) == (201, "toy", 3, "/status/503")
     assert (made.json["method"], made.json["grace_sec"]) == ("HEAD", 60), "settings of other types are shown"
     assert api.post("/v1/monitors", {"type": "toy", "url": site.url(""), "wheels": 19}).status == 422
     refused = api.post("/v1/monitors", {"type": "toy", "url": site.url(""), "wheels": 13})
@@ -150,11 +141,7 @@ def test_the_dashboard_creates_shows_lists_and_edits_it(client: Client) -> None:
     }
     assert client.post("/monitors/new", typed).status_code == 302
     monitor = Monitor.objects.get()
-    assert (monitor.type, monitor.options["wheels"], monitor.options["colours"]) == (
-        "toy",
-        6,
-        ["red", "blue"],
-    )
+    assert (monitor.type, monitor.options["wheels"], monitor.options["colours"]) == ("toy", 6, ["red", "blue"])
     shown = client.get(f"/monitors/{monitor.public_id}").content.decode()
     assert "Toy car" in shown
     assert "<dt>Wheels</dt><dd>6</dd>" in shown

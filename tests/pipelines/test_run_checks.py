@@ -54,12 +54,7 @@ def fill(user: User, project: Project, targets: TargetServer) -> dict[str, Monit
 
 @pytest.mark.usefixtures("worker")
 def test_all_standings_both_ways(
-    run_checks: Callable[..., Ran],
-    way: list[str],
-    user: User,
-    project: Project,
-    targets: TargetServer,
-    tmp_path: Path,
+    run_checks: Callable[..., Ran], way: list[str], user: User, project: Project, targets: TargetServer, tmp_path: Path
 ) -> None:
     made = fill(user, project, targets)
     MonitorFactory(owner=user, name="elsewhere", url="http://127.0.0.1:9/")
@@ -76,11 +71,7 @@ def test_all_standings_both_ways(
         "trigger": "waiting",
     }
     down = next(monitor for monitor in told["monitors"] if monitor["name"] == "down")
-    assert (down["reason_code"], down["http_status"], down["evidence"]["body"]) == (
-        "http_failure",
-        503,
-        "Sorry",
-    )
+    assert (down["reason_code"], down["http_status"], down["evidence"]["body"]) == ("http_failure", 503, "Sorry")
     suite = JUnitXml.fromfile(str(report))
     assert (suite.tests, suite.failures, suite.errors, suite.skipped) == (6, 1, 0, 3)
     assert state_of(made["down"]).failures == 1, "recorded, and counted towards the threshold"

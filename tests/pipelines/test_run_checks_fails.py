@@ -76,11 +76,7 @@ def test_wrong_use_is_2(
 ) -> None:
     if arguments[:2] == ("--url", "ftp://x/"):
         monkeypatch.setenv("PULSEKEEPER_TOKEN", "svc_x")
-    names = {
-        "OWN": project.public_id,
-        "OWNER": user.email,
-        "STRANGER": ProjectFactory().public_id,
-    }
+    names = {"OWN": project.public_id, "OWNER": user.email, "STRANGER": ProjectFactory().public_id}
     ran = run_checks(*(names.get(word, word) for word in arguments))
     assert (ran.code, ran.out) == (2, "")
     assert words in ran.err
@@ -99,11 +95,7 @@ def test_a_token_that_is_none_is_2_and_is_not_shown(
 
 
 def test_what_is_away_is_4(
-    run_checks: Callable[..., Ran],
-    user: User,
-    project: Project,
-    targets: TargetServer,
-    monkeypatch: pytest.MonkeyPatch,
+    run_checks: Callable[..., Ran], user: User, project: Project, targets: TargetServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PULSEKEEPER_TOKEN", "svc_x")
     assert run_checks("--url", NOWHERE).err == (f"CommandError: {NOWHERE} cannot be reached: nothing answers there\n")

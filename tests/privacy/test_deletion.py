@@ -105,10 +105,7 @@ def test_nothing_is_left_of_an_account(settings: Any) -> None:
     assert not User.objects.filter(pk=ada.pk).exists()
     # What was done to others' projects is still known, by somebody of whom nothing else is.
     left = Entry.objects.filter(actor_id=ada.pk)
-    assert actions(actor_id=ada.pk, project_id=shared.pk) == [
-        "token.created",
-        "member.invited",
-    ]
+    assert actions(actor_id=ada.pk, project_id=shared.pk) == ["token.created", "member.invited"]
     assert set(left.values_list("actor_public_id", "actor_email", "address", "user_agent")) == {
         (ada.public_id, "", None, "")
     }
@@ -140,11 +137,7 @@ def test_the_admin_s_history_of_somebody_else_stays() -> None:
     }
     for name in notes:
         LogEntry.objects.create(
-            user=UserFactory(),
-            content_type=user_type,
-            object_repr=name,
-            action_flag=CHANGE,
-            change_message=f'"{name}"',
+            user=UserFactory(), content_type=user_type, object_repr=name, action_flag=CHANGE, change_message=f'"{name}"'
         )
     accounts.services.delete_account(user)
     assert list(LogEntry.objects.order_by("pk").values_list("object_repr", flat=True)) == list(notes.values())

@@ -69,11 +69,7 @@ def test_everything_of_an_account(ada: User, monkeypatch: pytest.MonkeyPatch) ->
         key = "provider" if name == "connectors" else "id"
         assert sorted(row[key] for row in told) == sorted(row[key] for row in found[name])
     assert found["audit_log"][-1]["action"] == "account.exported"
-    assert {row["type"] for row in found["written_in_incidents_of_others"]} == {
-        "acknowledged",
-        "commented",
-        "resolved",
-    }
+    assert {row["type"] for row in found["written_in_incidents_of_others"]} == {"acknowledged", "commented", "resolved"}
 
 
 def test_no_secret_is_in_it(ada: User) -> None:
@@ -137,11 +133,7 @@ def test_the_command(user: User, tmp_path: Path) -> None:
     call_command("export_account", user.email.upper(), stdout=out)
     assert json.loads(out.getvalue())["account"]["id"] == user.public_id
     entry = Entry.objects.latest("pk")
-    assert (entry.action, entry.actor_type, entry.target_id) == (
-        "account.exported",
-        "operator",
-        user.public_id,
-    )
+    assert (entry.action, entry.actor_type, entry.target_id) == ("account.exported", "operator", user.public_id)
     file = tmp_path / "account.json"
     call_command("export_account", user.email, output=file, stderr=io.StringIO())
     assert json.loads(file.read_text())["complete"] is True

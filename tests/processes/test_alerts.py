@@ -122,11 +122,7 @@ class Somebody:
     def wait_until_sent(self, *channel_ids: str) -> None:
         """All that is to be sent to them, something at least."""
         for channel_id in channel_ids:
-            until(
-                partial(self._is_sent, channel_id),
-                PATIENCE,
-                f"all is sent to {channel_id} that is to be sent to it",
-            )
+            until(partial(self._is_sent, channel_id), PATIENCE, f"all is sent to {channel_id} that is to be sent to it")
 
     def _is_sent(self, channel_id: str) -> bool:
         return {one["state"] for one in self.deliveries(channel_id)} == {"sent"}
@@ -134,9 +130,7 @@ class Somebody:
     def hear(self, *events: str) -> None:
         """Wait until these, and no others, have come by both ways, in this order, and have been marked as sent."""
         until(
-            lambda: len(self.mails) >= len(events) and len(self.calls) >= len(events),
-            PATIENCE,
-            f"{events[-1]} arrives",
+            lambda: len(self.mails) >= len(events) and len(self.calls) >= len(events), PATIENCE, f"{events[-1]} arrives"
         )
         self.wait_until_sent(*self.channels.values())
         assert [call.json["event"] for call in self.calls] == list(events)
@@ -284,12 +278,7 @@ def test_the_webhooks_of_an_outage_are_signed_and_say_the_same(outage: Outage) -
         body = call.json
         assert (body["id"], body["version"], body["link"]) == (call.key, 1, outage.link)
         assert seen(body["text"]) == said[0]
-        assert body["monitor"] == {
-            "id": outage.monitor_id,
-            "name": "Shop checkout",
-            "type": "http",
-            "url": outage.url,
-        }
+        assert body["monitor"] == {"id": outage.monitor_id, "name": "Shop checkout", "type": "http", "url": outage.url}
         assert (body["incident"]["id"], body["incident"]["reason_code"]) == (
             outage.incident["id"],
             "connection_failure",

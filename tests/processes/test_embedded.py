@@ -224,12 +224,7 @@ def test_a_long_path_gets_a_private_socket_folder_elsewhere(tmp_path: Path, hold
 def test_nothing_but_the_owner_can_read_what_is_private(data_dir: Path, hold: Hold) -> None:
     hold(data_dir)
     load_or_create_secrets(data_dir)
-    for path in (
-        data_dir / "servers",
-        data_dir / "postgres",
-        data_dir / "valkey",
-        data_dir / "secrets.json",
-    ):
+    for path in (data_dir / "servers", data_dir / "postgres", data_dir / "valkey", data_dir / "secrets.json"):
         assert not path.stat().st_mode & 0o077, path
 
 
@@ -268,10 +263,7 @@ def test_an_unusable_data_folder_is_one_clear_line(tmp_path: Path) -> None:
 @pytest.mark.skipif(AS_ROOT, reason="root may write everywhere")
 def test_an_unwritable_data_folder_is_one_clear_line(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir(mode=0o500)
-    with (
-        pytest.raises(EmbeddedError, match="cannot use the data folder"),
-        embedded_servers(tmp_path / "data"),
-    ):
+    with pytest.raises(EmbeddedError, match="cannot use the data folder"), embedded_servers(tmp_path / "data"):
         pass
 
 

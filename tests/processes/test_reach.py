@@ -28,9 +28,7 @@ def why_not() -> str | None:
     return f"this machine allows no network namespaces: {tried.stderr.strip()}" if tried.returncode else None
 
 
-def test_every_process_does_its_work_with_what_the_documents_let_it_reach(
-    clean_environment: dict[str, str],
-) -> None:
+def test_every_process_does_its_work_with_what_the_documents_let_it_reach(clean_environment: dict[str, str]) -> None:
     if reason := why_not():
         pytest.skip(reason)
     done = subprocess.run(

@@ -28,11 +28,7 @@ def make_page(owner: User, monitors: Sequence[Monitor], **given: Any) -> StatusP
     """A page with these monitors in one group, each under the name `Shown <n>`, by default at a slug of its own."""
     number = next(_numbers)
     shown = [{"monitor_id": m.public_id, "name": f"Shown {n}"} for n, m in enumerate(monitors, start=1)]
-    given = {
-        "name": "Shop status",
-        "slug": f"shop-{number}",
-        "groups": [{"name": "Shop", "monitors": shown}],
-    } | given
+    given = {"name": "Shop status", "slug": f"shop-{number}", "groups": [{"name": "Shop", "monitors": shown}]} | given
     return create_page(Caller(owner), given, now=utc_now())
 
 

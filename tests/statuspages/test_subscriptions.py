@@ -76,12 +76,7 @@ def tick() -> int:
 
 def has_outage(monitor: Monitor, **columns: Any) -> Incident:
     at = utc_now() - minutes(5)
-    return IncidentFactory(
-        monitor=monitor,
-        started_at=at,
-        confirmed_at=at,
-        **columns,
-    )
+    return IncidentFactory(monitor=monitor, started_at=at, confirmed_at=at, **columns)
 
 
 def test_from_the_form_to_news_to_the_end(user: User, page: StatusPage, inbox: Inbox) -> None:
@@ -285,14 +280,7 @@ class TestCrashes:
 def test_ten_thousand_are_addressed_by_one_statement(user: User, page: StatusPage) -> None:
     now = utc_now()
     Subscriber.objects.bulk_create(
-        Subscriber(
-            page=page,
-            created_at=now,
-            confirmed_at=now,
-            address="x",
-            address_digest=str(n).encode(),
-            hint="x",
-        )
+        Subscriber(page=page, created_at=now, confirmed_at=now, address="x", address_digest=str(n).encode(), hint="x")
         for n in range(10_000)
     )
     create_note(Caller(user), page.public_id, NOTE, now=now)

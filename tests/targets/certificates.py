@@ -118,8 +118,7 @@ class Certificates:
             .not_valid_before(GOOD_UNTIL - datetime.timedelta(days=3650))
             .not_valid_after(GOOD_UNTIL)
             .add_extension(
-                x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1")), *alternatives]),
-                critical=False,
+                x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1")), *alternatives]), critical=False
             )
             .sign(key, hashes.SHA256())
         )

@@ -27,11 +27,7 @@ class Fault(Enum):
     OTHER_ID = "an answer under another number"
 
 
-_RCODES = {
-    Fault.NXDOMAIN: dns.rcode.NXDOMAIN,
-    Fault.SERVFAIL: dns.rcode.SERVFAIL,
-    Fault.REFUSED: dns.rcode.REFUSED,
-}
+_RCODES = {Fault.NXDOMAIN: dns.rcode.NXDOMAIN, Fault.SERVFAIL: dns.rcode.SERVFAIL, Fault.REFUSED: dns.rcode.REFUSED}
 
 
 @dataclass(frozen=True)

@@ -78,18 +78,10 @@ class Seen:
 
 
 def answer(
-    status: int | str = 200,
-    body: bytes = b"",
-    *headers: str,
-    length: int | None = None,
-    reason: str = "Whatever",
+    status: int | str = 200, body: bytes = b"", *headers: str, length: int | None = None, reason: str = "Whatever"
 ) -> bytes:
     """A whole response; `length` lies about the body's."""
-    lines = [
-        f"HTTP/1.1 {status} {reason}",
-        f"Content-Length: {len(body) if length is None else length}",
-        *headers,
-    ]
+    lines = [f"HTTP/1.1 {status} {reason}", f"Content-Length: {len(body) if length is None else length}", *headers]
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
 
 

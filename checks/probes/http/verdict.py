@@ -13,20 +13,14 @@ from core.text import quote
 # What a status means, and where to look.
 _STATUS_HINTS = {
     401: ("the request was not authorised", "check the credentials in the monitor's request headers"),
-    403: (
-        "the request was forbidden",
-        "allow Pulsekeeper's requests, or check the monitor's request headers",
-    ),
+    403: ("the request was forbidden", "allow Pulsekeeper's requests, or check the monitor's request headers"),
     404: ("the page was not found", "check the path of the monitor's URL"),
     405: ("the method is not allowed", "choose another method for the monitor"),
     407: ("a proxy asks for authorisation", "check the proxy before the server"),
     408: ("the server gave up waiting", "check the server's load"),
     410: ("the page is gone", "check the path of the monitor's URL"),
     421: ("the server does not serve this host", "check the host of the monitor's URL and its virtual hosts"),
-    429: (
-        "the server limits how often it may be asked",
-        "raise the monitor's interval or the server's limit",
-    ),
+    429: ("the server limits how often it may be asked", "raise the monitor's interval or the server's limit"),
     500: ("the server met an error", "check the server's error log"),
     501: ("the server does not know the method", "choose another method for the monitor"),
     502: ("a gateway got no valid answer behind it", "check the application behind the gateway"),

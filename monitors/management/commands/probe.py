@@ -156,11 +156,7 @@ class Command(BaseCommand):
         # here that the target is down.
         self._called_from_command_line = False
         return super().create_parser(
-            prog_name,
-            subcommand,
-            epilog=_EPILOG,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-            **kwargs,
+            prog_name, subcommand, epilog=_EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter, **kwargs
         )
 
     def add_arguments(self, parser: CommandParser) -> None:

@@ -69,16 +69,10 @@ class Command(OurCommand):
             help=f"ask the Pulsekeeper there by its REST API, with the token in {TOKEN}, and no database",
         )
         parser.add_argument(
-            "--fail-on",
-            choices=("down", "slow"),
-            default="down",
-            help="what exit code 1 is for; default: down",
+            "--fail-on", choices=("down", "slow"), default="down", help="what exit code 1 is for; default: down"
         )
         parser.add_argument(
-            "--slow-ms",
-            type=int,
-            metavar="MS",
-            help="slow from here on; default: each monitor's own threshold",
+            "--slow-ms", type=int, metavar="MS", help="slow from here on; default: each monitor's own threshold"
         )
         parser.add_argument(
             "--timeout",

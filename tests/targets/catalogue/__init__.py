@@ -21,19 +21,7 @@ from tests.targets.catalogue.case import Case, Closed, Full, Place
 
 GROUPS = tuple(
     module.GROUP
-    for module in (
-        statuses,
-        redirects,
-        methods,
-        stalls,
-        breaks,
-        codings,
-        texts,
-        jsons,
-        tls,
-        addresses,
-        extremes,
-    )
+    for module in (statuses, redirects, methods, stalls, breaks, codings, texts, jsons, tls, addresses, extremes)
 )
 CASES: tuple[Case, ...] = tuple(case for group in GROUPS for case in group.cases)
 

@@ -25,11 +25,7 @@ names: tuple[tuple[str, str, Name], ...] = (
         Name(("127.0.0.1", *(f"127.0.1.{n}" for n in range(1, 30)))),
     ),
     ("delayed", "Has servers that take 0.2 s.", Name(V4, seconds=0.2)),
-    (
-        "mixed-guard",
-        "Has a private address beside the one that may be probed.",
-        Name(("10.0.0.1", "127.0.0.1")),
-    ),
+    ("mixed-guard", "Has a private address beside the one that may be probed.", Name(("10.0.0.1", "127.0.0.1"))),
     ("under_score", "Has a name with an underscore.", Name(V4)),
 )
 for name, about, said in names:
@@ -51,12 +47,7 @@ up(
     Place(OK, name="dot.names.test."),
     zone={"dot.names.test": Name(V4)},
 )
-up(
-    "dns-upper-case",
-    "Is named in capitals.",
-    Place(OK, name="UPPER.names.test"),
-    zone={"upper.names.test": Name(V4)},
-)
+up("dns-upper-case", "Is named in capitals.", Place(OK, name="UPPER.names.test"), zone={"upper.names.test": Name(V4)})
 up(
     "dns-international",
     "Is named beyond ASCII.",
@@ -77,30 +68,13 @@ faults: tuple[tuple[str, str, Name | None, str], ...] = (
     ("no-records", "Has a name without addresses.", Name(), "no address"),
     ("failing", "Has servers that fail.", Name(Fault.SERVFAIL, Fault.SERVFAIL), "refused or failed"),
     ("refusing", "Has servers that refuse.", Name(Fault.REFUSED, Fault.REFUSED), "refused or failed"),
-    (
-        "garbage",
-        "Has servers that answer with garbage.",
-        Name(Fault.GARBAGE, Fault.GARBAGE),
-        "refused or failed",
-    ),
-    (
-        "dangling",
-        "Has an alias of a name that does not exist.",
-        Name(alias="nothing.names.test"),
-        "does not exist",
-    ),
+    ("garbage", "Has servers that answer with garbage.", Name(Fault.GARBAGE, Fault.GARBAGE), "refused or failed"),
+    ("dangling", "Has an alias of a name that does not exist.", Name(alias="nothing.names.test"), "does not exist"),
     ("circle", "Has an alias of itself.", Name(alias="circle.names.test"), "names.test"),
 )
 for name, about, fault, words in faults:
     host = f"{name}.names.test"
-    down(
-        f"dns-{name}",
-        about,
-        Place(OK, name=host),
-        "dns_failure",
-        words,
-        zone={} if fault is None else {host: fault},
-    )
+    down(f"dns-{name}", about, Place(OK, name=host), "dns_failure", words, zone={} if fault is None else {host: fault})
 down(
     "dns-other-id",
     "Has servers that answer another question.",

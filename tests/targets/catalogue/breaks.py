@@ -12,18 +12,8 @@ _HEAD = b"HTTP/1.1 200 OK\r\n"
 cut: tuple[tuple[str, str, Script, int], ...] = (
     ("length", "Closes before the announced length.", [answer(200, b"half", length=9)], 200),
     ("no-body", "Announces a body and closes.", [answer(200, length=9)], 200),
-    (
-        "reset-body",
-        "Resets the connection in the middle of the body.",
-        [answer(200, b"half", length=9), Reset()],
-        200,
-    ),
-    (
-        "error-body",
-        "Answers 500 and closes in the middle of the body.",
-        [answer(500, b"half", length=9)],
-        500,
-    ),
+    ("reset-body", "Resets the connection in the middle of the body.", [answer(200, b"half", length=9), Reset()], 200),
+    ("error-body", "Answers 500 and closes in the middle of the body.", [answer(500, b"half", length=9)], 500),
     ("chunk", "Closes in the middle of a chunk.", [CHUNKED, b"9\r\nhalf"], 200),
     ("no-chunk", "Announces chunks and sends none.", [CHUNKED], 200),
     ("last-chunk", "Closes before the last chunk.", [CHUNKED, chunk(b"the end")], 200),
@@ -32,12 +22,7 @@ cut: tuple[tuple[str, str, Script, int], ...] = (
     ("chunk-end", "Sends a chunk longer than announced.", [CHUNKED, b"4\r\ntoo long\r\n0\r\n\r\n"], 200),
     ("headers", "Closes in the middle of the headers.", [_HEAD, b"Server: x\r\n"], 200),
     ("header-line", "Closes in the middle of a header.", [_HEAD, b"Server: "], 200),
-    (
-        "reset-headers",
-        "Resets the connection in the middle of the headers.",
-        [_HEAD, b"Server: x\r\n", Reset()],
-        200,
-    ),
+    ("reset-headers", "Resets the connection in the middle of the headers.", [_HEAD, b"Server: x\r\n", Reset()], 200),
 )
 for name, about, script, status in cut:
     down(f"cut-{name}", about, script, "partial_response", "cut short", http_status=status)
@@ -78,11 +63,7 @@ up(
 up(
     "chunked-and-length",
     "Announces a length beside chunks, which count.",
-    [
-        b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n",
-        chunk(b"the end"),
-        b"0\r\n\r\n",
-    ],
+    [b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n", chunk(b"the end"), b"0\r\n\r\n"],
     content_rules=[contains("the end")],
 )
 up(
@@ -107,12 +88,7 @@ unasked: tuple[tuple[str, str, Script, str], ...] = (
     ("close", "Closes the connection before the request.", [], "without an answer"),
     ("reset", "Resets the connection before the request.", [Reset()], "connection"),
     ("listen-close", "Closes the connection in the middle of the request.", [Listen()], "without an answer"),
-    (
-        "smtp",
-        "Greets first, as mail servers do.",
-        [b"220 mail.example ESMTP\r\n", Listen()],
-        "not valid HTTP",
-    ),
+    ("smtp", "Greets first, as mail servers do.", [b"220 mail.example ESMTP\r\n", Listen()], "not valid HTTP"),
 )
 for name, about, script, words in unasked:
     down(f"unasked-{name}", about, Place(Unasked(script)), "connection_failure", words)

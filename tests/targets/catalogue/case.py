@@ -90,14 +90,7 @@ class Group:
         **given: Any,
     ) -> None:
         self._add(
-            name,
-            about,
-            target,
-            status="down",
-            reason_code=reason_code,
-            words=words,
-            http_status=http_status,
-            **given,
+            name, about, target, status="down", reason_code=reason_code, words=words, http_status=http_status, **given
         )
 
     def _add(

@@ -34,11 +34,7 @@ for name, about, script in (
     ("two-members", "Sends gzip in two members.", coded(squeezed(b"the ") + squeezed(b"end"), "gzip")),
     ("padding", "Sends bytes after the end of gzip.", coded(squeezed(b"the end") + b"garbage", "gzip")),
     ("twice", "Compresses twice and says so.", coded(squeezed(squeezed(b"the end")), "gzip, gzip")),
-    (
-        "mixed",
-        "Compresses with deflate and then gzip.",
-        coded(squeezed(zlib.compress(b"the end")), "deflate, gzip"),
-    ),
+    ("mixed", "Compresses with deflate and then gzip.", coded(squeezed(zlib.compress(b"the end")), "deflate, gzip")),
     (
         "chunked",
         "Sends gzip in chunks of a byte.",
@@ -49,11 +45,7 @@ for name, about, script in (
     up(f"coding-{name}", about, script, content_rules=END)
 
 up("coding-empty", "Declares gzip and sends no body.", coded(b"", "gzip"))
-up(
-    "coding-unknown",
-    "Sends an unasked coding, and no rule reads it.",
-    coded(b"\x0b\x02\x80", "br"),
-)
+up("coding-unknown", "Sends an unasked coding, and no rule reads it.", coded(b"\x0b\x02\x80", "br"))
 down(
     "coding-unknown-rule",
     "Sends an unasked coding, and a rule reads it.",
@@ -72,13 +64,7 @@ for name, about, script, words, rules in (
         "Content-Encoding",
         END,
     ),
-    (
-        "deflate",
-        "Declares deflate and sends plain text.",
-        coded(b"plain text", "deflate"),
-        "Content-Encoding",
-        [],
-    ),
+    ("deflate", "Declares deflate and sends plain text.", coded(b"plain text", "deflate"), "Content-Encoding", []),
     (
         "gzip-as-deflate",
         "Declares gzip and sends deflate.",
@@ -100,13 +86,7 @@ for name, about, script, words, rules in (
         "Content-Encoding",
         [],
     ),
-    (
-        "bomb",
-        "Sends 16 MiB of zeros in gzip where JSON is read.",
-        coded(_ZEROS, "gzip"),
-        "too large",
-        [holds("a")],
-    ),
+    ("bomb", "Sends 16 MiB of zeros in gzip where JSON is read.", coded(_ZEROS, "gzip"), "too large", [holds("a")]),
     (
         "bomb-twice",
         "Sends 16 MiB of zeros in gzip within gzip.",
@@ -146,14 +126,7 @@ for name, about, body, coding in (
     ("deflate", "Ends deflate early.", zlib.compress(b"the end" * 99)[:-6], "deflate"),
     ("member", "Ends the second member of gzip early.", squeezed(b"a") + squeezed(b"the end")[:-3], "gzip"),
 ):
-    down(
-        f"coding-cut-{name}",
-        about,
-        coded(body, coding),
-        "partial_response",
-        "cut short",
-        http_status=200,
-    )
+    down(f"coding-cut-{name}", about, coded(body, coding), "partial_response", "cut short", http_status=200)
 up("coding-bomb-unread", "Sends 16 MiB of zeros in gzip, and no rule reads them.", coded(_ZEROS, "gzip"))
 up(
     "coding-bomb-word-first",

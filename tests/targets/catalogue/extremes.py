@@ -13,11 +13,7 @@ _HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n"
 good_headers: tuple[tuple[str, str, Script], ...] = (
     ("many", "Sends 2,000 headers.", [_HEAD, b"X-Short: y\r\n" * 2000, b"\r\n"]),
     ("long", "Sends a header of 90,000 bytes.", [_HEAD, b"X-Long: " + b"x" * 90_000, b"\r\n\r\n"]),
-    (
-        "no-charset",
-        "Sends headers of no known charset.",
-        [answer(200, b"", "X-Odd: \x01\xff", "Content-Type: \xff")],
-    ),
+    ("no-charset", "Sends headers of no known charset.", [answer(200, b"", "X-Odd: \x01\xff", "Content-Type: \xff")]),
     ("empty", "Sends empty headers.", [answer(200, b"", "X-Empty:", "X-Blank:   ")]),
     ("folded", "Folds a header over two lines.", [answer(200, b"", "X-Folded: a\r\n  b")]),
     ("cookies", "Sets a hundred cookies.", [answer(200, b"", *(f"Set-Cookie: c{n}=v" for n in range(100)))]),
@@ -26,11 +22,7 @@ for name, about, script in good_headers:
     up(f"headers-{name}", about, script)
 bad_headers: tuple[tuple[str, str, Script], ...] = (
     ("too-long", "Sends a header of 120,000 bytes.", [_HEAD, b"X-Long: " + b"x" * 120_000, b"\r\n\r\n"]),
-    (
-        "too-many",
-        "Sends 400,000 bytes of headers.",
-        [_HEAD, (b"X-Long: " + b"x" * 4000 + b"\r\n") * 100, b"\r\n"],
-    ),
+    ("too-many", "Sends 400,000 bytes of headers.", [_HEAD, (b"X-Long: " + b"x" * 4000 + b"\r\n") * 100, b"\r\n"]),
 )
 for name, about, script in bad_headers:
     down(f"headers-{name}", about, script, "connection_failure", "not valid HTTP", http_status=200)
@@ -40,18 +32,10 @@ bodies: tuple[tuple[str, str, Script], ...] = (
     ("one-byte", "Sends a byte.", [answer(200, b"x")]),
     ("one-mib", "Sends exactly 1 MiB.", [answer(200, b"x" * MIB)]),
     ("over", "Sends 3 MiB.", [answer(200, b"x" * (3 * MIB))]),
-    (
-        "huge",
-        "Announces a terabyte and sends without end.",
-        [answer(200, length=10**12), Repeat(b"x" * 65536)],
-    ),
+    ("huge", "Announces a terabyte and sends without end.", [answer(200, length=10**12), Repeat(b"x" * 65536)]),
     ("endless-chunks", "Sends chunks without end.", [CHUNKED, Repeat(chunk(b"x" * 65536))]),
     ("tiny-chunks", "Sends 5,000 chunks of a byte.", [CHUNKED, chunk(b"x") * 5000, b"0\r\n\r\n"]),
-    (
-        "second-answer",
-        "Sends a second, unasked response.",
-        [answer(200, b"one"), answer(500, b"two")],
-    ),
+    ("second-answer", "Sends a second, unasked response.", [answer(200, b"one"), answer(500, b"two")]),
 )
 for name, about, script in bodies:
     up(f"body-{name}", about, script)

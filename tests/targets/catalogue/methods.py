@@ -19,19 +19,9 @@ def only(method: str) -> Callable[[Seen], Script]:
     return lambda seen: [answer(200 if seen.method == method else 405)]
 
 
-up(
-    "head",
-    "Answers HEAD with 200 and the length of a body that does not come.",
-    [answer(length=9999)],
-    method="HEAD",
-)
+up("head", "Answers HEAD with 200 and the length of a body that does not come.", [answer(length=9999)], method="HEAD")
 for code in (405, 501):
-    up(
-        f"head-{code}",
-        f"Refuses HEAD with {code} and answers GET.",
-        split([answer(code)], [answer()]),
-        method="HEAD",
-    )
+    up(f"head-{code}", f"Refuses HEAD with {code} and answers GET.", split([answer(code)], [answer()]), method="HEAD")
     up(
         f"head-{code}-expected",
         f"Refuses HEAD with the {code} that is expected.",
@@ -49,15 +39,7 @@ down(
     http_status=500,
     method="HEAD",
 )
-down(
-    "head-405-get-405",
-    "Refuses HEAD and GET.",
-    [answer(405)],
-    "http_failure",
-    "405",
-    http_status=405,
-    method="HEAD",
-)
+down("head-405-get-405", "Refuses HEAD and GET.", [answer(405)], "http_failure", "405", http_status=405, method="HEAD")
 down(
     "head-405-get-stalls",
     "Refuses HEAD and never answers GET.",
@@ -110,12 +92,7 @@ up(
     method="HEAD",
     content_rules=[contains("the end")],
 )
-up(
-    "head-by-default",
-    "Is asked by HEAD where no method is given.",
-    split([answer()], [answer(500)]),
-    type="http",
-)
+up("head-by-default", "Is asked by HEAD where no method is given.", split([answer()], [answer(500)]), type="http")
 for method in ("POST", "PUT", "PATCH", "DELETE", "OPTIONS"):
     up(f"method-{method.lower()}", f"Takes {method} alone, and gets it.", only(method), method=method)
 up(

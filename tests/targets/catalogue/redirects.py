@@ -172,15 +172,7 @@ nowhere: tuple[tuple[str, str, Mapping[str, Script], str], ...] = (
     ("control", "Redirects to an address with a tab.", {"/": redirect("http://a\tb/")}, "leads nowhere"),
 )
 for name, about, routes, words in nowhere:
-    down(
-        f"redirect-{name}",
-        about,
-        routes,
-        "redirect_failure",
-        words,
-        http_status=302,
-        follow_redirects=True,
-    )
+    down(f"redirect-{name}", about, routes, "redirect_failure", words, http_status=302, follow_redirects=True)
 down(
     "redirect-to-404",
     "Redirects to a page that is not there.",

@@ -2,17 +2,7 @@
 
 from __future__ import annotations
 
-from tests.targets.catalogue.case import (
-    CHUNKED,
-    SHORT,
-    UNLIMITED,
-    Full,
-    Group,
-    Place,
-    chunk,
-    contains,
-    squeezed,
-)
+from tests.targets.catalogue.case import CHUNKED, SHORT, UNLIMITED, Full, Group, Place, chunk, contains, squeezed
 from tests.targets.names import Fault, Name
 from tests.targets.server import Hang, Pause, Repeat, Script, Unasked, answer
 
@@ -69,13 +59,7 @@ stalls: tuple[tuple[str, str, Script, str, int | None], ...] = (
         "headers did not end",
         200,
     ),
-    (
-        "first-byte",
-        "Sends headers and not a byte of the body.",
-        [answer(200, length=9), Hang()],
-        "did not end",
-        200,
-    ),
+    ("first-byte", "Sends headers and not a byte of the body.", [answer(200, length=9), Hang()], "did not end", 200),
     (
         "last-byte",
         "Sends all of the body but a byte.",
@@ -92,13 +76,7 @@ stalls: tuple[tuple[str, str, Script, str, int | None], ...] = (
     ),
     ("chunk", "Stops in the middle of a chunk.", [CHUNKED, b"9\r\n1234", Hang()], "did not end", 200),
     ("chunk-size", "Stops before the next chunk.", [CHUNKED, chunk(b"1234"), Hang()], "did not end", 200),
-    (
-        "last-chunk",
-        "Leaves out the last chunk.",
-        [CHUNKED, chunk(b"all there is"), Hang()],
-        "did not end",
-        200,
-    ),
+    ("last-chunk", "Leaves out the last chunk.", [CHUNKED, chunk(b"all there is"), Hang()], "did not end", 200),
     ("trailer", "Stops after the last chunk.", [CHUNKED, b"0\r\n", Hang()], "did not end", 200),
     (
         "no-length",
@@ -144,15 +122,7 @@ down(
     check_ssl=True,
     **SHORT,
 )
-down(
-    "stall-trigger",
-    "Never answers a trigger.",
-    [Hang()],
-    "timeout",
-    "did not answer",
-    type="scheduler",
-    **SHORT,
-)
+down("stall-trigger", "Never answers a trigger.", [Hang()], "timeout", "did not answer", type="scheduler", **SHORT)
 
 drips: tuple[tuple[str, str, Script, str, int | None], ...] = (
     (
@@ -176,13 +146,7 @@ drips: tuple[tuple[str, str, Script, str, int | None], ...] = (
         "did not end",
         200,
     ),
-    (
-        "chunks",
-        "Sends a chunk every 50 ms, without end.",
-        [CHUNKED, Repeat(chunk(b"x"), 0.05)],
-        "did not end",
-        200,
-    ),
+    ("chunks", "Sends a chunk every 50 ms, without end.", [CHUNKED, Repeat(chunk(b"x"), 0.05)], "did not end", 200),
     (
         "interim",
         "Sends an interim answer every 50 ms, without end.",
@@ -190,13 +154,7 @@ drips: tuple[tuple[str, str, Script, str, int | None], ...] = (
         "did not",
         102,
     ),
-    (
-        "blanks",
-        "Sends blanks before a body that never comes.",
-        [UNLIMITED, Repeat(b" ", 0.05)],
-        "did not end",
-        200,
-    ),
+    ("blanks", "Sends blanks before a body that never comes.", [UNLIMITED, Repeat(b" ", 0.05)], "did not end", 200),
 )
 for name, about, script, words, status in drips:
     down(f"drip-{name}", about, script, "timeout", words, http_status=status, **SHORT)
@@ -211,15 +169,7 @@ down(
 up(
     "drip-in-time",
     "Sends its answer in pieces, and ends in time.",
-    [
-        b"HTTP/1.1 ",
-        Pause(0.05),
-        b"200 OK\r\nContent-",
-        Pause(0.05),
-        b"Length: 7\r\n\r\nthe ",
-        Pause(0.05),
-        b"end",
-    ],
+    [b"HTTP/1.1 ", Pause(0.05), b"200 OK\r\nContent-", Pause(0.05), b"Length: 7\r\n\r\nthe ", Pause(0.05), b"end"],
     content_rules=[contains("the end")],
 )
 up("kept-open", "Answers in full and keeps the connection open.", [answer(200, b"hello"), Hang()])

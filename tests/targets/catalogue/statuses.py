@@ -79,16 +79,8 @@ down(
 )
 
 up("interim-100", "Says 100 before 200.", [b"HTTP/1.1 100 Continue\r\n\r\n", answer()])
-up(
-    "interim-103",
-    "Sends early hints before 200.",
-    [b"HTTP/1.1 103 Early Hints\r\nLink: <a>\r\n\r\n", answer()],
-)
-up(
-    "interim-many",
-    "Sends fifty interim answers before 200.",
-    [b"HTTP/1.1 102 Processing\r\n\r\n" * 50, answer()],
-)
+up("interim-103", "Sends early hints before 200.", [b"HTTP/1.1 103 Early Hints\r\nLink: <a>\r\n\r\n", answer()])
+up("interim-many", "Sends fifty interim answers before 200.", [b"HTTP/1.1 102 Processing\r\n\r\n" * 50, answer()])
 down(
     "interim-only",
     "Says 100 and closes without an answer.",
@@ -117,11 +109,7 @@ down(
 
 up("status-line-1.0", "Speaks HTTP/1.0.", [b"HTTP/1.0 200 OK\r\n\r\nhello"])
 up("status-line-no-reason", "Leaves the reason phrase out.", [b"HTTP/1.1 200\r\nContent-Length: 0\r\n\r\n"])
-up(
-    "status-line-bare-lf",
-    "Ends its lines without carriage returns.",
-    [b"HTTP/1.1 200 OK\nContent-Length: 0\n\n"],
-)
+up("status-line-bare-lf", "Ends its lines without carriage returns.", [b"HTTP/1.1 200 OK\nContent-Length: 0\n\n"])
 up(
     "status-line-latin-1",
     "Has a reason phrase of no known charset.",

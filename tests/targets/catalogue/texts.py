@@ -21,11 +21,7 @@ for name, about, script in (
     ("declared-utf-8", "Declares UTF-8.", page("grün".encode(), "text/html; charset=utf-8")),
     ("latin-1", "Declares Latin-1.", page("grün".encode("latin-1"), "text/html; charset=ISO-8859-1")),
     ("quoted", "Quotes the charset.", page("grün".encode("latin-1"), 'text/html; Charset="latin1"; x=y')),
-    (
-        "windows-1252",
-        "Declares Windows-1252.",
-        page("grün".encode("cp1252"), "text/html; charset=windows-1252"),
-    ),
+    ("windows-1252", "Declares Windows-1252.", page("grün".encode("cp1252"), "text/html; charset=windows-1252")),
     ("utf-16", "Marks UTF-16 by its first bytes.", page("grün".encode("utf-16"))),
     ("utf-16-be", "Marks big-endian UTF-16.", page(codecs.BOM_UTF16_BE + "grün".encode("utf-16-be"))),
     ("utf-32", "Marks UTF-32.", page("grün".encode("utf-32"))),
@@ -35,11 +31,7 @@ for name, about, script in (
         page("grün".encode("utf-16-le"), "text/plain; charset=utf-16le"),
     ),
     ("utf-8-mark", "Marks UTF-8.", page(codecs.BOM_UTF8 + "grün".encode())),
-    (
-        "unknown",
-        "Declares a charset that does not exist.",
-        page("grün".encode(), "text/html; charset=martian"),
-    ),
+    ("unknown", "Declares a charset that does not exist.", page("grün".encode(), "text/html; charset=martian")),
     ("hostile", "Declares a codec that makes no text.", page("grün".encode(), "text/html; charset=zlib")),
     ("empty", "Declares an empty charset.", page("grün".encode(), "text/html; charset=")),
     (
@@ -122,22 +114,11 @@ down(
     http_status=404,
     content_rules=END,
 )
-up(
-    "text-at-cap",
-    "Sends the word at the end of exactly 1 MiB.",
-    page(b"x" * (MIB - 7) + b"the end"),
-    content_rules=END,
-)
+up("text-at-cap", "Sends the word at the end of exactly 1 MiB.", page(b"x" * (MIB - 7) + b"the end"), content_rules=END)
 up(
     "text-endless",
     "Sends the word, and then a body without end.",
     [UNLIMITED, b"the end", Repeat(b"x" * 65536)],
     content_rules=END,
 )
-up(
-    "text-keyword",
-    "Sends the word to a keyword monitor.",
-    page(b"the end"),
-    type="keyword",
-    content_rules=END,
-)
+up("text-keyword", "Sends the word to a keyword monitor.", page(b"the end"), type="keyword", content_rules=END)

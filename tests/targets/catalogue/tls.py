@@ -38,12 +38,7 @@ up(
     check_ssl=True,
 )
 up("tls-chain", "Shows a certificate with its intermediate.", Place(OK, tls="chain"), check_ssl=True)
-up(
-    "tls-ipv6",
-    "Shows a good certificate for its IPv6 address.",
-    Place(OK, tls="good", host="::1"),
-    check_ssl=True,
-)
+up("tls-ipv6", "Shows a good certificate for its IPv6 address.", Place(OK, tls="good", host="::1"), check_ssl=True)
 
 for name, about, context, words in (
     ("expired", "Shows a certificate that has expired.", "expired", "expired"),
@@ -76,18 +71,8 @@ handshakes: tuple[tuple[str, str, Script, str], ...] = (
     ("close", "Closes the connection at the handshake.", [Listen()], "during the TLS handshake"),
     ("reset", "Resets the connection at the handshake.", [Listen(), Reset()], "during the TLS handshake"),
     ("plain", "Answers the handshake in plain HTTP.", [Listen(), answer(400)], "does not speak TLS"),
-    (
-        "garbage",
-        "Answers the handshake with random bytes.",
-        [Listen(), bytes(range(200, 256))],
-        "does not speak TLS",
-    ),
-    (
-        "alert",
-        "Refuses every way of encryption.",
-        [Listen(), b"\x15\x03\x03\x00\x02\x02\x28"],
-        "no way of encryption",
-    ),
+    ("garbage", "Answers the handshake with random bytes.", [Listen(), bytes(range(200, 256))], "does not speak TLS"),
+    ("alert", "Refuses every way of encryption.", [Listen(), b"\x15\x03\x03\x00\x02\x02\x28"], "no way of encryption"),
     (
         "alert-name",
         "Refuses the name.",
@@ -108,14 +93,7 @@ handshakes: tuple[tuple[str, str, Script, str], ...] = (
     ),
 )
 for name, about, script, words in handshakes:
-    down(
-        f"tls-handshake-{name}",
-        about,
-        Place(Unasked(script), scheme="https"),
-        "tls_failure",
-        words,
-        check_ssl=True,
-    )
+    down(f"tls-handshake-{name}", about, Place(Unasked(script), scheme="https"), "tls_failure", words, check_ssl=True)
 down(
     "tls-reset-after",
     "Resets the connection after the handshake.",
