@@ -67,10 +67,6 @@ def _take_state(state: str, *, provider: str, now: datetime) -> OAuthState | Non
     return found if found.user.is_active and found.expires_at > now else None
 
 
-def delete_expired_states(now: datetime) -> int:
-    return OAuthState.objects.filter(expires_at__lte=now).delete()[0]
-
-
 def finish(
     provider_name: str,
     query: Mapping[str, str],

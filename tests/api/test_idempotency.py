@@ -255,7 +255,7 @@ def test_a_process_that_dies_after_the_commit_leaves_a_monitor_to_answer_with(mo
         raise SystemExit
 
     with monkeypatch.context() as patch:
-        patch.setattr(interactive, "first_check", die)
+        patch.setattr(interactive, "check_claimed", die)
         with pytest.raises(SystemExit):
             api.post("/v1/monitors", body, key=KEY)
     again = api.post("/v1/monitors", body, key=KEY)

@@ -21,6 +21,8 @@ from tests.targets.server import Hang, Site, TargetServer, answer
 class Stage:
     """`quiet` answers at once, `hanging` accepts connections and never answers.
 
+    `attacker` uses up what it may create and test in a minute, so the owner of dead webhooks is another account.
+
     Accounts of the plan `fast` may have their monitors checked every second.
     """
 
@@ -28,6 +30,7 @@ class Stage:
     servers: Servers
     database: psycopg.Connection
     attacker: Client
+    hook_owner: Client
     neighbour: Client
     targets: TargetServer
     quiet: Site
@@ -53,7 +56,6 @@ def stage(tmp_path_factory: pytest.TempPathFactory, clean_environment: dict[str,
             tmp_path_factory.mktemp("attacks") / "data",
             clean_environment,
             ADMIN_PASSWORD=PASSWORD,
-            THROTTLE_SCALE="0",  # what is limited here is what waits at once, in any order of the tests
         )
         stack.callback(up.end)
         up.wait_until_up()
@@ -61,14 +63,16 @@ def stage(tmp_path_factory: pytest.TempPathFactory, clean_environment: dict[str,
             up,
             "from accounts.models import Plan; from accounts.services import create_account\n"
             "Plan.objects.create(name='fast', min_interval_sec=1)\n"
-            "for name, plan in {'attacker': 'pro', 'neighbour': 'pro', 'hostile': 'fast', 'healthy': 'fast'}.items():\n"
+            "for name in ('attacker', 'hooks', 'neighbour', 'hostile', 'healthy'):\n"
+            "    plan = 'fast' if name in ('hostile', 'healthy') else 'pro'\n"
             f"    create_account(email=f'{{name}}@example.com', password={PASSWORD!r}, plan=plan)",
             clean_environment,
         )
         servers = stack.enter_context(embedded_servers(up.data_dir))
         database = stack.enter_context(psycopg.connect(servers.database_url, autocommit=True))
         attacker = stack.enter_context(Client(up, "attacker@example.com"))
+        hook_owner = stack.enter_context(Client(up, "hooks@example.com"))
         neighbour = stack.enter_context(Client(up, "neighbour@example.com"))
         quiet = targets.serve([answer(200, b"ok")])
         hanging = targets.serve([Hang()])
-        yield Stage(up, servers, database, attacker, neighbour, targets, quiet, hanging)
+        yield Stage(up, servers, database, attacker, hook_owner, neighbour, targets, quiet, hanging)

@@ -63,14 +63,14 @@ def test_a_dead_webhook_raises_no_alarm_and_delays_no_other(stage: Stage) -> Non
 
     target = stage.targets.serve(routes)
     with Receiver() as receiver:
-        dead = stage.attacker.post("/alert-channels", {"kind": "webhook", "url": stage.hanging.url("/dead")})["id"]
+        dead = stage.hook_owner.post("/alert-channels", {"kind": "webhook", "url": stage.hanging.url("/dead")})["id"]
         mine = stage.neighbour.post("/alert-channels", {"kind": "webhook", "url": receiver.url})["id"]
-        theirs = [make_monitor(stage.attacker, target.url(f"/{number}")) for number in range(2)]
+        theirs = [make_monitor(stage.hook_owner, target.url(f"/{number}")) for number in range(2)]
         own = make_monitor(stage.neighbour, target.url("/own"))
         broken.set()
         for monitor_id in theirs:
-            stage.attacker.post(f"/monitors/{monitor_id}/checks")
-        until(lambda: len(deliveries(stage.attacker, dead)) == 2, PATIENCE_SEC, "both outages are announced")
+            stage.hook_owner.post(f"/monitors/{monitor_id}/checks")
+        until(lambda: len(deliveries(stage.hook_owner, dead)) == 2, PATIENCE_SEC, "both outages are announced")
         stage.neighbour.post(f"/monitors/{own}/checks")
         until(lambda: receiver.calls, PATIENCE_SEC, "the neighbour's alert arrives")
 
@@ -82,7 +82,7 @@ def test_a_dead_webhook_raises_no_alarm_and_delays_no_other(stage: Stage) -> Non
             )
             lags.append(alert_lag(stage))
             ready.add(requests.get(f"{stage.address}/readyz", timeout=PATIENCE_SEC).status_code)
-            attempts: list[int] = [one["attempts"] for one in deliveries(stage.attacker, dead)]
+            attempts: list[int] = [one["attempts"] for one in deliveries(stage.hook_owner, dead)]
             return sum(attempts) >= 4
 
         lags: list[float] = []

@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
+import time_machine
 from django.db import connection
 from pytest_django import Settings
 
@@ -19,6 +20,7 @@ from connectors import oauth
 from connectors.models import Connector, OAuthState
 from connectors.providers import BACKENDS, provider
 from connectors.providers.base import OAuthRefused, ProviderFailed
+from connectors.tasks import sweep
 from tests.connectors.fakes import FakeNetlify, FakeVercel, Mode
 from tests.factories import UserFactory
 from tests.helpers import NOON
@@ -296,7 +298,11 @@ def test_nothing_secret_is_in_a_failure(fake: Fake, user: User, mode: Mode) -> N
         assert secret not in shown
 
 
-def test_what_ran_out_is_deleted(fake: Fake, user: User) -> None:
+def test_expired_states_are_deleted(fake: Fake, user: User) -> None:
     begin(fake, user)
-    assert oauth.delete_expired_states(NOON + oauth.LIFETIME - timedelta(seconds=1)) == 0
-    assert oauth.delete_expired_states(NOON + oauth.LIFETIME) == 1
+    with time_machine.travel(NOON + oauth.LIFETIME - timedelta(seconds=1), tick=False):
+        sweep()
+    assert OAuthState.objects.exists()
+    with time_machine.travel(NOON + oauth.LIFETIME, tick=False):
+        sweep()
+    assert not OAuthState.objects.exists()
