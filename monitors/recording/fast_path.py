@@ -12,7 +12,6 @@ from datetime import datetime
 from django.db import connection
 
 from checks.results.store import store_results
-from checks.spec import Verdict
 from core.bulk import array
 from monitors.recording.batch import CheckRecord
 
@@ -26,7 +25,7 @@ _LOCK = """
                FOR UPDATE
            ) AS held
 """
-# Matches where `state.advance` would change nothing: a pass like the previous one, with an open claim and the current
+# Matches where `state.advance` would change nothing: the same verdict again, with an open claim and the current
 # configuration. `next_due_at` equals `state.next_slot`. A test compares both with this statement.
 _CONFIRM = """
     UPDATE monitors_monitorstate AS state
@@ -48,7 +47,8 @@ _CONFIRM = """
        AND state.claim = new.claim AND state.claimed_at IS NOT NULL AND state.slot_at IS NOT NULL
        AND state.applied_claim < new.claim
        AND state.status = new.verdict
-       AND NOT state.fresh AND state.failures = 0 AND state.passes = 0 AND state.failing_since IS NULL
+       AND NOT state.fresh AND state.failures = 0 AND state.passes = 0
+       AND CASE new.verdict WHEN 'down' THEN state.failing_since <= new.checked_at ELSE state.failing_since IS NULL END
        AND monitor.id = new.monitor_id AND monitor.enabled AND monitor.config_version = new.config_version
     RETURNING state.monitor_id
 """
@@ -65,26 +65,25 @@ def record_unchanged(records: Sequence[CheckRecord], *, now: datetime) -> list[C
 
     At most one record per monitor may be given.
     """
-    passed = [record for record in records if record.outcome.verdict is not Verdict.DOWN]
-    if not passed:
-        return list(records)
+    if not records:
+        return []
     with connection.cursor() as cursor:
         cursor.execute(
             _CONFIRM,
             [
                 now,
-                array(record.monitor_id for record in passed),
-                array(record.claim for record in passed),
-                array(record.config_version for record in passed),
-                array(record.outcome.verdict for record in passed),
-                array(record.outcome.checked_at for record in passed),
-                array(record.outcome.latency_ms for record in passed),
-                array(record.outcome.connect_ms for record in passed),
-                array(record.outcome.ttfb_ms for record in passed),
-                array(record.outcome.cert_expires_at for record in passed),
+                array(record.monitor_id for record in records),
+                array(record.claim for record in records),
+                array(record.config_version for record in records),
+                array(record.outcome.verdict for record in records),
+                array(record.outcome.checked_at for record in records),
+                array(record.outcome.latency_ms for record in records),
+                array(record.outcome.connect_ms for record in records),
+                array(record.outcome.ttfb_ms for record in records),
+                array(record.outcome.cert_expires_at for record in records),
             ],
         )
         confirmed = {monitor_id for (monitor_id,) in cursor.fetchall()}
     # An open claim has no result yet, so these can be stored without reading the existing results.
-    store_results([(*each.key, each.outcome) for each in passed if each.monitor_id in confirmed])
+    store_results([(*each.key, each.outcome) for each in records if each.monitor_id in confirmed])
     return [record for record in records if record.monitor_id not in confirmed]

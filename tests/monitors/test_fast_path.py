@@ -31,7 +31,7 @@ STATES = st.fixed_dictionaries(
         "fresh": st.sampled_from([False, False, False, True]),
         "failures": st.sampled_from([0, 0, 0, 1]),
         "passes": st.sampled_from([0, 0, 0, 1]),
-        "failing_since": st.sampled_from([None, None, None, NOON - 5 * SECOND]),
+        "failing_since": st.sampled_from([None, None, NOON - 5 * SECOND, NOON + 2 * SECOND]),
         "claim": st.sampled_from([7, 7, 7, 8]),
         "applied_claim": st.sampled_from([6, 6, 3, 7]),
         "claimed_at": st.sampled_from([NOON, NOON, None]),
@@ -41,10 +41,10 @@ STATES = st.fixed_dictionaries(
 LATE = st.integers(-3, 400).map(lambda tenths: NOON + tenths * SECOND / 10) | st.just(NOON + 60 * SECOND)
 
 
-def two_alike(state: dict[str, Any], interval_sec: int) -> list[Monitor]:
+def two_alike(state: dict[str, Any], interval_sec: int, muted_until: Any) -> list[Monitor]:
     user = UserFactory()
     made = [MonitorFactory(owner=user, interval_sec=interval_sec, recover_threshold=2) for _ in range(2)]
-    Monitor.objects.filter(owner=user).update(interval_sec=interval_sec)
+    Monitor.objects.filter(owner=user).update(interval_sec=interval_sec, muted_until=muted_until)
     MonitorState.objects.filter(monitor__owner=user).update(
         slot_at=NOON, next_due_at=NOON + 40 * SECOND, status_since=NOON - 60 * SECOND, **state
     )
@@ -66,11 +66,12 @@ def traces(monitor: Monitor) -> tuple[Any, ...]:
 @settings(max_examples=examples(50), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     state=STATES,
-    verdict=st.sampled_from([UP, UP, SLOW, DOWN]),
+    verdict=st.sampled_from([UP, UP, SLOW, DOWN, DOWN]),
     now=LATE,
     interval_sec=st.sampled_from([1, 3, 10, 60, 86_400]),
     config_version=st.sampled_from([1, 1, 1, 2]),
     certificate=st.sampled_from([None, NOON + 60 * SECOND]),
+    muted_until=st.sampled_from([None, NOON, NOON + 60 * SECOND]),
 )
 @example(
     state={"status": "up", "fresh": False, "failures": 0, "passes": 0, "failing_since": None, "claim": 7}
@@ -80,11 +81,18 @@ def traces(monitor: Monitor) -> tuple[Any, ...]:
     interval_sec=3,
     config_version=1,
     certificate=None,
+    muted_until=None,
 )
 def test_both_ways_leave_the_same(
-    state: dict[str, Any], verdict: Verdict, now: Any, interval_sec: int, config_version: int, certificate: Any
+    state: dict[str, Any],
+    verdict: Verdict,
+    now: Any,
+    interval_sec: int,
+    config_version: int,
+    certificate: Any,
+    muted_until: Any,
 ) -> None:
-    short, long = two_alike(state, interval_sec)
+    short, long = two_alike(state, interval_sec, muted_until)
     found: CheckOutcome = replace(outcome(verdict, at=NOON + SECOND), cert_expires_at=certificate)
     recording.record([CheckRecord(short.pk, 7, config_version, found)], now=now)
     with transaction.atomic():
@@ -92,10 +100,13 @@ def test_both_ways_leave_the_same(
     assert traces(short) == traces(long)
 
 
-def test_a_pass_like_the_last_one_goes_the_short_way() -> None:
+@pytest.mark.parametrize("verdict", [UP, DOWN])
+def test_the_same_verdict_again_goes_the_short_way(verdict: Verdict) -> None:
     monitor = MonitorFactory(up=True)
-    MonitorState.objects.filter(pk=monitor.pk).update(claim=2, claimed_at=NOON, slot_at=NOON)
-    record = CheckRecord(monitor.pk, 2, 1, outcome(UP, at=NOON + SECOND))
+    MonitorState.objects.filter(pk=monitor.pk).update(
+        status=verdict, failing_since=NOON if verdict is DOWN else None, claim=2, claimed_at=NOON, slot_at=NOON
+    )
+    record = CheckRecord(monitor.pk, 2, 1, outcome(verdict, at=NOON + SECOND))
     with transaction.atomic():
         fast_path.lock_states([monitor.pk])
         assert fast_path.record_unchanged([record], now=NOON + SECOND) == []
