@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
+from itertools import permutations
 from typing import Any
 
 import pytest
@@ -133,6 +134,29 @@ def test_sends_what_the_monitor_asks_for(engine: ProbeEngine, targets: TargetSer
     assert head.header("host") == f"127.0.0.1:{site.port}"
     assert (put.header("content-length"), put.header("content-type")) == ("0", None)
     assert (delete.method, delete.body, delete.header("content-type")) == ("DELETE", b"x", "text/plain")
+
+
+def test_a_request_does_not_depend_on_the_one_before(engine: ProbeEngine, targets: TargetServer) -> None:
+    """The handle is the same: the engine takes the idle one."""
+    site = targets.serve([answer()])
+    secret = (("X-Secret", "one tenant's"),)
+    specs = [
+        get(url=url, method=method, **changes)
+        for url in (site.url(), site.url().replace("127.0.0.1", "localhost"))
+        for method, changes in (
+            *((method, {}) for method in ("HEAD", "GET", "OPTIONS", "PUT")),
+            *((method, {"body": "b", "headers": secret}) for method in ("GET", "POST", "DELETE")),
+        )
+    ]
+    sent: dict[HttpSpec, set[Any]] = {spec: set() for spec in specs}
+    for before, after in permutations(specs, 2):
+        assert engine.check(before).passed
+        assert engine.check(after).passed
+        sent[after].add(site.seen[-1])
+    for spec, requests in sent.items():
+        (request,) = requests
+        assert (request.method, request.body) == (spec.method, (spec.body or "").encode())
+        assert request.header("x-secret") == dict(spec.headers).get("X-Secret")
 
 
 def test_takes_nothing_from_the_environment(
