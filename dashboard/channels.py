@@ -120,7 +120,8 @@ class ChannelForm(ScopeForm):
         cleaned, sent = self.cleaned_data, self.sent
         plain = {"name", "enabled", "topics", "remind_every_hours", "project_id"} & sent
         own = [setting.name for setting in self.kind.settings if setting.name in sent]
-        given = {"kind": self.kind.name} | {name: cleaned[name] for name in plain if name != "name" or cleaned[name]}
+        given: dict[str, Any] = {} if self.stored else {"kind": self.kind.name}
+        given |= {name: cleaned[name] for name in plain if name != "name" or cleaned[name]}
         given |= {name: cleaned[name] for name in own if cleaned[name]}
         return given | (self.scope() if {"monitors", "scope_project_id", "monitor_ids"} & sent else {})
 

@@ -109,6 +109,7 @@ class _Planner:
         refused = set()
         entries = [entry for entry in self.manifest.sections.get(resource.section, []) if self._place(entry)]
         for entry in sorted(entries, key=lambda entry: entry.id is None):
+            entry.existing = entry.values = entry.config = None  # of a plan that a concurrent change made outdated
             key = _key(resource, entry)
             problem = None
             if entry.id is not None:

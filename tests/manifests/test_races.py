@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import pytest
 from django.db import OperationalError, connection, transaction
@@ -14,7 +15,9 @@ from accounts.models import Plan, User
 from alerts.models import AlertChannel
 from alerts.services import delete_channel
 from core.clock import utc_now
+from manifests import applying
 from manifests.changes import Report
+from manifests.planning import plan
 from monitors.models import Monitor, MonitorState
 from monitors.services import delete_monitor, update_monitor
 from projects.access import Caller
@@ -138,3 +141,27 @@ def test_a_plan_that_becomes_slower_meanwhile_holds(user: User) -> None:
     user = User.objects.select_related("plan").get(pk=user.pk)
     apply_text(user, FILE.replace("url:", "interval_sec: 60, url:", 1))
     assert set(Monitor.objects.values_list("interval_sec", flat=True)) == {120}
+
+
+@pytest.mark.parametrize("model", [Monitor, AlertChannel])
+def test_what_is_deleted_after_planning_is_created_again(
+    model: type[Monitor | AlertChannel], user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    apply_text(user, FILE)
+    (deleted,) = model._default_manager.filter(name__in=["B", "C"])
+    delete = delete_monitor if model is Monitor else delete_channel
+    tries = 0
+
+    def plan_and_lose_one(*args: Any, **kwargs: Any) -> Any:
+        nonlocal tries
+        tries += 1
+        found = plan(*args, **kwargs)
+        if tries == 1:
+            run_concurrently(partial(delete, Caller(user), deleted.public_id))
+        return found
+
+    monkeypatch.setattr(applying, "plan", plan_and_lose_one)
+    apply_text(user, FILE.replace("b.example.org", "b2.example.org").replace("hooks.", "other."))
+    assert tries == 2
+    assert there() == (1, 2, 2, 1)
+    assert not model._default_manager.filter(pk=deleted.pk).exists()
